@@ -1,0 +1,73 @@
+"""REVERIE's objects: `BBox/<scan>_<viewpoint>.json`, what lies within 3 m of a viewpoint and which views show it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vlnbert.errors import DataError, Faults
+from vlnbert.sources.features import VIEWS
+from vlnbert.sources.files import FETCH_AGAIN, progress, read_json
+
+Box = tuple[float, float, float, float]  # x, y, width, height in a 640 x 480 view
+
+
+@dataclass(frozen=True, slots=True)
+class BoxedObject:
+    """An object near a viewpoint. It is visible there when `views` is not empty."""
+
+    id: str
+    name: str
+    views: tuple[int, ...]
+    boxes: tuple[Box, ...]  # one for each of `views`
+
+
+@dataclass(frozen=True, slots=True)
+class ViewpointObjects:
+    scan: str
+    viewpoint: str
+    objects: tuple[BoxedObject, ...]
+
+
+def read_boxes(path: Path) -> ViewpointObjects:
+    """Read and check the objects of one viewpoint."""
+    scan, _, viewpoint = path.stem.rpartition("_")
+    document = read_json(path, "box file")
+    if not isinstance(document, dict) or not isinstance(document.get(viewpoint), dict):
+        problem = f"does not hold the objects of {viewpoint}"
+        raise DataError(path, problem, "name the file <scan>_<viewpoint>.json after its only key")
+    faults = Faults(path)
+    for name, entry in document[viewpoint].items():
+        if problem := _problem(entry):
+            faults.add(f"object {name}", problem, FETCH_AGAIN)
+    faults.raise_if_any()
+    return ViewpointObjects(scan, viewpoint, tuple(_object(*item) for item in document[viewpoint].items()))
+
+
+def read_box_folder(folder: Path) -> Iterator[ViewpointObjects]:
+    """Every viewpoint of a BBox folder, in alphabetical order."""
+    paths = sorted(folder.glob("*_*.json"))
+    if not paths:
+        raise DataError(folder, "holds no <scan>_<viewpoint>.json", "unpack REVERIE's BBox folder there")
+    for path in progress(paths, "object boxes"):
+        yield read_boxes(path)
+
+
+def _problem(entry: Any) -> str:
+    if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
+        return "has no 'name'"
+    views, boxes = entry.get("visible_pos"), entry.get("bbox2d")
+    if not isinstance(views, list) or not all(isinstance(view, int) and 0 <= view < VIEWS for view in views):
+        return "'visible_pos' is not a list of views 0 to 35"
+    if not isinstance(boxes, list) or len(boxes) != len(views) or not all(_is_box(box) for box in boxes):
+        return "'bbox2d' is not one [x, y, w, h] for each of 'visible_pos'"
+    return ""
+
+
+def _is_box(box: Any) -> bool:
+    return isinstance(box, list) and len(box) == 4 and all(isinstance(number, int | float) for number in box)
+
+
+def _object(name: str, entry: dict[str, Any]) -> BoxedObject:
+    boxes = tuple((x, y, width, height) for x, y, width, height in entry["bbox2d"])
+    return BoxedObject(name, entry["name"], tuple(entry["visible_pos"]), boxes)

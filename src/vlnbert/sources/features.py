@@ -1,0 +1,107 @@
+"""Image features of the 36 views of a panorama, from the 36-view TSV or from HDF5.
+
+Both stream: one panorama is in memory at a time, whatever the size of the file.
+"""
+
+import base64
+import binascii
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from vlnbert.errors import DataError, Faults
+from vlnbert.sources.files import FETCH_AGAIN, opened, progress
+
+VIEWS = 36
+TSV_FIELDS = ("scanId", "viewpointId", "image_w", "image_h", "vfov", "features")
+
+
+@dataclass(frozen=True)
+class PanoramaFeatures:
+    scan: str
+    viewpoint: str
+    values: NDArray[np.float32]  # [36, width]
+
+
+def read_features(path: Path, width: int | None = None) -> Iterator[PanoramaFeatures]:
+    """The panoramas of a feature file in file order, sliced to `width`; its faults are raised together at the end.
+
+    Some HDF5 files append class scores to the features: `width` keeps the part that is wanted.
+    """
+    raw = _read_tsv(path) if path.suffix == ".tsv" else _read_hdf5(path)
+    faults, seen, common = Faults(path), set[tuple[str, str]](), width
+    for place, scan, viewpoint, values in raw:
+        problem = values if isinstance(values, str) else _problem(values, common, exact=width is None)
+        if (scan, viewpoint) in seen:
+            problem = "occurs twice"
+        seen.add((scan, viewpoint))
+        if problem or isinstance(values, str):
+            faults.add(place, problem, FETCH_AGAIN)
+            continue
+        common = common or values.shape[1]
+        yield PanoramaFeatures(scan, viewpoint, np.ascontiguousarray(values[:, :common], dtype=np.float32))
+    if not seen:
+        faults.add("", "holds no panoramas", FETCH_AGAIN)
+    faults.raise_if_any()
+
+
+def feature_width(path: Path) -> int:
+    """The width of the first panorama of a feature file."""
+    return int(next(read_features(path)).values.shape[1])
+
+
+def _problem(values: NDArray[np.floating], width: int | None, exact: bool) -> str:
+    if values.ndim != 2 or values.shape[0] != VIEWS or not np.issubdtype(values.dtype, np.floating):
+        return f"is {values.dtype} of shape {values.shape}, not 36 views of floating-point features"
+    if width is not None and (values.shape[1] != width if exact else values.shape[1] < width):
+        return f"is {values.shape[1]} wide, where {width} is expected"
+    if not np.isfinite(values).all():
+        return "holds NaN or infinity"
+    return ""
+
+
+Raw = Iterator[tuple[str, str, str, NDArray[np.floating] | str]]  # place, scan, viewpoint, values or what is wrong
+
+
+def _read_tsv(path: Path) -> Raw:
+    with opened(path, "feature file") as file:
+        for number, line in enumerate(file, start=1):
+            fields = line.rstrip(b"\r\n").split(b"\t")
+            if len(fields) != len(TSV_FIELDS):
+                yield f"line {number}", "", str(number), f"has {len(fields)} fields, not {len(TSV_FIELDS)}"
+                continue
+            scan, viewpoint = fields[0].decode(errors="replace"), fields[1].decode(errors="replace")
+            yield f"line {number}", scan, viewpoint, _decode(fields[-1])
+
+
+def _decode(field: bytes) -> NDArray[np.floating] | str:
+    try:
+        content = base64.b64decode(field, validate=True)
+    except binascii.Error:
+        return "is not whole base64"
+    if not content or len(content) % (4 * VIEWS):
+        return "is not 36 equally wide float32 features"
+    return np.frombuffer(content, dtype="<f4").reshape(VIEWS, -1)
+
+
+def _read_hdf5(path: Path) -> Raw:
+    if not path.is_file():
+        raise DataError(path, "no such feature file", "check the path")
+    try:
+        file = h5py.File(path, "r")
+    except OSError:
+        raise DataError(path, "is not a whole HDF5 file", FETCH_AGAIN) from None
+    with file:
+        for key in progress(list(file), path.name):
+            scan, _, viewpoint = key.rpartition("_")
+            if not scan or not isinstance(file[key], h5py.Dataset):
+                yield f"key {key}", "", key, "is not a dataset named <scan>_<viewpoint>"
+                continue
+            try:
+                yield f"key {key}", scan, viewpoint, file[key][()]
+            except (OSError, RuntimeError):
+                yield f"key {key}", scan, viewpoint, "cannot be read: the file is damaged there"

@@ -1,0 +1,136 @@
+"""Instruction files: R2R, REVERIE (v1 and v2) and PREVALENT-style augmented data, all as one kind of record.
+
+A record is one instruction of one path, named as every result file names it: `<path_id>_<k>` in R2R,
+`<path_id>_<objId>_<k>` in REVERIE, and the `path_id` itself in augmented data.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vlnbert.errors import Faults
+from vlnbert.sources.files import FETCH_AGAIN, stream_json_list
+from vlnbert.sources.layout import MAKE_ONE
+
+PAD = 0  # the token that fills an `instr_enc` up to its length
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeRecord:
+    """One instruction, the path it describes and how the agent stands at its start."""
+
+    id: str
+    scan: str
+    path: tuple[str, ...]  # only the start where the goal is withheld (test splits)
+    heading: float  # radians, clockwise from +y
+    text: str
+    object_id: str | None = None  # REVERIE's target
+    tokens: tuple[int, ...] | None = None  # augmented data comes tokenised
+
+
+def read_r2r(path: Path) -> Iterator[EpisodeRecord]:
+    """R2R's instructions in file order; the faults of the file are raised together at its end."""
+    return _read(path, "R2R file", _r2r_item)
+
+
+def read_reverie(path: Path) -> Iterator[EpisodeRecord]:
+    """REVERIE's high-level instructions, version 1 or 2, with or without targets."""
+    return _read(path, "REVERIE file", _reverie_item)
+
+
+def read_augmented(path: Path) -> Iterator[EpisodeRecord]:
+    """PREVALENT's augmented paths: one instruction each, tokenised already."""
+    return _read(path, "augmented file", _augmented_item)
+
+
+def read_episodes(task: str, path: Path) -> Iterator[EpisodeRecord]:
+    """The records of any instruction file of a task, chosen by the file's name."""
+    if "aug" in path.stem.lower():
+        return read_augmented(path)
+    return read_reverie(path) if task == "reverie" else read_r2r(path)
+
+
+Parse = Callable[[dict[str, Any], str, Faults], Iterator[EpisodeRecord]]
+
+
+def _read(path: Path, what: str, parse: Parse) -> Iterator[EpisodeRecord]:
+    faults, seen = Faults(path), set[str]()
+    for index, item in enumerate(stream_json_list(path, what, MAKE_ONE)):
+        if not isinstance(item, dict):
+            faults.add(f"item {index}", "is not an object", FETCH_AGAIN)
+            continue
+        place = f"item {index} (path {item.get('id', item.get('path_id', '?'))})"
+        if not _check_path(item, place, faults):
+            continue
+        for record in parse(item, place, faults):
+            if record.id in seen:
+                faults.add(f"instruction {record.id}", "occurs twice", "keep one of the two")
+            elif not record.text.strip() and not record.tokens:
+                faults.add(f"instruction {record.id}", "has no words", "write an instruction or remove the item")
+            else:
+                yield record
+            seen.add(record.id)
+    if not seen and not faults.found:
+        faults.add("", "holds no instructions", FETCH_AGAIN)
+    faults.raise_if_any()
+
+
+def _r2r_item(item: dict[str, Any], place: str, faults: Faults) -> Iterator[EpisodeRecord]:
+    name = _name(item, "path_id", place, faults)
+    for k, text in enumerate(_texts(item, place, faults)):
+        yield _record(item, f"{name}_{k}", text)
+
+
+def _reverie_item(item: dict[str, Any], place: str, faults: Faults) -> Iterator[EpisodeRecord]:
+    target = item.get("objId")
+    if "id" in item:
+        name = _name(item, "id", place, faults)
+    else:  # version 2 leaves `id` out
+        name = _name(item, "path_id", place, faults) + (f"_{target}" if target is not None else "")
+    if len(item["path"]) > 1 and not isinstance(target, int | str):
+        faults.add(place, "has a path but no 'objId'", "name the target object, or keep only the start of the path")
+    for k, text in enumerate(_texts(item, place, faults)):
+        yield _record(item, f"{name}_{k}", text, object_id=None if target is None else str(target))
+
+
+def _augmented_item(item: dict[str, Any], place: str, faults: Faults) -> Iterator[EpisodeRecord]:
+    name = _name(item, "path_id", place, faults)
+    tokens = item.get("instr_enc")
+    if not isinstance(tokens, list) or not all(isinstance(token, int) and token >= 0 for token in tokens):
+        faults.add(place, "'instr_enc' is not a list of token ids", FETCH_AGAIN)
+        return
+    for text in _texts(item, place, faults)[:1]:
+        yield _record(item, name, text, tokens=tuple(token for token in tokens if token != PAD))
+
+
+def _record(
+    item: dict[str, Any], name: str, text: str, object_id: str | None = None, tokens: tuple[int, ...] | None = None
+) -> EpisodeRecord:
+    return EpisodeRecord(name, item["scan"], tuple(item["path"]), float(item["heading"]), text, object_id, tokens)
+
+
+def _check_path(item: dict[str, Any], place: str, faults: Faults) -> bool:
+    before, path, heading = len(faults.found), item.get("path"), item.get("heading")
+    if not isinstance(item.get("scan"), str):
+        faults.add(place, "'scan' is missing or not a name", FETCH_AGAIN)
+    if not isinstance(path, list) or not path or not all(isinstance(viewpoint, str) for viewpoint in path):
+        faults.add(place, "'path' is not a list of viewpoints", "give at least the start")
+    if not isinstance(heading, int | float) or not abs(heading) < 1e6:
+        faults.add(place, "'heading' is missing or not a number", "give the start heading in radians")
+    return len(faults.found) == before
+
+
+def _name(item: dict[str, Any], field: str, place: str, faults: Faults) -> str:
+    value = item.get(field)
+    if not isinstance(value, int | str):
+        faults.add(place, f"'{field}' is missing or not a name", FETCH_AGAIN)
+    return str(value)
+
+
+def _texts(item: dict[str, Any], place: str, faults: Faults) -> list[str]:
+    texts = item.get("instructions")
+    if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
+        faults.add(place, "'instructions' is not a list of sentences", FETCH_AGAIN)
+        return []
+    return texts

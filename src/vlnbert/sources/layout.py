@@ -1,0 +1,75 @@
+"""Where things are in a data folder: the one layout that the public R2R and REVERIE files share."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from vlnbert.errors import DataError, UnknownNameError
+
+TASKS = ("r2r", "reverie")
+MAKE_ONE = "unpack the open data there, or make a house with: vlnbert house DIR"
+
+
+@dataclass(frozen=True)
+class DataFolder:
+    """Paths only: nothing is opened here, and only `open_folder` looks whether anything is there."""
+
+    root: Path
+
+    @property
+    def connectivity(self) -> Path:
+        return self.root / "connectivity"
+
+    @property
+    def boxes(self) -> Path:
+        return self.root / "reverie" / "BBox"
+
+    @property
+    def captions(self) -> Path:
+        return self.root / "captions"
+
+    @property
+    def features(self) -> Path:
+        return self.root / "features"
+
+    @property
+    def vocabulary(self) -> Path:
+        return self.root / "vocab.txt"
+
+    def graphs(self) -> dict[str, Path]:
+        """The connectivity file of every scan, by scan, in alphabetical order."""
+        suffix = "_connectivity.json"
+        found = {path.name.removesuffix(suffix): path for path in sorted(self.connectivity.glob(f"*{suffix}"))}
+        if not found:
+            raise DataError(self.connectivity, f"holds no <scan>{suffix}", MAKE_ONE)
+        return found
+
+    def splits(self, task: str) -> dict[str, Path]:
+        """The instruction file of every split of a task, by split."""
+        if task not in TASKS:
+            raise UnknownNameError("task", task, TASKS)
+        prefix = f"{task.upper()}_"
+        found = {path.stem.removeprefix(prefix): path for path in sorted((self.root / task).glob(f"{prefix}*.json"))}
+        if task == "r2r" and (augmented := self.root / "r2r" / "prevalent_aug.json").exists():
+            found["aug"] = augmented
+        return found
+
+    def split(self, task: str, split: str) -> Path:
+        """The instruction file of one split."""
+        found = self.splits(task)
+        if not found:
+            raise DataError(self.root / task, f"holds no {task.upper()}_<split>.json", MAKE_ONE)
+        if split not in found:
+            raise UnknownNameError(f"{task} split in {self.root}", split, found)
+        return found[split]
+
+    def feature_files(self) -> list[Path]:
+        """Image feature files that lie in `features/`."""
+        return sorted(path for path in self.features.glob("*") if path.suffix in {".hdf5", ".h5", ".tsv"})
+
+
+def open_folder(root: Path | str) -> DataFolder:
+    """The data folder at `root`, once it is known to be a folder."""
+    root = Path(root)
+    if not root.is_dir():
+        raise DataError(root, "no such data folder", MAKE_ONE)
+    return DataFolder(root)
