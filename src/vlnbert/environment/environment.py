@@ -1,0 +1,77 @@
+"""The environment as pure functions: state in, state out. A step is a gather; nothing here waits for the device."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from vlnbert.world.banks import Bank
+from vlnbert.world.geometry import STEPS, VIEWS, angle_feature, level_view, view_elevation, view_heading
+from vlnbert.world.world import STOP, World
+
+
+@dataclass(frozen=True)
+class State:
+    """Where each agent is, which of the 36 views it faces, and whether it has stopped."""
+
+    viewpoint: Tensor  # [agent]
+    view: Tensor  # [agent]
+    ended: Tensor  # [agent] bool
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What each agent sees and may choose. Slot 0 stops; its numbers, and those of padding, are all zero."""
+
+    choosable: Tensor  # [agent, slot] bool
+    direction: Tensor  # [agent, slot, 4] sin, cos of the heading from the current view; sin, cos of the elevation
+    facing: Tensor  # [agent, 4] the same of the current view itself, absolute: the last action as a direction
+    features: Tensor | None  # [agent, slot, width] of the view that faces each neighbour, where there is a bank
+
+
+class Environment:
+    """Navigation over a world, for any number of agents at once."""
+
+    def __init__(self, world: World, bank: Bank | None = None) -> None:
+        self.world, self.bank = world, bank
+        slots = torch.arange(world.slots, device=world.device)
+        self._choosable = slots < world.choices[:, None]  # [viewpoint, slot]
+        self._neighbour, self._view = world.neighbour.flatten(), world.view.flatten()
+        self._compass = _compass(world, self._choosable & (slots != STOP))
+        views = torch.arange(VIEWS, device=world.device)
+        self._facing = angle_feature(view_heading(views), view_elevation(views), width=4)
+
+    def reset(self, start: Tensor, heading: Tensor) -> State:
+        """Agents at their start viewpoints, looking level along the 30-degree heading nearest to theirs."""
+        return State(start, level_view(heading), torch.zeros_like(start, dtype=torch.bool))
+
+    def observe(self, state: State) -> Observation:
+        """What can be seen and chosen now. Agents that have stopped see on, and nothing they choose matters."""
+        viewpoint = state.viewpoint
+        return Observation(
+            choosable=self._choosable[viewpoint],
+            direction=self._compass[viewpoint * STEPS + state.view % STEPS],
+            facing=self._facing[state.view],
+            features=None if self.bank is None else self.bank.look(viewpoint),
+        )
+
+    def step(self, state: State, slot: Tensor) -> State:
+        """Move along the chosen slots. Stopping is final; a slot that is only padding leads nowhere."""
+        slot = slot.masked_fill(state.ended, STOP)
+        place = state.viewpoint * self.world.slots + slot
+        viewpoint = self._neighbour[place]
+        view = torch.where(viewpoint != state.viewpoint, self._view[place], state.view)
+        return State(viewpoint, view, state.ended | (slot == STOP))
+
+
+def shortest_path_teacher(world: World, state: State, goal: Tensor) -> Tensor:
+    """[agent] the slot that starts the shortest path to the goal: stop when there, or when no path leads there."""
+    return world.next_slot[world.pair(state.viewpoint, goal)].long()
+
+
+def _compass(world: World, real: Tensor) -> Tensor:
+    """[viewpoint x heading step, slot, 4] directions as seen from each of the 12 headings an agent may face."""
+    steps = view_heading(torch.arange(STEPS, device=world.device))
+    heading = world.heading[:, None] - steps[:, None]
+    direction = angle_feature(heading, world.elevation[:, None].expand_as(heading), width=4)
+    return (direction * real[:, None, :, None]).flatten(0, 1)

@@ -1,0 +1,1 @@
+"""The one loop in which agent and environment meet, and the baseline agents."""

@@ -1,0 +1,125 @@
+"""The episodes of a split as tensors: where each starts, which path it describes and, in REVERIE, what it looks for."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from vlnbert.errors import DataError, Faults
+from vlnbert.sources.boxes import read_box_folder
+from vlnbert.sources.instructions import EpisodeRecord, read_episodes
+from vlnbert.sources.layout import DataFolder
+from vlnbert.world.objects import Sightings, find_sightings
+from vlnbert.world.world import World
+
+NONE = -1  # pads a list of viewpoints
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """A split, bound to a world. All of its tensors have one row an episode."""
+
+    task: str
+    split: str
+    ids: tuple[str, ...]
+    texts: tuple[str, ...]
+    tokens: tuple[tuple[int, ...] | None, ...]  # of augmented data, which comes tokenised
+    targets: tuple[str | None, ...]  # REVERIE's object ids
+    start: Tensor  # [episode] viewpoint
+    heading: Tensor  # [episode] float64 radians
+    path: Tensor  # [episode, hop] viewpoints; the last one repeats as padding
+    path_length: Tensor  # [episode] viewpoints in the path
+    sightings: Tensor | None  # [episode, any] viewpoints that show REVERIE's target, padded with NONE
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def goal(self) -> Tensor:
+        return self.path[:, -1]
+
+    @property
+    def scored(self) -> bool:
+        """Whether goals are known: those of test splits are withheld."""
+        return bool((self.path_length > 1).all())
+
+    def to(self, device: torch.device | str) -> "Episodes":
+        """The same episodes on another device."""
+        sightings = None if self.sightings is None else self.sightings.to(device)
+        names = ("start", "heading", "path", "path_length")
+        moved = {name: getattr(self, name).to(device) for name in names}
+        return replace(self, sightings=sightings, **moved)
+
+
+def load_episodes(folder: DataFolder, world: World, task: str, split: str) -> Episodes:
+    """Read a split of a data folder and bind it to a world."""
+    path = folder.split(task, split)
+    sightings = find_sightings(world, read_box_folder(folder.boxes)) if task == "reverie" else None
+    return bind(path, read_episodes(task, path), world, task, split, sightings)
+
+
+def bind(
+    path: Path,
+    records: Iterable[EpisodeRecord],
+    world: World,
+    task: str,
+    split: str,
+    sightings: Sightings | None = None,
+) -> Episodes:
+    """Turn the records of a file into tensors; viewpoints that the world lacks are reported together."""
+    faults, kept, paths = Faults(path), list[EpisodeRecord](), list[list[int]]()
+    for record in records:
+        numbers = [_number(world, record, viewpoint, faults) for viewpoint in record.path]
+        if None not in numbers:
+            kept.append(record)
+            paths.append([number for number in numbers if number is not None])
+    faults.raise_if_any()
+    hops = _padded(paths)
+    start, goal = hops[:, 0], hops[:, -1]
+    for index in torch.isinf(world.metres(start, goal)).nonzero().flatten().tolist():
+        problem = f"its goal {kept[index].path[-1]} cannot be reached from its start"
+        faults.add(f"instruction {kept[index].id}", problem, "mend the graph or remove the instruction")
+    faults.raise_if_any()
+    return Episodes(
+        task=task,
+        split=split,
+        ids=tuple(record.id for record in kept),
+        texts=tuple(record.text for record in kept),
+        tokens=tuple(record.tokens for record in kept),
+        targets=tuple(record.object_id for record in kept),
+        start=start,
+        heading=torch.tensor([record.heading for record in kept], dtype=torch.float64),
+        path=hops,
+        path_length=torch.tensor([len(numbers) for numbers in paths]),
+        sightings=None if sightings is None else _sightings(kept, sightings),
+    )
+
+
+def _number(world: World, record: EpisodeRecord, viewpoint: str, faults: Faults) -> int | None:
+    number = world.numbers.get((record.scan, viewpoint))
+    if number is None:
+        known = record.scan in world.scans
+        problem = f"viewpoint {viewpoint} is not in the graph of scan {record.scan}"
+        remedy = "use the instructions and graphs of one data set" if known else "add the scan's connectivity file"
+        faults.add(f"instruction {record.id}", problem, remedy)
+    return number
+
+
+def _padded(paths: list[list[int]]) -> Tensor:
+    longest = max(map(len, paths))
+    return torch.tensor([path + path[-1:] * (longest - len(path)) for path in paths])
+
+
+def _sightings(records: list[EpisodeRecord], sightings: Sightings) -> Tensor:
+    """[episode, any] the viewpoints that show each target, padded; a target may be visible nowhere."""
+    seen = [sightings.get((record.scan, record.object_id or ""), []) for record in records]
+    longest = max(1, *map(len, seen)) if seen else 1
+    return torch.tensor([where + [NONE] * (longest - len(where)) for where in seen]).view(len(seen), longest)
+
+
+def require_goals(episodes: Episodes, path: Path) -> None:
+    """Refuse to score a split whose goals are withheld."""
+    if not episodes.scored:
+        raise DataError(path, "withholds its goals", "score another split, or write a leaderboard file: vlnbert submit")

@@ -1,0 +1,81 @@
+"""Instructions as WordPiece tokens: [CLS], the words, [SEP], at most 80 in all, as in the paper."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
+from tokenizers.processors import TemplateProcessing
+from torch import Tensor
+
+from vlnbert.errors import Faults, UsageError
+from vlnbert.sources.files import FETCH_AGAIN, opened
+from vlnbert.sources.layout import MAKE_ONE
+from vlnbert.tasks.episodes import Episodes
+
+LIMIT = 80
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """The instructions of a split, one row an episode."""
+
+    ids: Tensor  # [episode, token], padded with [PAD] = 0
+    count: Tensor  # [episode] real tokens, [CLS] and [SEP] included
+
+    def to(self, device: torch.device | str) -> "Tokens":
+        return Tokens(self.ids.to(device), self.count.to(device))
+
+
+def load_tokenizer(path: Path) -> Tokenizer:
+    """An uncased BERT tokenizer from a vocabulary file with one piece a line."""
+    with opened(path, "vocabulary", MAKE_ONE) as file:
+        pieces = [line.rstrip("\r\n") for line in file.read().decode(errors="replace").split("\n")]
+    vocabulary = {piece: number for number, piece in enumerate(pieces) if piece}
+    faults = Faults(path)
+    for name in SPECIAL:
+        if name not in vocabulary:
+            faults.add("", f"lacks the token {name}", "use the vocab.txt of an uncased BERT")
+    if vocabulary.get("[PAD]", 0) != 0:
+        faults.add(f"line {vocabulary['[PAD]'] + 1}", "[PAD] is not the first token", FETCH_AGAIN)
+    faults.raise_if_any()
+    tokenizer = Tokenizer(WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=100))
+    tokenizer.normalizer = BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = BertPreTokenizer()
+    ends = [("[CLS]", vocabulary["[CLS]"]), ("[SEP]", vocabulary["[SEP]"])]
+    tokenizer.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=ends)
+    return tokenizer
+
+
+def tokenise(episodes: Episodes, tokenizer: Tokenizer, path: Path, limit: int = LIMIT) -> Tokens:
+    """The tokens of a split; longer instructions lose their end. `path` is named when one has no words.
+
+    Augmented data brings its own tokens, which must be of the same vocabulary.
+    """
+    if limit < 3:
+        raise UsageError(f"a limit of {limit} tokens leaves no room for words; [CLS] and [SEP] count too")
+    tokenizer.enable_truncation(limit)
+    encoded = [item.ids for item in tokenizer.encode_batch(list(episodes.texts))]
+    if any(episodes.tokens):
+        encoded = [
+            _shortened(given, limit) if given else made for given, made in zip(episodes.tokens, encoded, strict=True)
+        ]
+    faults, size = Faults(path), tokenizer.get_vocab_size()
+    for name, ids in zip(episodes.ids, encoded, strict=True):
+        if len(ids) < 3:
+            faults.add(f"instruction {name}", "has no words", "write an instruction or remove the item")
+        elif max(ids) >= size:
+            faults.add(f"instruction {name}", f"token {max(ids)} is not in the vocabulary", "use its own vocab.txt")
+    faults.raise_if_any()
+    count = torch.tensor([len(ids) for ids in encoded])
+    padded = torch.zeros(len(encoded), int(count.max()), dtype=torch.long)
+    padded[torch.arange(padded.shape[1]) < count[:, None]] = torch.tensor([token for ids in encoded for token in ids])
+    return Tokens(padded, count)
+
+
+def _shortened(ids: tuple[int, ...], limit: int) -> list[int]:
+    return list(ids) if len(ids) <= limit else [*ids[: limit - 1], ids[-1]]

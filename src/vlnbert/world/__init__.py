@@ -1,0 +1,19 @@
+"""The world as tensors: graphs, panorama geometry, candidate tables, distances, next hops and feature banks."""
+
+from vlnbert.world.banks import Bank, FeatureBank, JoinedBank
+from vlnbert.world.build import build_world, open_world
+from vlnbert.world.sights import index_captions, open_features, open_labels
+from vlnbert.world.world import STOP, World
+
+__all__ = [
+    "STOP",
+    "Bank",
+    "FeatureBank",
+    "JoinedBank",
+    "World",
+    "build_world",
+    "index_captions",
+    "open_features",
+    "open_labels",
+    "open_world",
+]

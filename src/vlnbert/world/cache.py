@@ -1,0 +1,92 @@
+"""Tensors that are built once: kept on disk under a hash of what they were built from.
+
+A cache file is written beside and renamed, so two processes may build the same one at once; it carries a digest of
+its content, so a damaged one is noticed and built again.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from vlnbert.errors import DataError
+from vlnbert.sources.files import opened, written_beside
+
+Built = tuple[dict[str, Tensor], dict[str, list[str]]]  # tensors and lists of names
+
+
+@dataclass(frozen=True)
+class Key:
+    """What a cache entry is, and a hash of everything it depends on."""
+
+    kind: str
+    digest: str
+
+    @classmethod
+    def of(cls, kind: str, files: Iterable[Path], *settings: str) -> "Key":
+        """A key from the content of files, their names, and settings."""
+        digest = hashlib.blake2b(digest_size=16)
+        for path in files:
+            digest.update(f"{path.name}:{content_digest(path)}\n".encode())
+        for setting in settings:
+            digest.update(f"{setting}\n".encode())
+        return cls(kind, digest.hexdigest())
+
+    @property
+    def path(self) -> Path:
+        return cache_folder() / f"{self.kind}-{self.digest}.safetensors"
+
+
+def cache_folder() -> Path:
+    """`$VLNBERT_CACHE`, or `vlnbert` in the user's cache folder."""
+    if chosen := os.environ.get("VLNBERT_CACHE"):
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vlnbert"
+
+
+def content_digest(path: Path) -> str:
+    with opened(path, "file") as file:
+        return hashlib.file_digest(file, "blake2b").hexdigest()  # type: ignore[arg-type]  # a watched file reads as well
+
+
+def cached(key: Key, build: Callable[[], Built]) -> Built:
+    """What `build` makes, from disk where it lies there whole."""
+    found = _load(key.path)
+    if found is None:
+        found = build()
+        _save(key.path, *found)
+    return found
+
+
+def _save(path: Path, tensors: dict[str, Tensor], names: dict[str, list[str]]) -> None:
+    metadata = {"names": json.dumps(names), "digest": _digest(tensors, names)}
+    try:
+        with written_beside(path) as temporary:
+            save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, temporary, metadata)
+    except DataError:  # a cache that cannot be written costs time, not results
+        return
+
+
+def _load(path: Path) -> Built | None:
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # no other way to list them
+        names = json.loads(metadata["names"])
+        return (tensors, names) if metadata["digest"] == _digest(tensors, names) else None
+    except (OSError, SafetensorError, KeyError, ValueError):
+        return None
+
+
+def _digest(tensors: dict[str, Tensor], names: dict[str, list[str]]) -> str:
+    digest = hashlib.blake2b(json.dumps(names).encode(), digest_size=16)
+    for name in sorted(tensors):
+        digest.update(f"{name}{tensors[name].dtype}{tuple(tensors[name].shape)}".encode())
+        digest.update(tensors[name].contiguous().view(-1).numpy().data)
+    return digest.hexdigest()

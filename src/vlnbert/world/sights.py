@@ -1,0 +1,128 @@
+"""Feature banks from files: image features, detected objects and captions of the views that face a neighbour.
+
+Only those views, one in ten, are ever looked at, so only those are kept.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from vlnbert.errors import Faults
+from vlnbert.sources.captions import PanoramaCaptions, read_captions
+from vlnbert.sources.features import feature_width, read_features
+from vlnbert.sources.files import progress
+from vlnbert.world.banks import FeatureBank
+from vlnbert.world.cache import Built, Key, cached
+from vlnbert.world.geometry import VIEWS
+from vlnbert.world.world import World
+
+VERSION = 1  # of the tables below; a new one makes old caches unused
+
+
+class Panorama(Protocol):
+    @property
+    def scan(self) -> str: ...
+    @property
+    def viewpoint(self) -> str: ...
+
+
+AnyPanorama = TypeVar("AnyPanorama", bound=Panorama)
+
+
+@dataclass(frozen=True)
+class FacingViews:
+    """The views that face some neighbour, numbered from 1; 0 stands for no view."""
+
+    row: Tensor  # [viewpoint, slot]
+    number: NDArray[np.int64]  # [viewpoint, 36] the same by view
+    count: int
+
+
+def facing_views(world: World) -> FacingViews:
+    """Number the views that face neighbours, viewpoint by viewpoint."""
+    slots = torch.arange(world.slots)
+    real = (slots > 0) & (slots < world.choices.cpu()[:, None])
+    flat = (torch.arange(len(world))[:, None] * VIEWS + world.view.cpu())[real]
+    views, inverse = torch.unique(flat, return_inverse=True)
+    row = torch.zeros(len(world), world.slots, dtype=torch.long)
+    row[real] = inverse + 1
+    number = np.zeros(len(world) * VIEWS, dtype=np.int64)
+    number[views.numpy()] = np.arange(1, len(views) + 1)
+    return FacingViews(row.to(world.device), number.reshape(-1, VIEWS), len(views))
+
+
+def open_features(world: World, path: Path, width: int | None = None) -> FeatureBank:
+    """The bank of an image feature file, TSV or HDF5; read once, then opened from the cache."""
+    views = facing_views(world)
+    key = Key.of("features", [path], f"version {VERSION} width {width}", world.fingerprint())
+    tensors, _ = cached(key, lambda: ({"table": _read_table(world, views, path, width)}, {}))
+    return FeatureBank(tensors["table"].to(world.device), views.row)
+
+
+def open_labels(world: World, folder: Path) -> tuple[FeatureBank, tuple[str, ...]]:
+    """The bank of detected objects and its classes: for each class, the confidence of its surest detection."""
+    views = facing_views(world)
+    files = [folder / f"{scan}.json" for scan in world.scans]
+    key = Key.of("labels", files, f"version {VERSION}", world.fingerprint())
+    tensors, names = cached(key, lambda: _read_labels(world, views, folder))
+    return FeatureBank(tensors["table"].to(world.device), views.row), tuple(names["labels"])
+
+
+def index_captions(world: World, folder: Path) -> tuple[list[str], Tensor]:
+    """The distinct captions of facing views, and the code of each [viewpoint, slot], from 1: a codebook's index."""
+    views, codes = facing_views(world), dict[str, int]()
+    code_of = np.zeros(views.count + 1, dtype=np.int64)
+    for viewpoint, panorama in placed(world, _captions(world, folder), folder):
+        for view in np.flatnonzero(views.number[viewpoint]):
+            code = codes.setdefault(panorama.views[view].text, len(codes) + 1)
+            code_of[views.number[viewpoint, view]] = code
+    return list(codes), torch.from_numpy(code_of)[views.row.cpu()].to(world.device)
+
+
+def placed(world: World, panoramas: Iterable[AnyPanorama], path: Path) -> Iterator[tuple[int, AnyPanorama]]:
+    """Each panorama with its viewpoint's number. Those of left-out viewpoints are skipped; a missing one is a fault."""
+    seen = (world.choices == 1).cpu().numpy()  # who has no neighbour needs no view
+    for panorama in panoramas:
+        viewpoint = world.numbers.get((panorama.scan, panorama.viewpoint))
+        if viewpoint is not None:
+            seen[viewpoint] = True
+            yield viewpoint, panorama
+    faults, scan_of = Faults(path), world.scan_of.tolist()
+    for missing in np.flatnonzero(~seen):
+        place = f"scan {world.scans[scan_of[missing]]} viewpoint {world.viewpoints[missing]}"
+        faults.add(place, "is missing", "use files made for these graphs")
+    faults.raise_if_any()
+
+
+def _read_table(world: World, views: FacingViews, path: Path, width: int | None) -> Tensor:
+    table = np.zeros((views.count + 1, width or feature_width(path)), dtype=np.float32)
+    for viewpoint, panorama in placed(world, read_features(path, width), path):
+        number = views.number[viewpoint]
+        table[number[number > 0]] = panorama.values[number > 0]
+    return torch.from_numpy(table)
+
+
+def _read_labels(world: World, views: FacingViews, folder: Path) -> Built:
+    labels, found = set[str](), dict[tuple[int, str], float]()  # (row, label) -> confidence
+    for viewpoint, panorama in placed(world, _captions(world, folder), folder):
+        labels |= {item.label for view in panorama.views for item in view.detections}
+        for view in np.flatnonzero(views.number[viewpoint]):
+            for item in panorama.views[view].detections:
+                place = int(views.number[viewpoint, view]), item.label
+                found[place] = max(found.get(place, 0.0), item.confidence)
+    column = {label: place for place, label in enumerate(sorted(labels))}
+    table = np.zeros((views.count + 1, len(column)), dtype=np.float32)
+    for (row, label), confidence in found.items():
+        table[row, column[label]] = confidence
+    return {"table": torch.from_numpy(table)}, {"labels": list(column)}
+
+
+def _captions(world: World, folder: Path) -> Iterator[PanoramaCaptions]:
+    for scan in progress(world.scans, "captions"):
+        yield from read_captions(folder / f"{scan}.json")

@@ -1,0 +1,92 @@
+"""The world: every viewpoint of every scan as rows of tensors on one device."""
+
+import hashlib
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from vlnbert.errors import UnknownNameError
+
+STOP = 0  # the slot of "stay here"; neighbours take slots 1 and up
+
+
+@dataclass(frozen=True)
+class World:
+    """Constants of navigation. Viewpoints are integers; a viewpoint's choices are slots: 0 stops, the rest move.
+
+    Slots beyond `choices` are padding: they lead nowhere (to the viewpoint itself) and all their numbers are zero,
+    as are those of the stop slot.
+    """
+
+    scans: tuple[str, ...]
+    viewpoints: tuple[str, ...]
+    scan_of: Tensor  # [viewpoint] index into `scans`
+    position: Tensor  # [viewpoint, 3] float64 metres
+    choices: Tensor  # [viewpoint] how many slots are real: neighbours + 1
+    neighbour: Tensor  # [viewpoint, slot] where a slot leads
+    view: Tensor  # [viewpoint, slot] the view (0-35) that faces it, and that the agent faces on arrival
+    heading: Tensor  # [viewpoint, slot] float32, absolute
+    elevation: Tensor  # [viewpoint, slot] float32, absolute
+    row: Tensor  # [viewpoint] where a viewpoint's row starts in the pair tables below
+    column: Tensor  # [viewpoint] its column in the rows of its scan
+    distance: Tensor  # [pair] float64 metres along the graph, infinite where no path leads
+    next_slot: Tensor  # [pair] int8, the slot that starts the shortest path; STOP at the goal
+
+    def __len__(self) -> int:
+        return len(self.viewpoints)
+
+    @property
+    def slots(self) -> int:
+        return self.neighbour.shape[1]
+
+    @property
+    def device(self) -> torch.device:
+        return self.neighbour.device
+
+    def to(self, device: torch.device | str) -> "World":
+        """The same world on another device."""
+        if self.device == torch.device(device):
+            return self
+        tensors = {name: tensor.to(device) for name, tensor in self.tensors().items()}
+        return replace(self, **tensors)  # type: ignore[arg-type]  # only tensors are replaced
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.type is Tensor}
+
+    def pair(self, start: Tensor, end: Tensor) -> Tensor:
+        """The place of two viewpoints of one scan in the pair tables."""
+        return self.row[start] + self.column[end]
+
+    def metres(self, start: Tensor, end: Tensor) -> Tensor:
+        """The length of the shortest path between viewpoints of the same scan."""
+        return self.distance[self.pair(start, end)]
+
+    def find(self, scan: str, viewpoint: str) -> int:
+        """The number of a viewpoint; an error names what is unknown, the scan or the viewpoint."""
+        number = self.numbers.get((scan, viewpoint))
+        if number is None:
+            if scan not in self.scans:
+                raise UnknownNameError("scan", scan, self.scans)
+            raise UnknownNameError(f"viewpoint in scan {scan}", viewpoint, self.names_in(scan))
+        return number
+
+    def names_in(self, scan: str) -> list[str]:
+        """The viewpoints of a scan."""
+        return [name for (where, name) in self.numbers if where == scan]
+
+    def fingerprint(self) -> str:
+        """Tells worlds apart whose viewpoints, neighbours or facing views differ."""
+        digest = hashlib.blake2b("\n".join(self.viewpoints).encode(), digest_size=16)
+        for tensor in (self.neighbour, self.view):
+            digest.update(tensor.cpu().contiguous().numpy().data)
+        return digest.hexdigest()
+
+    @cached_property
+    def numbers(self) -> dict[tuple[str, str], int]:
+        """Every viewpoint's number by (scan, name)."""
+        places = self.scan_of.tolist()
+        return {
+            (self.scans[place], name): n for n, (place, name) in enumerate(zip(places, self.viewpoints, strict=True))
+        }
