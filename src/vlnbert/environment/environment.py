@@ -49,24 +49,25 @@ class Environment:
         """What can be seen and chosen now. Agents that have stopped see on, and nothing they choose matters."""
         viewpoint = state.viewpoint
         return Observation(
-            choosable=self._choosable[viewpoint],
-            direction=self._compass[viewpoint * STEPS + state.view % STEPS],
-            facing=self._facing[state.view],
+            choosable=self._choosable.index_select(0, viewpoint),
+            direction=self._compass.index_select(0, (state.view % STEPS).add(viewpoint, alpha=STEPS)),
+            facing=self._facing.index_select(0, state.view),
             features=None if self.bank is None else self.bank.look(viewpoint),
         )
 
     def step(self, state: State, slot: Tensor) -> State:
         """Move along the chosen slots. Stopping is final; a slot that is only padding leads nowhere."""
-        slot = slot.masked_fill(state.ended, STOP)
-        place = state.viewpoint * self.world.slots + slot
-        viewpoint = self._neighbour[place]
-        view = torch.where(viewpoint != state.viewpoint, self._view[place], state.view)
-        return State(viewpoint, view, state.ended | (slot == STOP))
+        slot = slot.masked_fill(state.ended, STOP)  # who has stopped stops again
+        place = slot.add(state.viewpoint, alpha=self.world.slots)
+        viewpoint = self._neighbour.index_select(0, place)
+        view = torch.where(viewpoint != state.viewpoint, self._view.index_select(0, place), state.view)
+        return State(viewpoint, view, slot == STOP)
 
 
 def shortest_path_teacher(world: World, state: State, goal: Tensor) -> Tensor:
     """[agent] the slot that starts the shortest path to the goal: stop when there, or when no path leads there."""
-    return world.next_slot[world.pair(state.viewpoint, goal)].long()
+    pair = world.row.index_select(0, state.viewpoint) + world.column.index_select(0, goal)
+    return world.next_slot.index_select(0, pair).long()
 
 
 def _compass(world: World, real: Tensor) -> Tensor:

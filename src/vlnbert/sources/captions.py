@@ -1,6 +1,5 @@
 """Caption files: `captions/<scan>.json`, a sentence for every view of every viewpoint and what was detected there."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 from vlnbert.errors import DataError, Faults
 from vlnbert.sources.boxes import Box
 from vlnbert.sources.features import VIEWS
-from vlnbert.sources.files import FETCH_AGAIN, progress, read_json
+from vlnbert.sources.files import FETCH_AGAIN, read_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,22 +33,13 @@ class PanoramaCaptions:
 
 def read_captions(path: Path) -> list[PanoramaCaptions]:
     """Read and check the captions of one scan."""
-    document = read_json(path, "caption file")
+    document = read_json(path, "caption file", "unpack the caption files there")
     if not isinstance(document, dict):
         raise DataError(path, "does not hold an object with a key a viewpoint", FETCH_AGAIN)
     faults = Faults(path)
     panoramas = [_panorama(path.stem, viewpoint, views, faults) for viewpoint, views in document.items()]
     faults.raise_if_any()
     return panoramas
-
-
-def read_caption_folder(folder: Path) -> Iterator[PanoramaCaptions]:
-    """The captions of every scan of a folder, one scan in memory at a time."""
-    paths = sorted(folder.glob("*.json"))
-    if not paths:
-        raise DataError(folder, "holds no <scan>.json", "unpack the caption files there")
-    for path in progress(paths, "captions"):
-        yield from read_captions(path)
 
 
 def _panorama(scan: str, viewpoint: str, views: Any, faults: Faults) -> PanoramaCaptions:

@@ -1,8 +1,9 @@
 """The episodes of a split as tensors: where each starts, which path it describes and, in REVERIE, what it looks for."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -45,12 +46,20 @@ class Episodes:
         """Whether goals are known: those of test splits are withheld."""
         return bool((self.path_length > 1).all())
 
+    def select(self, rows: Tensor) -> "Episodes":
+        """Some of the episodes, in the order of `rows`."""
+        chosen = rows.tolist()
+        lists = ("ids", "texts", "tokens", "targets")
+        picked: dict[str, Any] = {name: tuple(getattr(self, name)[row] for row in chosen) for name in lists}
+        return replace(self, **picked, **self._each(lambda tensor: tensor[rows.to(tensor.device)]))
+
     def to(self, device: torch.device | str) -> "Episodes":
         """The same episodes on another device."""
-        sightings = None if self.sightings is None else self.sightings.to(device)
-        names = ("start", "heading", "path", "path_length")
-        moved = {name: getattr(self, name).to(device) for name in names}
-        return replace(self, sightings=sightings, **moved)
+        return replace(self, **self._each(lambda tensor: tensor.to(device)))
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> dict[str, Any]:
+        tensors = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: change(value) for name, value in tensors.items() if isinstance(value, Tensor)}
 
 
 def load_episodes(folder: DataFolder, world: World, task: str, split: str) -> Episodes:
@@ -76,7 +85,7 @@ def bind(
             kept.append(record)
             paths.append([number for number in numbers if number is not None])
     faults.raise_if_any()
-    hops = _padded(paths)
+    hops = pad_paths(paths)
     start, goal = hops[:, 0], hops[:, -1]
     for index in torch.isinf(world.metres(start, goal)).nonzero().flatten().tolist():
         problem = f"its goal {kept[index].path[-1]} cannot be reached from its start"
@@ -107,9 +116,11 @@ def _number(world: World, record: EpisodeRecord, viewpoint: str, faults: Faults)
     return number
 
 
-def _padded(paths: list[list[int]]) -> Tensor:
-    longest = max(map(len, paths))
-    return torch.tensor([path + path[-1:] * (longest - len(path)) for path in paths])
+def pad_paths(paths: Sequence[list[int]]) -> Tensor:
+    """[path, hop] viewpoints, the last one of each path repeated."""
+    longest = max(map(len, paths), default=1)
+    rows = [path + path[-1:] * (longest - len(path)) for path in paths]
+    return torch.tensor(rows, dtype=torch.long).view(len(paths), longest)
 
 
 def _sightings(records: list[EpisodeRecord], sightings: Sightings) -> Tensor:

@@ -42,7 +42,7 @@ class FeatureBank:
         return self.table.shape[1]
 
     def look(self, viewpoint: Tensor) -> Tensor:
-        return embedding(self.row[viewpoint], self.table)
+        return embedding(self.row.index_select(0, viewpoint), self.table)
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "FeatureBank":
         return FeatureBank(self.table.to(device, dtype), self.row.to(device))

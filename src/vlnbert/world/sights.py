@@ -78,7 +78,7 @@ def index_captions(world: World, folder: Path) -> tuple[list[str], Tensor]:
     """The distinct captions of facing views, and the code of each [viewpoint, slot], from 1: a codebook's index."""
     views, codes = facing_views(world), dict[str, int]()
     code_of = np.zeros(views.count + 1, dtype=np.int64)
-    for viewpoint, panorama in placed(world, _captions(world, folder), folder):
+    for viewpoint, panorama in placed(world, read_captions_of(world, folder), folder):
         for view in np.flatnonzero(views.number[viewpoint]):
             code = codes.setdefault(panorama.views[view].text, len(codes) + 1)
             code_of[views.number[viewpoint, view]] = code
@@ -110,7 +110,7 @@ def _read_table(world: World, views: FacingViews, path: Path, width: int | None)
 
 def _read_labels(world: World, views: FacingViews, folder: Path) -> Built:
     labels, found = set[str](), dict[tuple[int, str], float]()  # (row, label) -> confidence
-    for viewpoint, panorama in placed(world, _captions(world, folder), folder):
+    for viewpoint, panorama in placed(world, read_captions_of(world, folder), folder):
         labels |= {item.label for view in panorama.views for item in view.detections}
         for view in np.flatnonzero(views.number[viewpoint]):
             for item in panorama.views[view].detections:
@@ -123,6 +123,7 @@ def _read_labels(world: World, views: FacingViews, folder: Path) -> Built:
     return {"table": torch.from_numpy(table)}, {"labels": list(column)}
 
 
-def _captions(world: World, folder: Path) -> Iterator[PanoramaCaptions]:
+def read_captions_of(world: World, folder: Path) -> Iterator[PanoramaCaptions]:
+    """The captions of a world's scans, one scan in memory at a time."""
     for scan in progress(world.scans, "captions"):
         yield from read_captions(folder / f"{scan}.json")

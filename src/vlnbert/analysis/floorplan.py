@@ -1,0 +1,193 @@
+"""An episode on the floor plan of its house: where the agent should have gone, where it went, where it stopped."""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from textwrap import shorten
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Circle, FancyArrowPatch
+from numpy.typing import NDArray
+
+from vlnbert.analysis.inline_svg import PALETTE
+from vlnbert.analysis.plan import GAP, WIDTH, Layout, Move, Plan, lay_out, plan_episode
+from vlnbert.evaluation.metrics import NEAR
+from vlnbert.world.world import World
+
+TITLE, OUTCOME, FOOTER = 24, 24, 30  # pixels
+SOFT: dict[str, Any] = {"lw": 6, "alpha": 0.3, "solid_capstyle": "round"}
+TARGET: dict[str, Any] = {"ls": "", "marker": "o", "ms": 16, "mew": 2, "mfc": "none", "mec": PALETTE["goal"]}
+
+
+def draw_episode(world: World, walked: Sequence[int], reference: Sequence[int] | None, title: str = "") -> Figure:
+    """Draw a walk and, where it is known, the path it should have taken; one panel a floor that either touches.
+
+    Success is R2R's: the walk ends less than 3 m from the end of the reference, along the graph.
+    """
+    plan = plan_episode(world, walked, reference or [])
+    layout = lay_out(plan)
+    header = OUTCOME + TITLE * bool(title)
+    total = header + layout.rows * (layout.height + GAP) - GAP + FOOTER
+    figure = Figure(figsize=(WIDTH / 96, total / 96), facecolor="none")
+    _draw_header(figure, total, header, title, _outcome(world, plan))
+    for index, floor in enumerate(plan.floors):
+        column, row = (index, 0) if layout.rows == 1 else (0, index)  # stacked as in the house, or left to right
+        left, bottom = column * (layout.width + GAP), FOOTER + row * (layout.height + GAP)
+        box = left / WIDTH, bottom / total, layout.width / WIDTH, layout.height / total
+        axes = figure.add_axes(box, facecolor=PALETTE["panel"])
+        _frame(axes, layout)
+        _draw_floor(axes, plan, floor)
+    _draw_legend(figure, total, plan)
+    _draw_scale(figure, layout, total)
+    return figure
+
+
+def _draw_header(figure: Figure, total: float, header: float, title: str, outcome: tuple[str, str]) -> None:
+    text, colour = outcome
+    figure.set_label(f"Floor plan. {text}.")
+    if title:
+        _write(figure, 0, 1 - 9 / total, shorten(title, 72, placeholder=" …"), size=9.5, weight="bold", va="center")
+    _write(figure, 0, 1 - (header - 15) / total, text, size=8.5, color=colour, va="center")
+
+
+def _outcome(world: World, plan: Plan) -> tuple[str, str]:
+    """What became of the walk, and the colour to say it in."""
+    if not plan.reference:
+        return f"Goal withheld: walked {len(plan.walked) - 1} steps", PALETTE["quiet"]
+    start, goal = torch.tensor([plan.walked[-1], plan.reference[-1]], device=world.device)
+    metres = float(world.metres(start, goal))
+    stopped = f"stopped {metres:.2f} m from the goal"
+    return (f"Success: {stopped}", PALETTE["goal"]) if metres < NEAR else (f"Failure: {stopped}", PALETTE["ink"])
+
+
+def _frame(axes: Axes, layout: Layout) -> None:
+    half = np.array([layout.width, layout.height]) / layout.scale / 2
+    low, high = layout.centre - half, layout.centre + half
+    axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), xticks=[], yticks=[], aspect="equal")
+    axes.spines[:].set_visible(False)
+
+
+def _draw_floor(axes: Axes, plan: Plan, floor: int) -> None:
+    _draw_house(axes, plan, floor)
+    _draw_reference(axes, plan, floor)
+    _draw_walk(axes, plan, floor)
+    if len(plan.floors) > 1:
+        name = f"floor {floor + 1} of {max(plan.floor.values()) + 1}"
+        label = axes.annotate(name, (0, 1), (5, -5), "axes fraction", "offset points", va="top", size=7.5)
+        label.set_color(PALETTE["quiet"])
+
+
+def _draw_house(axes: Axes, plan: Plan, floor: int) -> None:
+    _draw_moves(axes, plan, _on_floor(plan, plan.edges, floor), color=PALETTE["line"], lw=0.8, zorder=1)
+    here = np.array([plan.floor[viewpoint] == floor for viewpoint in plan.members.tolist()])
+    (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
+    x, y = plan.place[plan.members].T
+    shown = here & (left < x) & (x < right) & (bottom < y) & (y < top)
+    for which, colour in ((shown & ~plan.near, "dot"), (shown & plan.near, "goal")):
+        axes.plot(x[which], y[which], "o", ms=2.8, mew=0, color=PALETTE[colour], zorder=2)
+
+
+def _draw_reference(axes: Axes, plan: Plan, floor: int) -> None:
+    moves = _on_floor(plan, pairwise(plan.reference), floor)
+    _draw_moves(axes, plan, moves, color=PALETTE["reference"], zorder=1.5, **SOFT)
+    if plan.reference and plan.floor[plan.reference[-1]] == floor:
+        x, y = plan.place[plan.reference[-1]]
+        axes.add_patch(Circle((x, y), NEAR, color=PALETTE["goal"], alpha=0.08, lw=0, zorder=0.5))
+        axes.add_patch(Circle((x, y), NEAR, fill=False, color=PALETTE["goal"], lw=0.8, ls=(0, (4, 3)), zorder=0.6))
+        axes.plot([x], [y], zorder=3, **TARGET)
+
+
+def _draw_walk(axes: Axes, plan: Plan, floor: int) -> None:
+    moves = list(pairwise(plan.walked))
+    here = _on_floor(plan, moves, floor)
+    for start, end in here:
+        bend = 0.18 if (end, start) in moves else 0.0  # there and back again: two lines, not one
+        arrow = FancyArrowPatch(
+            tuple(plan.place[start]),
+            tuple(plan.place[end]),
+            arrowstyle="-|>,head_length=3.2,head_width=1.7",
+            connectionstyle=f"arc3,rad={bend}",
+            shrinkA=5.5,
+            shrinkB=5.5,
+            mutation_scale=1,
+            lw=1.6,
+            color=PALETTE["walked"],
+            zorder=4,
+        )
+        axes.add_patch(arrow)
+    ends = {viewpoint for move in here for viewpoint in move}
+    for viewpoint in dict.fromkeys(plan.walked):
+        if plan.floor[viewpoint] == floor:
+            _draw_number(axes, plan, viewpoint, PALETTE["walked"])
+        elif viewpoint in ends:
+            _draw_number(axes, plan, viewpoint, PALETTE["dot"])  # where the walk goes on, on another floor
+
+
+def _on_floor(plan: Plan, moves: Iterable[Move], floor: int) -> list[Move]:
+    """The moves that start or end on a floor: one up or down the stairs is on both."""
+    return [move for move in moves if floor in (plan.floor[move[0]], plan.floor[move[1]])]
+
+
+def _draw_moves(axes: Axes, plan: Plan, moves: list[Move], **style: Any) -> None:
+    """All moves as one line, broken where one does not continue the last: it is short, and soft where it overlaps."""
+    places = list[NDArray[np.float64]]()
+    for index, (start, end) in enumerate(moves):
+        if index == 0 or moves[index - 1][1] != start:
+            places += [np.full(2, np.nan), plan.place[start]]
+        places.append(plan.place[end])
+    if places:
+        axes.plot(*np.array(places).T, **style)
+
+
+def _draw_number(axes: Axes, plan: Plan, viewpoint: int, colour: str) -> None:
+    steps = [str(step) for step, visited in enumerate(plan.walked) if visited == viewpoint]
+    text = ",".join(steps) if len(steps) < 4 else f"{steps[0]},{steps[1]}…{steps[-1]}"
+    face, ink = (PALETTE["paper"], colour) if steps[0] == "0" else (colour, PALETTE["paper"])
+    shape = "circle,pad=0.25" if len(text) == 1 else "round,pad=0.22,rounding_size=0.6"
+    box = {"boxstyle": shape, "fc": face, "ec": colour, "lw": 1.2}
+    x, y = plan.place[viewpoint]
+    axes.text(x, y, text, ha="center", va="center", size=6.8, weight="bold", color=ink, bbox=box, zorder=5)
+
+
+def _draw_legend(figure: Figure, total: float, plan: Plan) -> None:
+    walked, reference, goal, paper = (PALETTE[name] for name in ("walked", "reference", "goal", "paper"))
+    handles = [
+        Line2D([], [], color=walked, lw=1.6, label="walked"),
+        Line2D([], [], ls="", marker="o", ms=7, mfc=paper, mec=walked, mew=1.2, label="start"),
+    ]
+    if plan.reference:
+        handles += [
+            Line2D([], [], color=reference, label="reference", **{**SOFT, "solid_capstyle": "butt"}),
+            Line2D([], [], label="goal", **{**TARGET, "ms": 8}),
+            Line2D([], [], ls="", marker="o", ms=3.4, mew=0, color=goal, label=f"within {NEAR:g} m on foot"),
+        ]
+    figure.legend(
+        handles=handles,
+        loc="center left",
+        bbox_to_anchor=(0, 10 / total),
+        ncols=len(handles),
+        frameon=False,
+        fontsize=7.5,
+        labelcolor=PALETTE["quiet"],
+        handlelength=1.5,
+        handletextpad=0.5,
+        columnspacing=1.3,
+        borderpad=0,
+        borderaxespad=0,
+    )
+
+
+def _draw_scale(figure: Figure, layout: Layout, total: float) -> None:
+    metres = max(length for length in (1, 2, 5, 10) if length == 1 or length * layout.scale <= 70)
+    left, height = WIDTH - metres * layout.scale, 10 / total
+    bar = Line2D([left / WIDTH, 1], [height] * 2, color=PALETTE["quiet"], lw=1.4, marker="|", ms=5, mew=1.2)
+    figure.add_artist(bar)
+    _write(figure, (left - 6) / WIDTH, height, f"{metres} m", size=7.5, color=PALETTE["quiet"], ha="right", va="center")
+
+
+def _write(figure: Figure, x: float, y: float, text: str, **style: Any) -> None:
+    figure.text(x, y, text, parse_math=False, **{"color": PALETTE["ink"], **style})

@@ -1,0 +1,58 @@
+"""Figures as SVG that can stand inside a web page: compact, repeatable, in colours that the page may change."""
+
+import re
+from hashlib import blake2b
+from html import escape
+from io import StringIO
+
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+# A page in a dark scheme sets the same names as CSS variables. Hues are Okabe and Ito's, told apart by every eye.
+PALETTE = {
+    "ink": "#1f2933",
+    "quiet": "#66727f",
+    "dot": "#b4bdc7",
+    "line": "#d5dbe1",
+    "panel": "#f6f7f9",
+    "paper": "#ffffff",
+    "walked": "#c24e00",
+    "reference": "#0072b2",
+    "goal": "#00875f",
+}
+
+_PROLOGUE = re.compile(r"^.*?(?=<svg )|<!--.*?-->|<defs>\s*<style.*?</style>\s*</defs>|<metadata>.*?</metadata>", re.S)
+_UNUSED_ID = re.compile(r' id="[A-Za-z0-9.]+_\d+"')  # matplotlib numbers its artists; only hashed names are referred to
+_TAG = re.compile(r"<[^>]*>")
+_LONG_NUMBER = re.compile(r"-?\d+\.\d{3,}")
+_FONT_FAMILY = re.compile(r"(font: [^';]*?px) '[^;\"]*")
+_REFERRED = re.compile(r'( id="|href="#|url\(#)')
+_LINES = ' style="stroke-linejoin: round; stroke-linecap: butt"'  # matplotlib's defaults, which it sets page-wide
+
+
+def figure_svg(figure: Figure) -> str:
+    """The figure as an <svg> element. Its label is read to those who cannot see it; the page chooses the typeface."""
+    buffer = StringIO()
+    unsaid = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "vlnbert"}):
+        figure.savefig(buffer, format="svg", metadata=unsaid)
+    svg = _TAG.sub(_compact_tag, _UNUSED_ID.sub("", _PROLOGUE.sub("", buffer.getvalue())))
+    svg = re.sub(r">\s+<", "><", svg).strip()
+    svg = _named_apart(svg)
+    label = escape(str(figure.get_label()))
+    return svg.replace("<svg ", f'<svg role="img" aria-label="{label}"{_LINES} ', 1)
+
+
+def _compact_tag(tag: re.Match[str]) -> str:
+    """One tag with hundredths of a point, one line and the page's own font and colours; text between tags stays."""
+    text = _LONG_NUMBER.sub(lambda number: f"{float(number[0]):.2f}".rstrip("0").rstrip("."), tag[0])
+    text = _FONT_FAMILY.sub(r"\1 system-ui, sans-serif", re.sub(r"\s+", " ", text))
+    for name, colour in PALETTE.items():
+        text = text.replace(colour, f"var(--{name}, {colour})")
+    return text
+
+
+def _named_apart(svg: str) -> str:
+    """Make names inside the figure its own, for several figures share a page."""
+    digest = blake2b(svg.encode(), digest_size=4).hexdigest()
+    return _TAG.sub(lambda tag: _REFERRED.sub(rf"\1f{digest}-", tag[0]), svg)

@@ -1,0 +1,94 @@
+"""`vlnbert bench`: how fast it is, here and now."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vlnbert.cli.options import Flag
+from vlnbert.cli.tables import screen
+
+if TYPE_CHECKING:
+    from vlnbert.benchmarks.world import Comparison
+    from vlnbert.world import FeatureBank, World
+
+
+def bench_world(
+    data: Path | None = None,
+    batch: int = 4096,
+    rounds: int = 11,
+    threads: int = 1,
+    device: str = "cpu",
+    json: Flag = False,
+) -> None:
+    """Race the environment against a Python loop over agents, in one run: steps a second, and their ratio.
+
+    Four levels, each doing what those before it do and one thing more: the step alone, the shortest-path teacher, the
+    directions of all choices, and their features.
+
+    Example: vlnbert bench world --data data
+
+    Args:
+        data: A data folder; without one, a small house is generated for the occasion. Features come from its
+            features/ or, where that is empty, from the detections in its captions/.
+        batch: Agents that walk together.
+        rounds: How often each rival is timed; medians are compared.
+        threads: CPU threads for the tensors. Steps are too small to gain from more; a busy machine makes more slower.
+        device: Where the tensors are, such as cpu or cuda.
+        json: Print one JSON object instead of a table.
+    """
+    from json import dumps
+
+    import torch
+
+    from vlnbert.benchmarks.world import compare
+
+    torch.set_num_threads(threads)
+    with _data(data) as (world, bank):
+        levels = compare(world.to(device), bank.to(device), batch, rounds)
+    if json:
+        print(
+            dumps({"batch": batch, "width": bank.width, "levels": {level.level: _as_json(level) for level in levels}})
+        )
+    else:
+        _print_table(levels, f"{batch:,} agents, {len(world):,} viewpoints, features {bank.width} wide, on {device}")
+
+
+@contextmanager
+def _data(folder: Path | None) -> Iterator[tuple["World", "FeatureBank"]]:
+    """The world and features of a data folder, or of a house that lasts as long as the block."""
+    from tempfile import TemporaryDirectory
+
+    from vlnbert.sources.house import generate
+    from vlnbert.sources.layout import open_folder
+    from vlnbert.world import open_features, open_labels, open_world
+
+    with TemporaryDirectory() as temporary:
+        if folder is None:
+            folder = Path(temporary) / "house"
+            generate(folder, seed=0, scans=6)
+        opened = open_folder(folder)
+        world = open_world(opened)
+        files = opened.feature_files()
+        bank = open_features(world, files[0]) if files else open_labels(world, opened.captions)[0]
+        yield world, bank
+
+
+def _as_json(level: "Comparison") -> dict[str, Any]:
+    return {
+        "steps_per_second": level.steps_per_second,
+        "loop_steps_per_second": level.loop_steps_per_second,
+        "ratio": level.ratio,
+        "spread": level.tensors.spread,
+    }
+
+
+def _print_table(levels: list["Comparison"], title: str) -> None:
+    from rich.table import Column, Table
+
+    numbers = [Column(name, justify="right") for name in ("steps/s", "loop, steps/s", "times the loop", "spread")]
+    table = Table("level", *numbers, title=title, title_justify="left")
+    for level in levels:
+        speeds = (f"{speed:,.0f}" for speed in (level.steps_per_second, level.loop_steps_per_second))
+        table.add_row(level.level, *speeds, f"{level.ratio:.1f}", f"{level.tensors.spread:.0%}")
+    screen().print(table)

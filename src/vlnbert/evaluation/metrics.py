@@ -1,0 +1,161 @@
+"""Navigation metrics of many episodes at once: tensors in, a tensor a metric out, in float64, on the world's device.
+
+A path is a row of viewpoints [episode, hop] whose last viewpoint repeats as padding, with the number of viewpoints
+that are real. The padding has no length and shows nothing new, so most metrics need not look at that number.
+
+SR, SPL: Anderson et al. 2018, arXiv:1807.06757. CLS: Jain et al. 2019, arXiv:1905.12255. nDTW, SDTW: Ilharco et al.
+2019, arXiv:1907.05446. RGS, RGSPL: Qi et al. 2020, arXiv:1904.10151.
+"""
+
+import math
+from dataclasses import dataclass, fields
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from vlnbert.errors import UnknownNameError
+from vlnbert.world.world import World
+
+NEAR = 3.0  # metres: closer than this is there, and the scale of nDTW and CLS
+SHORTEST_WALK = 0.01  # metres: what SPL takes an agent that never moved to have walked
+SUMMARY = ("sr", "osr", "spl", "ndtw", "sdtw", "cls", "rgs", "rgspl", "tl", "ne")
+
+SplBy = Literal["shortest", "reference"]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """One float64 row an episode. Rates are 0 or 1, lengths and errors are metres."""
+
+    sr: Tensor  # success: stopped less than 3 m from the goal; in REVERIE, where the target is visible
+    osr: Tensor  # oracle success: the same of any viewpoint on the way
+    spl: Tensor  # success weighted by path length
+    ndtw: Tensor  # likeness to the reference path, in its order
+    sdtw: Tensor  # the same, where successful
+    cls: Tensor  # coverage of the reference path, weighted by length
+    rgs: Tensor | None  # REVERIE: the right object was named
+    rgspl: Tensor | None  # the same, weighted by path length
+    tl: Tensor  # trajectory length
+    ne: Tensor  # navigation error: from the last viewpoint to the goal along the graph
+    oracle_error: Tensor  # the same, from the nearest viewpoint on the way
+    shortest: Tensor  # what `spl` compares the trajectory with
+    steps: Tensor  # moves, and turns where the agent recorded them
+
+    def __len__(self) -> int:
+        return len(self.sr)
+
+    def mean(self) -> dict[str, float | None]:
+        """The mean of every metric; None where a task has no such metric."""
+        names = [field.name for field in fields(self)]
+        known = {name: column for name in names if (column := getattr(self, name)) is not None}
+        means = torch.stack(list(known.values())).mean(dim=1).tolist()
+        return dict.fromkeys(names) | dict(zip(known, means, strict=True))
+
+    def summary(self) -> dict[str, float | int | None]:
+        """What a paper's table shows: rates as fractions, TL and NE in metres, and how many episodes they describe."""
+        means = self.mean()
+        return {name: means[name] for name in SUMMARY} | {"episodes": len(self)}
+
+
+def measure(
+    world: World,
+    walked: Tensor,
+    walked_length: Tensor,
+    reference: Tensor,
+    reference_length: Tensor,
+    *,
+    sighted: Tensor | None = None,
+    grounded: Tensor | None = None,
+    spl_by: SplBy = "shortest",
+) -> Scores:
+    """Score walks [episode, hop] against reference paths, whose last viewpoints are the goals.
+
+    Args:
+        world: the graph, on the device of the other tensors.
+        walked: [episode, hop] the viewpoints visited.
+        walked_length: [episode] how many of them are real.
+        reference: [episode, hop] the paths that the instructions describe.
+        reference_length: [episode] how many of their viewpoints are real.
+        sighted: [episode, hop] REVERIE: whether the target is visible from each viewpoint of `walked`.
+        grounded: [episode] REVERIE: whether the agent named the target.
+        spl_by: what a trajectory is compared with, the shortest path to the goal or the reference path.
+    """
+    cost = world.metres(walked[:, :, None], reference[:, None, :])  # [episode, walked hop, reference hop]
+    to_goal = cost[:, :, -1]
+    there = (to_goal < NEAR if sighted is None else sighted).double()
+    success = there[:, -1]
+    taken, described = path_metres(world, walked), path_metres(world, reference)
+    shortest = described if _by_reference(spl_by) else world.metres(walked[:, 0], reference[:, -1])
+    efficiency = shortest / torch.maximum(taken, shortest).clamp(min=SHORTEST_WALK)
+    likeness = ndtw(dtw(cost, walked_length, reference_length), reference_length)
+    return Scores(
+        sr=success,
+        osr=there.amax(dim=1),
+        spl=success * efficiency,
+        ndtw=likeness,
+        sdtw=success * likeness,
+        cls=coverage(cost, reference_length, taken, described),
+        rgs=None if grounded is None else grounded.double(),
+        rgspl=None if grounded is None else grounded * efficiency,
+        tl=taken,
+        ne=to_goal[:, -1],
+        oracle_error=to_goal.amin(dim=1),
+        shortest=shortest,
+        steps=(walked_length - 1).double(),
+    )
+
+
+def path_metres(world: World, path: Tensor) -> Tensor:
+    """The length of paths [episode, hop]."""
+    return world.metres(path[:, :-1], path[:, 1:]).sum(dim=1)
+
+
+def coverage(cost: Tensor, reference_length: Tensor, taken: Tensor, described: Tensor) -> Tensor:
+    """CLS: how closely each reference viewpoint was passed, times how well the length fits what was covered."""
+    real = torch.arange(cost.shape[2], device=cost.device) < reference_length[:, None]
+    passed = torch.exp(-cost.amin(dim=1) / NEAR) * real
+    covered = passed.sum(dim=1) / reference_length
+    expected = covered * described
+    astray = (expected - taken).abs()
+    # A reference path without length asks for none: to stay there fits perfectly, and 0 / 0 is 1.
+    fit = torch.where(astray == 0, 1.0, expected / (expected + astray))
+    return covered * fit
+
+
+def ndtw(warped: Tensor, reference_length: Tensor) -> Tensor:
+    """A DTW cost as a likeness between 0 and 1."""
+    return torch.exp(-warped / (NEAR * reference_length))
+
+
+def dtw(cost: Tensor, walked_length: Tensor, reference_length: Tensor) -> Tensor:
+    """[episode] the cost of warping the walks onto the references, from the cost of each pair of their viewpoints."""
+    row = dtw_start(cost[:, 0])
+    for hop in range(cost.shape[1]):
+        row = torch.where((hop < walked_length)[:, None], dtw_row(row, cost[:, hop]), row)
+    return dtw_cost(row, reference_length)
+
+
+def dtw_start(cost: Tensor) -> Tensor:
+    """[episode, reference + 1] the row before the first viewpoint; `cost` [episode, reference] lends its shape."""
+    return torch.nn.functional.pad(torch.full_like(cost, math.inf), (1, 0))  # only nothing matches nothing, for free
+
+
+def dtw_row(previous: Tensor, cost: Tensor) -> Tensor:
+    """The row after one more viewpoint, whose distances to the reference viewpoints are `cost` [episode, reference]."""
+    carried = torch.minimum(previous[:, 1:], previous[:, :-1])
+    row = [torch.full_like(previous[:, 0], math.inf)]
+    for place in range(cost.shape[1]):
+        row.append(cost[:, place] + torch.minimum(carried[:, place], row[-1]))
+    return torch.stack(row, dim=1)
+
+
+def dtw_cost(row: Tensor, reference_length: Tensor) -> Tensor:
+    """[episode] the cost so far of having matched the whole reference: what lies behind its end does not count."""
+    return row.gather(1, reference_length[:, None]).squeeze(1)
+
+
+def _by_reference(spl_by: str) -> bool:
+    if spl_by not in ("shortest", "reference"):
+        raise UnknownNameError("way to weigh SPL", spl_by, ("shortest", "reference"))
+    return spl_by == "reference"

@@ -1,0 +1,173 @@
+"""Result files in every dialect in use, read into one kind of record; `Notes` says what had to be converted.
+
+The common form is a list of {"instr_id", "trajectory": [[viewpoint, heading, elevation], ...]}, with "predObjId" in
+REVERIE. Others leave the angles out (["a", "b"] or [["a"], ["b"]]), nest the legs of a long hop ([["a"], ["b", "c"]]),
+write "pred_objid", key trajectories by instruction, or repeat an instruction.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from vlnbert.errors import DataError, Faults
+from vlnbert.sources.files import read_json
+
+Angles = tuple[float, float]  # heading, elevation in radians
+Leg = tuple[str, Angles | None]
+
+EXAMPLE = 'write a list of {"instr_id": ..., "trajectory": [[viewpoint, heading, elevation], ...]}'
+HOP = "give a viewpoint, [viewpoint, heading, elevation], or the list of viewpoints of a long hop"
+LARGEST = 1e6  # an angle beyond it, or one that is not a number, is a mistake
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What an agent did with one instruction."""
+
+    id: str
+    path: tuple[str, ...]  # viewpoints, one after the other; a turn in place repeats one
+    angles: tuple[Angles | None, ...]  # how the agent looked at each of them, where the file says
+    object: str | None = None  # REVERIE's predicted object
+
+
+@dataclass
+class Notes:
+    """What was done to a file to read it."""
+
+    keyed: int = 0
+    alone: int = 0
+    nested: int = 0
+    respelled: int = 0
+    turning: int = 0
+    repeated: int = 0
+    different: int = 0
+    more: list[str] = field(default_factory=list)
+
+    def lines(self) -> list[str]:
+        """In words, one line a conversion; nothing where there was none."""
+        dropped = _counted(self.repeated, "repeated entry", "repeated entries")
+        said = [
+            (self.keyed, f"{_counted(self.keyed, 'trajectory', 'trajectories')} keyed by instruction, not listed"),
+            (self.alone, f"{_counted(self.alone, 'trajectory', 'trajectories')} of viewpoints alone"),
+            (self.nested, f"{_counted(self.nested, 'nested hop', 'nested hops')} expanded"),
+            (self.respelled, f"{_counted(self.respelled, 'object', 'objects')} spelled pred_objid"),
+            (
+                self.turning,
+                f"{_counted(self.turning, 'trajectory', 'trajectories')} with turns in place, kept as steps",
+            ),
+            (self.repeated, f"{dropped} dropped, {self.different:,} of them different; the first of each is kept"),
+        ]
+        return [line for count, line in said if count] + self.more
+
+
+@dataclass
+class ResultFile:
+    """The first result of every instruction, in file order, and the instructions that the file mentions at all."""
+
+    results: list[Result] = field(default_factory=list)
+    ids: set[str] = field(default_factory=set)  # those of unreadable entries too: they are not missing
+    notes: Notes = field(default_factory=Notes)
+
+
+def read_results(path: Path, faults: Faults) -> ResultFile:
+    """Read a result file of any dialect; what is wrong with single entries is added to `faults`."""
+    document = read_json(path, "result file")
+    if not isinstance(document, list | dict):
+        raise DataError(path, "is not a list of results", EXAMPLE)
+    if not document:
+        raise DataError(path, "holds no results", EXAMPLE)
+    return parse_results(document, faults)
+
+
+def parse_results(document: list[Any] | dict[str, Any], faults: Faults) -> ResultFile:
+    """The same from a JSON document that was read already."""
+    file, kept = ResultFile(), dict[str, Result]()
+    if isinstance(document, dict):
+        file.notes.keyed = len(document)
+    for name, item in _entries(document, faults):
+        file.ids.add(name)
+        if fault := _fault(item):
+            faults.add(f"instruction {name}", *fault)
+            continue
+        result = _result(name, item)
+        if first := kept.get(name):
+            file.notes.repeated += 1
+            file.notes.different += (first.path, first.object) != (result.path, result.object)
+        else:
+            kept[name] = result
+            _note(result, item, file.notes)
+    file.results = list(kept.values())
+    return file
+
+
+def _entries(document: list[Any] | dict[str, Any], faults: Faults) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The items of either kind of document, by instruction."""
+    if isinstance(document, dict):
+        for name, value in document.items():
+            yield name, value if isinstance(value, dict) else {"trajectory": value}
+        return
+    for index, item in enumerate(document):
+        given: Any = item.get("instr_id") if isinstance(item, dict) else None
+        if isinstance(given, str) or _is_whole(given):
+            yield str(given), item
+        else:
+            faults.add(f"item {index}", "is not an object with an 'instr_id'", EXAMPLE)
+
+
+def _fault(item: dict[str, Any]) -> tuple[str, str] | None:
+    """The problem with an item and its remedy, if it has one."""
+    trajectory, target = item.get("trajectory"), item.get(_spelling(item))
+    if not isinstance(trajectory, list):
+        return "has no 'trajectory' that is a list", EXAMPLE
+    if not trajectory:
+        return "has an empty trajectory", "give at least the start viewpoint"
+    for number, hop in enumerate(trajectory):
+        if not _legs(hop):
+            return f"hop {number} of its trajectory has no known shape", HOP
+    if not (target is None or isinstance(target, str) or _is_whole(target)):
+        return f"'{_spelling(item)}' is not an object id", "give a whole number, a string or null"
+    return None
+
+
+def _result(name: str, item: dict[str, Any]) -> Result:
+    legs = [leg for hop in item["trajectory"] for leg in _legs(hop)]
+    target = item.get(_spelling(item))
+    path, angles = tuple(name for name, _ in legs), tuple(angles for _, angles in legs)
+    return Result(name, path, angles, None if target is None else str(target))
+
+
+def _note(result: Result, item: dict[str, Any], notes: Notes) -> None:
+    notes.alone += not any(result.angles)
+    notes.nested += sum(len(_legs(hop)) > 1 for hop in item["trajectory"])
+    notes.respelled += _spelling(item) in item and _spelling(item) != "predObjId"
+    notes.turning += any(here == there for here, there in zip(result.path, result.path[1:], strict=False))
+
+
+def _spelling(item: dict[str, Any]) -> str:
+    return "predObjId" if "predObjId" in item else "pred_objid"
+
+
+def _legs(hop: Any) -> list[Leg]:
+    """The viewpoints of a hop, none where its shape is unknown. [a, b, c] is three, [a, 0.5, 0] is one with angles."""
+    if isinstance(hop, str):
+        return [(hop, None)]
+    if not isinstance(hop, list) or not hop or not isinstance(hop[0], str):
+        return []
+    if all(isinstance(name, str) for name in hop):
+        return [(name, None) for name in hop]
+    if len(hop) == 3 and _is_angle(hop[1]) and _is_angle(hop[2]):
+        return [(hop[0], (float(hop[1]), float(hop[2])))]
+    return []
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_angle(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count:,} {one if count == 1 else many}"

@@ -1,0 +1,103 @@
+"""Scores of walks, of results and of result files."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from vlnbert.errors import Faults
+from vlnbert.evaluation.checking import Walks, bind_walks, check_complete, check_names
+from vlnbert.evaluation.metrics import Scores, SplBy, measure
+from vlnbert.evaluation.results import Notes, Result, ResultFile, read_results
+from vlnbert.sources.layout import DataFolder
+from vlnbert.tasks.episodes import Episodes
+from vlnbert.world.world import World
+
+
+@dataclass(frozen=True)
+class ScoredFile:
+    """The scores of a result file: row n of `scores` is instruction `ids[n]`, in the order of the split."""
+
+    ids: tuple[str, ...]
+    scores: Scores
+    notes: Notes
+
+
+def score_walks(
+    world: World,
+    episodes: Episodes,
+    walked: Tensor,
+    walked_length: Tensor,
+    objects: Sequence[str | None] | None = None,
+    spl_by: SplBy = "shortest",
+) -> Scores:
+    """Score one walk [hop] an episode, and in REVERIE one object (or None); all on the world's device."""
+    sighted = grounded = None
+    if episodes.sightings is not None:
+        sighted = (walked[:, :, None] == episodes.sightings[:, None, :]).any(dim=2)
+        named = zip(objects or [None] * len(episodes), episodes.targets, strict=True)
+        right = [name is not None and name == target for name, target in named]
+        grounded = torch.tensor(right, dtype=torch.bool, device=walked.device)
+    reference, length = episodes.path, episodes.path_length
+    return measure(world, walked, walked_length, reference, length, sighted=sighted, grounded=grounded, spl_by=spl_by)
+
+
+def score_results(
+    results: Iterable[Result],
+    episodes: Episodes,
+    world: World,
+    spl_by: SplBy = "shortest",
+    allow_missing: bool = False,
+) -> Scores:
+    """Check and score results that are in memory, one an instruction; the rows are in the order of the split."""
+    results = list(results)
+    file, faults = ResultFile(results, {result.id for result in results}), Faults(Path("results"))
+    if repeated := len(results) - len(file.ids):
+        faults.add("", f"{repeated:,} results repeat an instruction", "give one result an instruction")
+    walks = _checked(file, episodes, world, faults, allow_missing)
+    return _scores(walks, episodes, world, spl_by)
+
+
+def score_file(
+    path: Path,
+    episodes: Episodes,
+    world: World,
+    spl_by: SplBy = "shortest",
+    allow_missing: bool = False,
+    folder: DataFolder | None = None,
+) -> ScoredFile:
+    """Read, check and score a result file of any dialect; all its faults are raised together.
+
+    `folder` is where to look for the split that a file belongs to when it is not the one expected.
+    """
+    faults = Faults(path)
+    file = read_results(path, faults)
+    walks = _checked(file, episodes, world, faults, allow_missing, folder)
+    scores = _scores(walks, episodes, world, spl_by)
+    return ScoredFile(tuple(result.id for result in walks.results), scores, file.notes)
+
+
+def _checked(
+    file: ResultFile,
+    episodes: Episodes,
+    world: World,
+    faults: Faults,
+    allow_missing: bool,
+    folder: DataFolder | None = None,
+) -> Walks:
+    check_names(file, episodes, faults, folder)
+    there = len(file.ids.intersection(episodes.ids))
+    if not allow_missing:
+        check_complete(file, episodes, faults, f"pass --allow-missing to score the {there:,} that are there")
+    elif there < len(episodes):
+        file.notes.more.append(f"{there:,} of {len(episodes):,} instructions scored, the others are missing")
+    walks = bind_walks(file.results, episodes, world, faults)
+    faults.raise_if_any()
+    return walks
+
+
+def _scores(walks: Walks, episodes: Episodes, world: World, spl_by: SplBy) -> Scores:
+    objects = [result.object for result in walks.results]
+    return score_walks(world, episodes.select(walks.row), walks.walked, walks.length, objects, spl_by)

@@ -1,0 +1,104 @@
+"""The sentences of the generated language, as tables: `{slots}` are filled by what is true of a path or an object.
+
+Every word of an instruction or a caption comes from here or from the lexicon; the vocabulary is read off both.
+"""
+
+TURNS: dict[str, tuple[str, ...]] = {
+    "left": ("turn left", "take a left", "make a left", "turn to your left"),
+    "right": ("turn right", "take a right", "make a right", "turn to your right"),
+    "slight left": ("turn slightly left", "veer left", "bear left"),
+    "slight right": ("turn slightly right", "veer right", "bear right"),
+    "around": ("turn around", "turn all the way around"),
+    "straight": ("go straight", "walk straight", "head straight", "walk forward", "go straight ahead"),
+}
+
+ACTIONS: dict[str, tuple[str, ...]] = {
+    "leave": (
+        "walk out of the {source} into the {target}",
+        "leave the {source} through the door to the {target}",
+        "go through the door to the {target}",
+        "exit the {source} and go into the {target}",
+    ),
+    "leave to the hallway": (
+        "walk out of the {source}",
+        "leave the {source}",
+        "exit the {source} into the {target}",
+        "go out of the {source} into the {target}",
+        "go through the door to the {target}",
+    ),
+    "take door": (
+        "go into the {target}",
+        "go through the door to the {target}",
+        "walk through the doorway into the {target}",
+        "enter the {target}",
+    ),
+    "take side door": (
+        "go through the door on the {side} into the {target}",
+        "enter the {target} on your {side}",
+        "go into the {target} on the {side}",
+    ),
+    "take numbered door": (
+        "take the {ordinal} door on the {side} into the {target}",
+        "go through the {ordinal} door on your {side} into the {target}",
+        "enter the {target} through the {ordinal} door on the {side}",
+    ),
+    "take end door": (
+        "go through the door at the end of the {source} into the {target}",
+        "enter the {target} at the end of the {source}",
+    ),
+    "reach door": (
+        "go to the door of the {target}",
+        "walk to the doorway of the {target}",
+        "walk up to the door to the {target}",
+    ),
+    "enter": ("go into the {target}", "enter the {target}", "walk into the {target}"),
+    "along": ("walk down the {source}", "go along the {source}", "follow the {source}", "go down the {source}"),
+    "along past": (
+        "walk down the {source} past the {thing}",
+        "go past the {thing} in the {source}",
+        "follow the {source} past the {thing}",
+    ),
+    "cross": ("walk to the {thing}", "go over to the {thing}", "cross the {source} to the {thing}"),
+    "cross bare": ("walk through the {source}", "cross the {source}"),
+    "up": ("go up the {stairs}", "climb the {stairs}", "walk up the {stairs}"),
+    "up to": ("go up the {stairs} to the {floor} floor", "take the {stairs} up to the {floor} floor"),
+    "down": ("go down the {stairs}", "descend the {stairs}", "walk down the {stairs}"),
+    "down to": ("go down the {stairs} to the {floor} floor", "take the {stairs} down to the {floor} floor"),
+}
+
+VEER = ("and {turn}", "then {turn}")
+
+STOPS: dict[str, tuple[str, ...]] = {
+    "beside": ("stop next to the {thing}", "wait by the {thing}", "stop beside the {thing}", "stop at the {thing}"),
+    "near": ("stop near the {thing}", "wait near the {thing}", "stop close to the {thing}"),
+    "room": ("stop in the {place}", "wait in the {place}", "stop there"),
+    "doorway": ("stop in the doorway", "wait in the doorway", "stop at the door"),
+    "door ahead": ("stop in front of the door to the {place}", "wait at the door of the {place}"),
+    "hall": ("stop in the {place}", "wait there", "stop there"),
+    "foot": ("stop at the bottom of the {stairs}", "wait at the foot of the {stairs}"),
+    "head": ("stop at the top of the {stairs}", "wait at the top of the {stairs}"),
+    "landing": ("stop on the landing", "wait halfway on the {stairs}", "stop in the middle of the {stairs}"),
+}
+
+CONNECTIVES = ("and", "then", "and then")
+OPENERS = ("next,", "then", "after that,", "once there,")
+
+GO = ("go to {place}", "walk to {place}", "head to {place}", "go into {place}", "enter {place}")
+GO_UP = ("go upstairs to {place}", "go up the {stairs} to {place}", "head upstairs to {place}")
+GO_DOWN = ("go downstairs to {place}", "go down the {stairs} to {place}", "head downstairs to {place}")
+GO_THROUGH = ("go through the {hall} to {place}", "walk through the {hall} into {place}")
+TASKS: dict[str, tuple[str, ...]] = {
+    "furniture": ("move {object}", "clean {object}", "dust {object}", "wipe down {object}", "check {object}"),
+    "machine": ("turn on {object}", "switch off {object}", "clean {object}", "look at {object}", "check {object}"),
+    "fixture": ("clean {object}", "wipe down {object}", "look at {object}", "inspect {object}"),
+    "trinket": ("bring me {object}", "pick up {object}", "take {object}", "find {object}", "get {object}"),
+}
+REQUESTS = ("{go} and {task}", "{go}, then {task}", "{task} in {place}", "in {place}, {task}", "please {go} and {task}")
+PLACE_FLOOR = ("{place} on the {floor} floor", "{floor} floor {place}", "{place} on level {level}")
+PLACE_DETAIL = ("{place} with the {thing}", "{place} that has the {thing}")
+OBJECT_BESIDE = ("{object} next to the {thing}", "{object} beside the {thing}")
+
+VIEW_CAPTIONS = ("a {place} with {things}", "a view of a {place} with {things}")
+BARE_CAPTIONS = ("a {place}", "an empty part of a {place}", "a wall in a {place}")
+THING_CAPTIONS = ("a {thing} in a {place}", "a close up of a {thing}", "a {thing} against a wall")
+SEEN = {"door": "a door to a {place}", "up": "stairs going up", "down": "stairs going down"}

@@ -1,0 +1,199 @@
+"""Floor plans: on each floor a hallway with rooms along it and at its ends, doors between them, stairs between floors.
+
+The plan lives in its own axis-aligned frame, the hallway along x; `yaw` turns the whole house in the world.
+"""
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from random import Random
+
+from vlnbert.sources.house.lexicon import FURNISHING, HALLWAY, STAIRS
+
+STOREY = 3.0  # metres from floor to floor
+HALF_HALL = 1.0
+HALF_DOOR = 0.55
+STAIR_WIDTH = 2.8
+FLOORS = (2, 1, 3, 2, 1, 2)  # of scan 0, 1, ...: a cycle, so that even a few scans have houses of one and of more
+TWICE_A_FLOOR = ("bedroom", "bathroom")
+
+
+@dataclass(frozen=True)
+class Box:
+    left: float
+    bottom: float
+    right: float
+    top: float
+
+    @property
+    def centre(self) -> tuple[float, float]:
+        return (self.left + self.right) / 2, (self.bottom + self.top) / 2
+
+
+@dataclass(frozen=True)
+class Region:
+    """A room, a hallway or a stairwell of one floor."""
+
+    index: int
+    kind: str
+    floor: int
+    box: Box
+
+
+@dataclass(frozen=True)
+class Opening:
+    """A gap in the wall between two regions: `along` is the axis of the wall, (x, y) the gap's middle."""
+
+    index: int
+    first: int
+    second: int
+    floor: int
+    x: float
+    y: float
+    along: str
+    half: float
+
+    def joins(self, region: int) -> bool:
+        return region in (self.first, self.second)
+
+    def beyond(self, region: int) -> int:
+        return self.second if region == self.first else self.first
+
+
+@dataclass(frozen=True)
+class Plan:
+    floors: int
+    yaw: float
+    regions: tuple[Region, ...]
+    doors: tuple[Opening, ...]
+    stairwells: tuple[Region, ...]  # one a floor, lowest first; none in a house of one floor
+    walls: tuple[tuple[tuple[float, float, float, float], ...], ...]  # for each floor, segments (x, y, x, y)
+
+    def halls(self) -> list[Region]:
+        return [region for region in self.regions if region.kind == HALLWAY]
+
+    def doors_of(self, region: int) -> list[Opening]:
+        return [door for door in self.doors if door.joins(region)]
+
+    def turned(self, x: float, y: float) -> tuple[float, float]:
+        """A point of the plan in the world's frame."""
+        cosine, sine = math.cos(self.yaw), math.sin(self.yaw)
+        return round(x * cosine - y * sine, 6), round(x * sine + y * cosine, 6)
+
+
+def draw_plan(rng: Random, scan_number: int) -> Plan:
+    floors = FLOORS[scan_number % len(FLOORS)]
+    length = round(rng.uniform(12.0, 16.0), 2)
+    stairs_at = rng.choice((0.0, round(length - STAIR_WIDTH, 2))) if floors > 1 else None
+    draft = _Draft(rng, length, stairs_at)
+    for floor in range(floors):
+        draft.add_floor(floor)
+    return Plan(
+        floors=floors,
+        yaw=round(rng.uniform(0.0, 6.28), 3),
+        regions=tuple(draft.regions),
+        doors=tuple(draft.doors),
+        stairwells=tuple(region for region in draft.regions if region.kind == STAIRS),
+        walls=tuple(_walls(floor, draft.regions, draft.doors + draft.stair_openings) for floor in range(floors)),
+    )
+
+
+class _Draft:
+    """A plan under construction."""
+
+    def __init__(self, rng: Random, length: float, stairs_at: float | None) -> None:
+        self.rng, self.length, self.stairs_at = rng, length, stairs_at
+        self.regions: list[Region] = []
+        self.doors: list[Opening] = []
+        self.stair_openings: list[Opening] = []
+
+    def add_floor(self, floor: int) -> None:
+        hall = self._region(HALLWAY, floor, Box(0.0, -HALF_HALL, self.length, HALF_HALL))
+        kinds = self._room_kinds()
+        for side in (1, -1):
+            depth = round(self.rng.uniform(3.9, 4.7), 2)
+            rooms = [self._side_room(kinds.pop(), floor, side, depth, span) for span in self._spans(side)]
+            for room in rooms:
+                self._door_to_hall(hall, room, side)
+            self._doors_between(rooms)
+        for end in (0.0, self.length):
+            if self.rng.random() < 0.5:
+                self._end_room(kinds.pop(), hall, end)
+        if self.stairs_at is not None:
+            self._stairwell(hall)
+
+    def _room_kinds(self) -> list[str]:
+        kinds = [*FURNISHING, *(kind for kind in TWICE_A_FLOOR if self.rng.random() < 0.5)]
+        self.rng.shuffle(kinds)
+        return kinds
+
+    def _spans(self, side: int) -> list[tuple[float, float]]:
+        """Cut a side of the hallway into rooms of about 4.6 m."""
+        low, high = 0.0, self.length
+        if side > 0 and self.stairs_at is not None:
+            low, high = (STAIR_WIDTH, high) if self.stairs_at == 0.0 else (low, self.stairs_at)
+        count = max(2, round((high - low) / 4.6))
+        cuts = [low + (high - low) * i / count + self.rng.uniform(-0.4, 0.4) for i in range(1, count)]
+        edges = [low, *(round(cut, 2) for cut in cuts), high]
+        return list(pairwise(edges))
+
+    def _side_room(self, kind: str, floor: int, side: int, depth: float, span: tuple[float, float]) -> Region:
+        near, far = sorted((side * HALF_HALL, side * (HALF_HALL + depth)))
+        return self._region(kind, floor, Box(span[0], near, span[1], far))
+
+    def _door_to_hall(self, hall: Region, room: Region, side: int) -> None:
+        x = round(self.rng.uniform(room.box.left + 0.9, room.box.right - 0.9), 2)
+        self._door(hall, room, x, side * HALF_HALL, "x")
+
+    def _doors_between(self, rooms: list[Region]) -> None:
+        for room, neighbour in pairwise(rooms):
+            if self.rng.random() < 0.25:
+                y = round(self.rng.uniform(room.box.bottom + 1.4, room.box.top - 1.4), 2)
+                self._door(room, neighbour, room.box.right, y, "y")
+
+    def _end_room(self, kind: str, hall: Region, end: float) -> None:
+        depth, half = round(self.rng.uniform(3.8, 4.6), 2), round(self.rng.uniform(1.9, 2.4), 2)
+        left, right = (-depth, 0.0) if end == 0.0 else (end, end + depth)
+        room = self._region(kind, hall.floor, Box(left, -half, right, half))
+        self._door(hall, room, end, round(self.rng.uniform(-0.3, 0.3), 2), "y")
+
+    def _stairwell(self, hall: Region) -> None:
+        left = self.stairs_at or 0.0
+        well = self._region(STAIRS, hall.floor, Box(left, HALF_HALL, left + STAIR_WIDTH, HALF_HALL + 4.0))
+        middle = left + STAIR_WIDTH / 2
+        number = len(self.stair_openings)
+        self.stair_openings.append(
+            Opening(number, hall.index, well.index, hall.floor, middle, HALF_HALL, "x", STAIR_WIDTH / 2)
+        )
+
+    def _region(self, kind: str, floor: int, box: Box) -> Region:
+        self.regions.append(Region(len(self.regions), kind, floor, box))
+        return self.regions[-1]
+
+    def _door(self, first: Region, second: Region, x: float, y: float, along: str) -> None:
+        self.doors.append(Opening(len(self.doors), first.index, second.index, first.floor, x, y, along, HALF_DOOR))
+
+
+def _walls(floor: int, regions: list[Region], openings: list[Opening]) -> tuple[tuple[float, float, float, float], ...]:
+    """The sides of the regions of a floor, less the openings in them."""
+    here = [opening for opening in openings if opening.floor == floor]
+    walls = []
+    for box in (region.box for region in regions if region.floor == floor):
+        for x in (box.left, box.right):
+            gaps = [(o.y - o.half, o.y + o.half) for o in here if o.along == "y" and o.x == x]
+            walls += [(x, low, x, high) for low, high in _pieces(box.bottom, box.top, gaps)]
+        for y in (box.bottom, box.top):
+            gaps = [(o.x - o.half, o.x + o.half) for o in here if o.along == "x" and o.y == y]
+            walls += [(low, y, high, y) for low, high in _pieces(box.left, box.right, gaps)]
+    return tuple(walls)
+
+
+def _pieces(low: float, high: float, gaps: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    pieces = []
+    for gap_low, gap_high in sorted(gap for gap in gaps if low < gap[1] and gap[0] < high):
+        if gap_low > low:
+            pieces.append((low, gap_low))
+        low = gap_high
+    if low < high:
+        pieces.append((low, high))
+    return pieces

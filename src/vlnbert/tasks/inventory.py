@@ -1,0 +1,107 @@
+"""What a data folder holds and what is wrong with it: every file is read and held against the graphs."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from vlnbert.errors import VlnbertError
+from vlnbert.sources.boxes import read_box_folder
+from vlnbert.sources.connectivity import ScanGraph, read_connectivity
+from vlnbert.sources.features import read_features
+from vlnbert.sources.files import progress
+from vlnbert.sources.instructions import read_episodes
+from vlnbert.sources.layout import TASKS, DataFolder
+from vlnbert.tasks.episodes import bind
+from vlnbert.tasks.tokens import load_tokenizer
+from vlnbert.world.build import build_world
+from vlnbert.world.objects import find_sightings
+from vlnbert.world.sights import placed, read_captions_of
+from vlnbert.world.world import World
+
+
+@dataclass(frozen=True)
+class Part:
+    """One kind of data in a folder."""
+
+    need: str  # which of the presets' needs it meets
+    path: Path
+    holds: str  # in words; empty where it is damaged
+    faults: tuple[str, ...] = ()
+
+
+def take_inventory(folder: DataFolder) -> list[Part]:
+    """Read everything in a data folder. Faults are collected, never raised."""
+    world, parts = _graphs(folder)
+    if folder.vocabulary.exists():
+        parts.append(_part("vocabulary", folder.vocabulary, partial(_vocabulary, folder.vocabulary)))
+    if world is None:
+        return parts  # nothing else can be held against the graphs
+    for task in TASKS:
+        for split, path in folder.splits(task).items():
+            need = "augmented" if split == "aug" else f"{task} {split}"
+            parts.append(_part(need, path, partial(_episodes, world, task, split, path)))
+    if folder.boxes.is_dir():
+        parts.append(_part("boxes", folder.boxes, partial(_boxes, world, folder.boxes)))
+    if folder.captions.is_dir():
+        parts.append(_part("captions", folder.captions, partial(_captions, world, folder.captions)))
+    features = folder.feature_files()
+    return parts + [_part("features", path, partial(_features, world, path)) for path in features]
+
+
+def meets(need: str, parts: Iterable[Part]) -> bool:
+    """Whether a need of a preset is met by undamaged parts."""
+    whole = {part.need for part in parts if not part.faults}
+    if need in TASKS:
+        return {f"{need} {split}" for split in ("train", "val_seen", "val_unseen")} <= whole
+    return need in whole
+
+
+def _part(need: str, path: Path, read: Callable[[], str]) -> Part:
+    try:
+        return Part(need, path, read())
+    except VlnbertError as error:
+        return Part(need, path, "", tuple(str(error).splitlines()))
+
+
+def _graphs(folder: DataFolder) -> tuple[World | None, list[Part]]:
+    graphs, faults = list[ScanGraph](), list[str]()
+    try:
+        for path in progress(folder.graphs().values(), "graphs"):
+            try:
+                graphs.append(read_connectivity(path))
+            except VlnbertError as error:
+                faults += str(error).splitlines()
+    except VlnbertError as error:
+        return None, [Part("graphs", folder.connectivity, "", (str(error),))]
+    if not graphs:
+        return None, [Part("graphs", folder.connectivity, "", tuple(faults))]
+    world = build_world(graphs)
+    holds = f"{len(graphs):,} scans, {len(world):,} viewpoints"
+    return world, [Part("graphs", folder.connectivity, holds, tuple(faults))]
+
+
+def _vocabulary(path: Path) -> str:
+    return f"{load_tokenizer(path).get_vocab_size():,} word pieces"
+
+
+def _episodes(world: World, task: str, split: str, path: Path) -> str:
+    episodes = bind(path, read_episodes(task, path), world, task, split)
+    return f"{len(episodes):,} instructions" + ("" if episodes.scored else ", goals withheld")
+
+
+def _boxes(world: World, folder: Path) -> str:
+    sightings = find_sightings(world, read_box_folder(folder))
+    return f"{len(sightings):,} visible objects, {sum(map(len, sightings.values())):,} sightings"
+
+
+def _captions(world: World, folder: Path) -> str:
+    count = sum(1 for _ in placed(world, read_captions_of(world, folder), folder))
+    return f"{36 * count:,} captioned views"
+
+
+def _features(world: World, path: Path) -> str:
+    count, width = 0, 0
+    for _, panorama in placed(world, read_features(path), path):
+        count, width = count + 1, panorama.values.shape[1]
+    return f"{count:,} panoramas, {width} wide"
