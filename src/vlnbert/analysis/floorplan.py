@@ -120,7 +120,7 @@ def _draw_walk(axes: Axes, plan: Plan, floor: int) -> None:
         )
         axes.add_patch(arrow)
     ends = {viewpoint for move in here for viewpoint in move}
-    for viewpoint in dict.fromkeys(plan.walked):
+    for viewpoint in sorted(dict.fromkeys(plan.walked), key=lambda viewpoint: plan.floor[viewpoint] == floor):
         if plan.floor[viewpoint] == floor:
             _draw_number(axes, plan, viewpoint, PALETTE["walked"])
         elif viewpoint in ends:

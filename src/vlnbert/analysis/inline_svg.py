@@ -53,6 +53,6 @@ def _compact_tag(tag: re.Match[str]) -> str:
 
 
 def _named_apart(svg: str) -> str:
-    """Make names inside the figure its own, for several figures share a page."""
+    """Make names inside a figure its own, for several figures share a page; only equal ones share names."""
     digest = blake2b(svg.encode(), digest_size=4).hexdigest()
     return _TAG.sub(lambda tag: _REFERRED.sub(rf"\1f{digest}-", tag[0]), svg)

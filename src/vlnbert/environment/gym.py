@@ -1,4 +1,7 @@
-"""One agent in one episode, as Gymnasium knows it: a thin front over the same functions that walk thousands."""
+"""One agent in one episode, as Gymnasium knows it: a thin front over the same functions that walk thousands.
+
+Importing this registers `vlnbert/R2R-v0` and `vlnbert/REVERIE-v0` for `gymnasium.make`.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +13,6 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 from numpy.typing import NDArray
 
 from vlnbert.environment.environment import Environment, State, shortest_path_teacher
-from vlnbert.environment.registration import register
 from vlnbert.errors import UsageError
 from vlnbert.sources.layout import open_folder
 from vlnbert.tasks.episodes import load_episodes
@@ -127,4 +129,5 @@ def _space(slots: int, vocabulary: int, width: int) -> gymnasium.Space[Any]:
     return Dict(spaces)
 
 
-register()
+for _name, _task in {"vlnbert/R2R-v0": "r2r", "vlnbert/REVERIE-v0": "reverie"}.items():
+    gymnasium.register(_name, entry_point="vlnbert.environment.gym:NavigationEnv", kwargs={"task": _task})

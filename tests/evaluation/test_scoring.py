@@ -1,0 +1,121 @@
+"""Result files against a split: what is refused, and what REVERIE counts as seen."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vlnbert.errors import InvalidFileError
+from vlnbert.evaluation.results import Result
+from vlnbert.evaluation.scoring import ScoredFile, score_file, score_results
+from vlnbert.sources.layout import DataFolder
+from vlnbert.tasks.episodes import Episodes
+from vlnbert.world.world import World
+
+Open = Callable[[str, str], tuple[Episodes, World]]
+GOOD = {"1_0": "abcd", "1_1": "abc", "2_0": "fed"}
+
+
+@pytest.fixture
+def scored(tmp_path: Path, episodes_of: Open, hall_folder: DataFolder) -> Callable[..., ScoredFile]:
+    def score(trajectories: dict[str, Any], allow_missing: bool = False) -> ScoredFile:
+        path = tmp_path / "results.json"
+        items = [{"instr_id": name, "trajectory": list(way)} for name, way in trajectories.items()]
+        path.write_text(json.dumps(items))
+        return score_file(path, *episodes_of("r2r", "val"), allow_missing=allow_missing, folder=hall_folder)
+
+    return score
+
+
+def faults_of(scored: Callable[..., ScoredFile], trajectories: dict[str, Any], **options: bool) -> list[str]:
+    with pytest.raises(InvalidFileError) as caught:
+        scored(trajectories, **options)
+    return [f"{fault.place}: {fault.problem}; {fault.remedy}" for fault in caught.value.faults]
+
+
+def test_rows_are_in_the_order_of_the_split(scored: Callable[..., ScoredFile]) -> None:
+    found = scored(dict(reversed(GOOD.items())))
+    assert found.ids == ("1_0", "1_1", "2_0")
+    assert found.scores.tl.tolist() == [6, 4, 4]
+    assert found.scores.summary()["episodes"] == 3
+
+
+def test_missing_instructions_are_one_line(scored: Callable[..., ScoredFile]) -> None:
+    (fault,) = faults_of(scored, {"1_1": "abc"})
+    assert "lacks 2 of the 3 instructions of r2r val (1_0, 2_0)" in fault
+    assert "pass --allow-missing to score the 1 that are there" in fault
+
+
+def test_missing_instructions_may_be_allowed(scored: Callable[..., ScoredFile]) -> None:
+    found = scored({"2_0": "fed"}, allow_missing=True)
+    assert found.ids == ("2_0",)
+    assert found.scores.ne.tolist() == [0]
+    assert "1 of 3 instructions scored, the others are missing" in found.notes.lines()
+
+
+@pytest.mark.parametrize(
+    ("name", "way", "problem"),
+    [
+        ("1_0", "", "has an empty trajectory"),
+        ("1_0", "abz", "viewpoint z is not in the graph of scan hall"),
+        ("1_0", "bcd", "starts at b, not at a"),
+        ("1_0", "abd", "goes from b to d, which no edge joins"),
+        ("1_0", ["a", ["b", "d"], ["c"]], "goes from b to d, which no edge joins"),
+        ("9_9", "abc", "is not in r2r val"),
+    ],
+)
+def test_faults_are_named(scored: Callable[..., ScoredFile], name: str, way: Any, problem: str) -> None:
+    (fault,) = faults_of(scored, GOOD | {name: way})
+    assert fault.startswith(f"instruction {name}: {problem}")
+
+
+def test_all_faults_are_reported_together(scored: Callable[..., ScoredFile]) -> None:
+    found = faults_of(scored, {"1_0": "abdbd", "1_1": ["a", 7]})
+    assert [fault.split(":")[0] for fault in found] == ["instruction 1_1", "", "instruction 1_0"]
+
+
+def test_a_file_of_another_split_is_recognised(scored: Callable[..., ScoredFile]) -> None:
+    (fault,) = faults_of(scored, {"3_0": "abcd", "3_1": "abcd", "1_0": "abcd"}, allow_missing=True)
+    assert "2 of its 3 instructions are not in r2r val (3_0, 3_1)" in fault
+    assert "looks like r2r other: pass --split other" in fault
+
+
+def test_a_file_of_another_task_is_recognised(scored: Callable[..., ScoredFile]) -> None:
+    (fault,) = faults_of(scored, {"5_7_0": "abcd"})
+    assert "looks like reverie val: pass --task reverie --split val" in fault
+
+
+def test_a_file_of_no_split_is_refused(scored: Callable[..., ScoredFile]) -> None:
+    (fault,) = faults_of(scored, {"77_0": "abcd"})
+    assert "name the task and split" in fault
+
+
+def test_results_in_memory(episodes_of: Open) -> None:
+    episodes, world = episodes_of("r2r", "val")
+    results = [Result(name, tuple(way), (None,) * len(way)) for name, way in GOOD.items()]
+    assert score_results(results, episodes, world).sr.tolist() == [1, 1, 1]
+    with pytest.raises(InvalidFileError, match="1 results repeat an instruction"):
+        score_results([*results, results[0]], episodes, world)
+
+
+@pytest.mark.parametrize(
+    ("way", "target", "success", "oracle", "grounded"),
+    [
+        ("abc", "7", 0, 0, 1),  # the object is in c's file, but no view shows it; naming it counts all the same
+        ("abcd", "7", 1, 1, 1),
+        ("abcdc", "7", 0, 1, 1),
+        ("abcd", None, 1, 1, 0),
+        ("abcd", "8", 1, 1, 0),
+        ("a", "07", 0, 0, 0),  # ids are compared as strings
+    ],
+)
+def test_reverie(episodes_of: Open, way: str, target: str | None, success: int, oracle: int, grounded: int) -> None:
+    episodes, world = episodes_of("reverie", "val")
+    scores = score_results([Result("5_7_0", tuple(way), (None,) * len(way), target)], episodes, world)
+    walked = 2 * (len(way) - 1)
+    weight = 6 / max(walked, 6)
+    summary = {name: scores.summary()[name] for name in ("sr", "osr", "rgs", "spl", "rgspl")}
+    wanted = {"sr": success, "osr": oracle, "rgs": grounded, "spl": success * weight, "rgspl": grounded * weight}
+    assert summary == pytest.approx(wanted)

@@ -1,0 +1,97 @@
+"""The examples in the docs are true: what README runs runs, and what conventions.md shows is read by the readers."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from vlnbert.cli.main import VERBS
+from vlnbert.errors import Faults
+from vlnbert.evaluation.results import parse_results
+from vlnbert.sources.boxes import read_boxes
+from vlnbert.sources.captions import read_captions
+from vlnbert.sources.connectivity import read_connectivity
+from vlnbert.sources.house import generate
+from vlnbert.sources.instructions import read_augmented, read_r2r, read_reverie
+from vlnbert.world.candidates import find_candidates
+
+ROOT = Path(__file__).resolve().parents[1]
+CONVENTIONS = (ROOT / "docs" / "conventions.md").read_text()
+README = (ROOT / "README.md").read_text()
+
+
+def blocks(text: str, kind: str) -> list[str]:
+    return re.findall(rf"^```{kind}\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def read_example(kind: str, text: str, folder: Path) -> object:
+    """Give an example to the reader of its kind."""
+    names = {"connectivity": "hall_connectivity.json", "boxes": "hall_b.json"}
+    path = folder / names.get(kind, "example.json")
+    if kind == "view":
+        text = json.dumps({"a": {str(view): json.loads(text) for view in range(36)}})
+    path.write_text(text)
+    readers: dict[str, Callable[[], object]] = {
+        "connectivity": lambda: read_connectivity(path),
+        "r2r": lambda: list(read_r2r(path)),
+        "augmented": lambda: list(read_augmented(path)),
+        "reverie": lambda: list(read_reverie(path)),
+        "boxes": lambda: read_boxes(path),
+        "view": lambda: read_captions(path),
+        "results": lambda: _results(path),
+        "candidates": lambda: _candidates(json.loads(text)),
+    }
+    return readers[kind]()
+
+
+def _results(path: Path) -> object:
+    faults = Faults(path)
+    results = parse_results(json.loads(path.read_text()), faults).results
+    faults.raise_if_any()
+    return results
+
+
+def _candidates(line: dict[str, object]) -> object:
+    """The example is what the example graph gives."""
+    path = Path("hall_connectivity.json")
+    path.write_text(blocks(CONVENTIONS, "json connectivity")[0])
+    found = find_candidates(read_connectivity(path))
+    names = ("view", "heading", "elevation", "distance", "rank")
+    shown = {("idx" if name == "rank" else name): getattr(found, name)[0].item() for name in names}
+    assert line == {"viewpoint": "a", "candidates": [{"viewpoint": "b", **shown}]}
+    return line
+
+
+EXAMPLES = re.findall(r"^```json (\w+)\n(.*?)^```", CONVENTIONS, flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize(("kind", "text"), EXAMPLES, ids=[f"{kind}-{n}" for n, (kind, _) in enumerate(EXAMPLES)])
+def test_format_examples_are_read(kind: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert read_example(kind, text, tmp_path)
+
+
+def test_every_kind_of_file_has_an_example() -> None:
+    kinds = {kind for kind, _ in EXAMPLES}
+    assert kinds == {"connectivity", "r2r", "augmented", "reverie", "boxes", "view", "results", "candidates"}
+
+
+def test_readme_python_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    generate(Path("my-house"), scans=3, paths_per_scan=8)
+    for example in blocks(README, "python"):
+        exec(compile(example, "README.md", "exec"), {})
+    assert capsys.readouterr().out.strip() == "1.0"
+
+
+def test_every_command_in_the_docs_exists() -> None:
+    texts = [README, *(path.read_text() for path in (ROOT / "docs").glob("*.md"))]
+    named = {match for text in texts for match in re.findall(r"vlnbert ([a-z]+(?: [a-z]+)?)", text)}
+    commands = {name for name in named if name.split()[0] in {verb.split()[0] for verb in VERBS}}
+    assert commands
+    for name in commands:
+        assert name in VERBS or name.split()[0] in VERBS, f"the docs name `vlnbert {name}`, which does not exist"
