@@ -124,8 +124,9 @@ def _grid(table: Table) -> str:
 
 def _row(cells: Sequence[str], aligned: Sequence[str]) -> str:
     first, *others = [cell if isinstance(cell, Markup) else escape(cell) for cell in cells]
-    named = f'<th scope="row"{aligned[0]}>{first}</th>'
-    return named + "".join(f"<td{align}>{cell}</td>" for cell, align in zip(others, aligned[1:], strict=True))
+    return f'<th scope="row">{first}</th>' + "".join(
+        f"<td{align}>{cell}</td>" for cell, align in zip(others, aligned[1:], strict=True)
+    )
 
 
 def _is_numeric(cells: Iterable[str]) -> bool:

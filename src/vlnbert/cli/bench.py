@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vlnbert.cli.devices import require_device
 from vlnbert.cli.options import Flag
 from vlnbert.cli.tables import screen
 
@@ -42,8 +43,13 @@ def bench_world(
     import torch
 
     from vlnbert.benchmarks.world import compare
+    from vlnbert.errors import UsageError
 
+    for name, value, least in (("batch", batch, 1), ("rounds", rounds, 2), ("threads", threads, 1)):
+        if value < least:
+            raise UsageError(f"--{name} {value} is too few; choose {least} or more")
     torch.set_num_threads(threads)
+    require_device(device)
     with _data(data) as (world, bank):
         levels = compare(world.to(device), bank.to(device), batch, rounds)
     if json:

@@ -26,3 +26,5 @@ def house(
 
     summary = generate(folder, seed=seed, scans=scans)
     print(f"{folder}: {summary.scans} houses, {summary.viewpoints:,} viewpoints, {summary.objects:,} objects")
+    for task, splits in summary.episodes.items():
+        print(f"  {task}: " + ", ".join(f"{count:,} {split}" for split, count in splits.items()) + " instructions")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tyro.extras import SubcommandApp
 
+from vlnbert import __version__
 from vlnbert.cli.bench import bench_world
 from vlnbert.cli.data import check_data
 from vlnbert.cli.demo import demo
@@ -33,9 +34,10 @@ VERBS: dict[str, Callable[..., None]] = {
 def main() -> None:
     """Run the command line; what a user can mend ends in one line a fault, never in a traceback."""
     keep_freed_memory()
-    if sys.argv[1:] in ([], ["-h"], ["--help"]):
-        print(_menu())
-        sys.exit(0 if sys.argv[1:] else 2)
+    words = sys.argv[1:]
+    if words in ([], ["-h"], ["--help"], ["--version"]):
+        print(f"vlnbert {__version__}" if words == ["--version"] else _menu())
+        sys.exit(0 if words else 2)
     try:
         _app(VERBS).cli(prog="vlnbert")
         sys.stdout.flush()

@@ -1,0 +1,166 @@
+"""Each verb from its words to what it prints: good input, bad input, and what is left on disk."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from vlnbert import __version__
+from vlnbert.cli.main import VERBS
+from vlnbert.presets import NEEDS, PRESETS
+
+KEYS = ["sr", "osr", "spl", "ndtw", "sdtw", "cls", "rgs", "rgspl", "tl", "ne", "episodes"]
+
+
+def test_the_menu_lists_every_verb(run: Callable) -> None:
+    outcome = run("--help")
+    assert outcome.code == 0
+    assert all(f"vlnbert {verb} " in outcome.out for verb in VERBS)
+    assert run().code == 2
+
+
+def test_the_version_is_told(run: Callable) -> None:
+    assert run("--version").out.strip() == f"vlnbert {__version__}"
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_teaches(run: Callable, verb: str) -> None:
+    outcome = run(*verb.split(), "--help")
+    assert outcome.code == 0
+    assert "Example: vlnbert" in " ".join(outcome.out.split())
+
+
+def test_the_menu_needs_no_torch() -> None:
+    code = "import sys, vlnbert.cli.main; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_python_m_works() -> None:
+    outcome = subprocess.run([sys.executable, "-m", "vlnbert", "--version"], capture_output=True, text=True, check=True)
+    assert outcome.stdout.startswith("vlnbert ")
+
+
+def test_house_writes_a_folder_that_is_whole(run: Callable, tmp_path: Path) -> None:
+    outcome = run("house", tmp_path / "new", "--seed", "2", "--scans", "3")
+    assert outcome.code == 0
+    assert "3 houses" in outcome.out
+    checked = json.loads(run("data", "check", tmp_path / "new", "--json").out)
+    assert all(part["holds"] and not part["faults"] for part in checked["parts"])
+    assert checked["presets"]["r2r-open"] == []
+
+
+def test_house_refuses_a_folder_in_use(run: Callable, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("keep")
+    outcome = run("house", tmp_path, "--scans", "3")
+    assert outcome.code == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_data_check_names_what_is_damaged_and_missing(run: Callable, house: Path, tmp_path: Path) -> None:
+    broken = shutil.copytree(house, tmp_path / "broken")
+    split = broken / "r2r" / "R2R_train.json"
+    split.write_bytes(split.read_bytes()[:1000])
+    shutil.rmtree(broken / "captions")
+    outcome = run("data", "check", broken)
+    assert outcome.code == 2
+    assert [line for line in outcome.err.splitlines() if line.startswith(f"vlnbert: {split}: ")]
+    presets = json.loads(run("data", "check", broken, "--json").out)["presets"]
+    assert presets["r2r-open"] == ["r2r", "captions"]
+    assert presets["reverie-one-stream"] == []
+    assert presets["demo"] == []
+
+
+def test_presets_name_known_needs() -> None:
+    assert {need for preset in PRESETS for need in preset.needs} <= set(NEEDS)
+
+
+def test_candidates_are_printed_one_line_a_viewpoint(run: Callable, house: Path) -> None:
+    scan = (house / "connectivity" / "scans.txt").read_text().split()[0]
+    lines = [json.loads(line) for line in run("world", "candidates", scan, "--data", house, "--json").out.splitlines()]
+    graph = json.loads((house / "connectivity" / f"{scan}_connectivity.json").read_text())
+    assert [line["viewpoint"] for line in lines] == [entry["image_id"] for entry in graph if entry["included"]]
+    first = lines[0]["candidates"][0]
+    assert list(first) == ["viewpoint", "view", "heading", "elevation", "distance", "idx"]
+    assert scan in run("world", "candidates", scan, "--data", house).out
+
+
+def test_world_check_passes_on_a_house(run: Callable, house: Path) -> None:
+    assert run("world", "check", "--data", house).code == 0
+
+
+def test_shortest_is_perfect_in_a_house(run: Callable, house: Path) -> None:
+    for task in ("r2r", "reverie"):
+        outcome = run("evaluate", "--agent", "shortest", "--task", task, "--data", house, "--json")
+        for summary in json.loads(outcome.out).values():
+            assert list(summary) == KEYS
+            assert summary["sr"] == 1.0
+            assert summary["spl"] == pytest.approx(1.0)
+
+
+def test_what_evaluate_writes_scores_the_same(run: Callable, house: Path, tmp_path: Path) -> None:
+    words = ("--agent", "random", "--data", house, "--splits", "val_unseen", "--out", tmp_path, "--json")
+    said = json.loads(run("evaluate", *words).out)["val_unseen"]
+    options = ("--task", "r2r", "--split", "val_unseen", "--data", house, "--json")
+    scored = json.loads(run("score", tmp_path / "r2r_val_unseen_random.json", *options).out)
+    assert scored == pytest.approx(said, nan_ok=False)
+
+
+def test_test_splits_are_walked_written_and_submitted(run: Callable, house: Path, tmp_path: Path) -> None:
+    words = ("--agent", "random", "--data", house, "--splits", "test", "--out", tmp_path, "--json")
+    outcome = run("evaluate", *words)
+    assert json.loads(outcome.out) == {}
+    results = tmp_path / "r2r_test_random.json"
+    assert run("submit", results, tmp_path / "up.json", "--task", "r2r", "--data", house).code == 0
+    assert json.loads((tmp_path / "up.json").read_text()) == json.loads(results.read_text())
+
+
+def test_bench_world_reports_every_level(run: Callable, house: Path) -> None:
+    outcome = run("bench", "world", "--data", house, "--batch", "64", "--rounds", "3", "--json")
+    levels = json.loads(outcome.out)["levels"]
+    assert list(levels) == ["step", "teacher", "angles", "features"]
+    assert all(level["steps_per_second"] > 0 and level["loop_steps_per_second"] > 0 for level in levels.values())
+
+
+def test_demo_writes_a_report(run: Callable, tmp_path: Path) -> None:
+    outcome = run("demo", "--out", tmp_path / "demo", "--scans", "3")
+    assert outcome.code == 0
+    page = (tmp_path / "demo" / "report.html").read_text()
+    assert page.count("<svg") == 3
+    assert "random" in page
+    again = run("demo", "--out", tmp_path / "demo", "--scans", "3")
+    assert again.out == outcome.out
+
+
+MISTAKES = {
+    "missing folder": (("data", "check", "nowhere"), "nowhere: no such data folder"),
+    "unknown scan": (("world", "candidates", "hall", "--data", "{house}"), "no scan 'hall'"),
+    "unknown split": (("evaluate", "--agent", "stop", "--splits", "val_unsen", "--data", "{house}"), "val_unseen"),
+    "no steps": (("evaluate", "--agent", "stop", "--limit", "0", "--data", "{house}"), "--limit 0"),
+    "goals withheld": (("evaluate", "--agent", "shortest", "--splits", "test", "--data", "{house}"), "withholds"),
+    "missing file": (("score", "no.json", "--task", "r2r", "--split", "val_seen", "--data", "{house}"), "no.json"),
+    "too few houses": (("house", "{tmp}/new", "--scans", "1"), "1 scans"),
+    "no agents": (("bench", "world", "--batch", "0", "--data", "{house}"), "--batch 0"),
+    "no rounds": (("bench", "world", "--rounds", "1", "--data", "{house}"), "--rounds 1"),
+    "unknown device": (("bench", "world", "--device", "gpu", "--data", "{house}"), "gpu"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistakes_end_in_one_line(run: Callable, house: Path, tmp_path: Path, mistake: str) -> None:
+    words, expected = MISTAKES[mistake]
+    outcome = run(*(word.format(house=house, tmp=tmp_path) for word in words))
+    assert outcome.code == 2
+    assert outcome.out == ""
+    lines = outcome.err.splitlines()
+    assert len(lines) == 1, outcome.err
+    assert lines[0].startswith("vlnbert: ")
+    assert expected in lines[0]
+
+
+def test_unknown_verbs_and_options_exit_2(run: Callable, house: Path) -> None:
+    assert run("walk").code == 2
+    assert run("evaluate", "--agent", "clever", "--data", house).code == 2
