@@ -20,6 +20,16 @@ class State:
 
 
 @dataclass(frozen=True)
+class ObjectsInView:
+    """The objects that each agent sees at its viewpoint, padded."""
+
+    features: Tensor  # [agent, object, width]
+    position: Tensor  # [agent, object, 5] left, top, right, bottom and area of its box, as shares of the view
+    direction: Tensor  # [agent, object, 4] of the view that shows it, as for slots
+    present: Tensor  # [agent, object] bool, false for padding
+
+
+@dataclass(frozen=True)
 class Observation:
     """What each agent sees and may choose. Slot 0 stops; its numbers, and those of padding, are all zero."""
 
@@ -27,6 +37,7 @@ class Observation:
     direction: Tensor  # [agent, slot, 4] sin, cos of the heading from the current view; sin, cos of the elevation
     facing: Tensor  # [agent, 4] the same of the current view itself, absolute: the last action as a direction
     features: Tensor | None  # [agent, slot, width] of the view that faces each neighbour, where there is a bank
+    objects: ObjectsInView | None = None  # in tasks that look for one
 
 
 class Environment:

@@ -1,0 +1,95 @@
+"""Everything that defines a navigator, and its named sizes."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from vlnbert.errors import UnknownNameError, UsageError
+
+BackboneName = Literal["one-stream", "two-stream"]
+Matching = Literal["cross-modal", "visual", "off"]
+LanguageAttention = Literal["once", "embeddings", "initial", "previous"]
+
+
+@dataclass(frozen=True)
+class NavigatorConfig:
+    """The shape of a navigator. The defaults are the paper's one-stream R2R agent."""
+
+    backbone: BackboneName = "one-stream"
+    """one-stream: state, vision and language in one sequence (OSCAR); two-stream: language first, then cross-attention
+    to it (PREVALENT, LXMERT)."""
+    hidden: int = 768
+    """Width of a token."""
+    heads: int = 12
+    """Attention heads; they share the width."""
+    inner: int = 3072
+    """Width of the feed-forward layers."""
+    layers: int = 12
+    """Layers of the one-stream backbone, or language layers of the two-stream one."""
+    cross_layers: int = 0
+    """Cross-modal layers of the two-stream backbone."""
+    vocabulary: int = 30522
+    """Word pieces."""
+    positions: int = 512
+    """Longest instruction that has position embeddings."""
+    feature_width: int = 2048
+    """Width of a view's feature."""
+    angle_width: int = 128
+    """Width of a direction: (sin, cos, sin, cos) repeated; a multiple of 4."""
+    object_width: int = 0
+    """Width of an object's feature; 0 for a navigator that sees no objects (R2R)."""
+    matching: Matching = "cross-modal"
+    """What refines the state: attended words times attended views, the views alone (REVERIE), or nothing."""
+    language_attention: LanguageAttention = "once"
+    """When words attend to each other: once at the start, or at every step, on their embeddings, their initial features
+    or the previous step's output. One-stream only."""
+    hidden_dropout: float = 0.3
+    """Dropout of token vectors, in BERT's places."""
+    attention_dropout: float = 0.1
+    """Dropout of attention weights."""
+    feature_dropout: float = 0.4
+    """Dropout of view and object features; directions are spared."""
+    critic_width: int = 512
+    """Hidden width of the critic."""
+    critic_dropout: float = 0.5
+    """Dropout in the critic."""
+
+    def __post_init__(self) -> None:
+        if self.hidden % self.heads:
+            raise UsageError(f"{self.heads} heads cannot share a width of {self.hidden}; choose a divisor of it")
+        if self.angle_width < 4 or self.angle_width % 4:
+            raise UsageError(f"angle_width {self.angle_width} does not hold whole directions; choose a multiple of 4")
+        if (self.backbone == "two-stream") != (self.cross_layers > 0):
+            raise UsageError(
+                f"a {self.backbone} backbone with {self.cross_layers} cross layers; only two-stream has some"
+            )
+        if self.backbone == "two-stream" and self.language_attention != "once":
+            raise UsageError(f"language_attention '{self.language_attention}' needs the one-stream backbone")
+
+
+def _pair(hidden: int, heads: int, one: int, language: int, cross: int, **more: float) -> dict[str, NavigatorConfig]:
+    """The same size for both backbones, with the dropout that each was trained with."""
+    base = NavigatorConfig(hidden=hidden, heads=heads, inner=4 * hidden, layers=one)
+    base = replace(base, **more)  # type: ignore[arg-type]  # plain fields by name
+    two = replace(
+        base, backbone="two-stream", layers=language, cross_layers=cross, hidden_dropout=min(0.1, base.hidden_dropout)
+    )
+    return {"one-stream": base, "two-stream": two}
+
+
+SIZES: dict[str, dict[str, NavigatorConfig]] = {
+    "base": _pair(768, 12, one=12, language=9, cross=4),
+    "minilm": _pair(384, 12, one=6, language=6, cross=3, hidden_dropout=0.1),
+    "small": _pair(256, 8, one=4, language=3, cross=2, hidden_dropout=0.1),
+    "tiny": _pair(
+        96, 4, one=2, language=2, cross=2, hidden_dropout=0.0, attention_dropout=0.0, critic_width=128, angle_width=16
+    ),
+}
+
+
+def named_size(size: str, backbone: str) -> NavigatorConfig:
+    """A configuration by its names, such as ("base", "two-stream")."""
+    if size not in SIZES:
+        raise UnknownNameError("size", size, SIZES)
+    if backbone not in SIZES[size]:
+        raise UnknownNameError("backbone", backbone, SIZES[size])
+    return SIZES[size][backbone]

@@ -1,0 +1,151 @@
+"""The navigator: two verbs over any backbone. `encode` reads instructions once; `step` looks, decides and remembers.
+
+Hong et al. 2021, "A Recurrent Vision-and-Language BERT for Navigation", arXiv:2011.13922, sections 3.3 and B.
+"""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import torch
+from huggingface_hub import PyTorchModelHubMixin, snapshot_download
+from safetensors.torch import load_model
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+
+from vlnbert.environment.environment import Observation
+from vlnbert.errors import UsageError
+from vlnbert.navigator.card import TEMPLATE
+from vlnbert.navigator.config import NavigatorConfig
+from vlnbert.navigator.layers import CrossLayer, Embeddings, Layer, Pooler
+from vlnbert.navigator.one_stream import OneStream
+from vlnbert.navigator.recurrence import PastDecision, Refinement, attended
+from vlnbert.navigator.senses import Objects, Views
+from vlnbert.navigator.two_stream import TwoStream
+from vlnbert.navigator.types import Backbone, Instruction, Sights, Step
+
+FILES = ("config.json", "model.safetensors", "tokenizer.json")
+
+
+class Navigator(
+    nn.Module,
+    PyTorchModelHubMixin,
+    library_name="vlnbert",
+    tags=["vision-and-language-navigation", "embodied-ai"],
+    license="mit",
+    model_card_template=TEMPLATE,
+):
+    """A recurrent BERT that follows instructions. `tokenizer`, where set, is saved and loaded with it."""
+
+    def __init__(self, config: NavigatorConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.tokenizer: Tokenizer | None = None
+        self.backbone: Backbone = _backbone(config)
+        senses = (config.angle_width, config.hidden, config.feature_dropout, config.hidden_dropout)
+        self.views = Views(config.feature_width, *senses)
+        self.objects = Objects(config.object_width, *senses) if config.object_width else None
+        self.past_decision = PastDecision(config.hidden, config.angle_width)
+        self.refinement = Refinement(config.hidden, config.matching)
+        self.critic = nn.Sequential(
+            nn.Linear(config.hidden, config.critic_width),
+            nn.ReLU(),
+            nn.Dropout(config.critic_dropout),
+            nn.Linear(config.critic_width, 1),
+        )
+        self._initialise()
+
+    def encode(self, tokens: Tensor, mask: Tensor) -> Instruction:
+        """Read instructions [row, token], true in `mask` where a token is real. The language is never read again."""
+        if tokens.shape[1] > self.config.positions:
+            raise UsageError(f"{tokens.shape[1]} tokens; this navigator reads at most {self.config.positions}")
+        return self.backbone.encode(tokens, mask)
+
+    def step(self, state: Tensor, instruction: Instruction, observation: Observation, maps: bool = False) -> Step:
+        """Decide where to go from what is seen now; with `maps`, also return all attention weights."""
+        language = instruction.language
+        state = self.past_decision(state, self._angles(observation.facing, state))
+        sights, directions = self._look(observation, state)
+        seen = self.backbone(state, sights, language, maps)
+        language_weights, words = attended(seen.language_scores, language.mask, language.features)
+        count = directions.stop - directions.start
+        _, views = attended(seen.sight_scores[:, directions], sights.mask[:, directions], sights.tokens[:, directions])
+        logits = seen.sight_scores.masked_fill(~sights.mask, -math.inf)
+        object_logits = None
+        if observation.objects is not None:
+            object_logits = logits[:, count:]
+            logits = torch.cat((object_logits.amax(dim=1, keepdim=True), logits[:, :count]), dim=1)
+        return Step(
+            state=self.refinement(seen.pooled, words, views),
+            instruction=Instruction(instruction.state, seen.language),
+            logits=logits,
+            object_logits=object_logits,
+            language_weights=language_weights,
+            maps=seen.maps,
+        )
+
+    def value(self, state: Tensor) -> Tensor:
+        """[row] what the critic expects of the state at the end of a step."""
+        return self.critic(state).squeeze(-1)
+
+    def _look(self, observation: Observation, state: Tensor) -> tuple[Sights, slice]:
+        """The visual tokens, and which of them are attended to as views.
+
+        Without objects those are all slots, the stop slot first. With objects there is no stop token: one stops at the
+        best of the objects, which stand behind the directions.
+        """
+        if observation.features is None:
+            raise UsageError("a navigator needs features to see; give the environment a feature bank")
+        tokens = self.views(observation.features, self._angles(observation.direction, state))
+        mask, found = observation.choosable, observation.objects
+        if found is None:
+            return Sights(tokens, mask), slice(0, tokens.shape[1])
+        if self.objects is None:
+            raise UsageError("this navigator was made without objects; choose one with object_width above 0")
+        things = self.objects(found.features, found.position.to(state), self._angles(found.direction, state))
+        present = torch.cat((found.present, found.present.new_ones(len(things), 1)), dim=1)  # "no object" always is
+        sights = Sights(torch.cat((tokens[:, 1:], things), dim=1), torch.cat((mask[:, 1:], present), dim=1))
+        return sights, slice(0, tokens.shape[1] - 1)
+
+    def _angles(self, direction: Tensor, like: Tensor) -> Tensor:
+        """Directions of four numbers, repeated to the width that the weights were trained with."""
+        return direction.to(like).repeat(*(1,) * (direction.dim() - 1), self.config.angle_width // 4)
+
+    def _initialise(self) -> None:
+        """BERT's normal initialisation, with its deviation kept in proportion where a token is narrower."""
+        deviation = 0.02 * math.sqrt(768 / self.config.hidden)
+        for module in self.modules():
+            if isinstance(module, nn.Linear | nn.Embedding):
+                nn.init.normal_(module.weight, std=deviation)
+            if isinstance(module, nn.Linear) and module.bias is not None:
+                nn.init.zeros_(module.bias)
+
+    def _save_pretrained(self, save_directory: Path) -> None:
+        super()._save_pretrained(save_directory)
+        if self.tokenizer is not None:
+            self.tokenizer.save(str(save_directory / "tokenizer.json"))
+
+    @classmethod
+    def _from_pretrained(  # type: ignore[override]  # the mixin's own subclasses name their options too
+        cls, *, model_id: str, config: NavigatorConfig, **options: Any
+    ) -> "Navigator":
+        """Load every weight or fail: a checkpoint that fits in part is a fault, not a start."""
+        folder = Path(model_id)
+        if not folder.is_dir():
+            folder = Path(snapshot_download(model_id, allow_patterns=list(FILES), **options))
+        navigator = cls(config)
+        load_model(navigator, folder / "model.safetensors")
+        if (folder / "tokenizer.json").exists():
+            navigator.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        return navigator.eval()
+
+
+def _backbone(config: NavigatorConfig) -> Backbone:
+    """The Transformer that a configuration names."""
+    embeddings = Embeddings(config.vocabulary, config.positions, config.hidden, config.hidden_dropout)
+    shape = (config.hidden, config.heads, config.inner, config.hidden_dropout, config.attention_dropout)
+    layers = [Layer(*shape) for _ in range(config.layers)]
+    if config.backbone == "one-stream":
+        return OneStream(embeddings, layers, Pooler(config.hidden), config.language_attention)
+    cross = [CrossLayer(*shape) for _ in range(config.cross_layers)]
+    return TwoStream(embeddings, layers, cross, Pooler(config.hidden))
