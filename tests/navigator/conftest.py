@@ -1,8 +1,8 @@
 """A navigator of every kind."""
 
 import pytest
-from tests.navigator.samples import CONFIGS, make
 
+from tests.navigator.samples import CONFIGS, make
 from vlnbert.navigator import Navigator
 
 

@@ -4,9 +4,9 @@ from dataclasses import fields, replace
 
 import pytest
 import torch
-from tests.navigator.samples import sight, words
 from torch import Tensor
 
+from tests.navigator.samples import sight, words
 from vlnbert.environment.environment import ObjectsInView, Observation
 from vlnbert.navigator import Instruction, Navigator, Step
 from vlnbert.navigator.attention import Attention
@@ -89,10 +89,9 @@ def test_the_order_of_candidates_only_permutes(navigator: Navigator) -> None:
     agree(before.object_logits, after.object_logits)
 
 
+@pytest.mark.parametrize("navigator", ["one-stream objects", "two-stream objects"], indirect=True)
 def test_the_order_of_objects_only_permutes(navigator: Navigator) -> None:
     seen = sight(navigator.config, ROWS)
-    if seen.objects is None:
-        pytest.skip("sees no objects")
     instruction = navigator.encode(*words(ROWS, LENGTH))
     order = torch.tensor([3, 1, 0, 2])
     shuffled = ObjectsInView(*(getattr(seen.objects, field.name)[:, order] for field in fields(seen.objects)))

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.navigator.samples import CONFIGS, ONE, make, sight, words
 from torch import Tensor
 
+from tests.navigator.samples import CONFIGS, ONE, make, sight, words
 from vlnbert.environment.environment import Observation
 from vlnbert.errors import UsageError
 from vlnbert.navigator import Navigator, NavigatorConfig

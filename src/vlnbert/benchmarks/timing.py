@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -25,7 +25,9 @@ class Timing:
         return (high - low) / 2 / self.median
 
 
-def race(rivals: dict[str, Callable[[], object]], rounds: int, device: torch.device | str = "cpu") -> dict[str, Timing]:
+def race(
+    rivals: Mapping[str, Callable[[], object]], rounds: int, device: torch.device | str = "cpu"
+) -> dict[str, Timing]:
     """Time each rival once a round, in turn, after one round that does not count."""
     seconds: dict[str, list[float]] = {name: [] for name in rivals}
     for counted in [False] + [True] * rounds:

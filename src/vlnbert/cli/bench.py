@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from vlnbert.cli.devices import require_device
+from vlnbert.cli.devices import require_device, require_least
 from vlnbert.cli.options import Flag
 from vlnbert.cli.tables import screen
 
 if TYPE_CHECKING:
+    from vlnbert.benchmarks.navigator import Gain
     from vlnbert.benchmarks.world import Comparison
     from vlnbert.world import FeatureBank, World
 
@@ -43,11 +44,8 @@ def bench_world(
     import torch
 
     from vlnbert.benchmarks.world import compare
-    from vlnbert.errors import UsageError
 
-    for name, value, least in (("batch", batch, 1), ("rounds", rounds, 2), ("threads", threads, 1)):
-        if value < least:
-            raise UsageError(f"--{name} {value} is too few; choose {least} or more")
+    require_least(batch=(batch, 1), rounds=(rounds, 2), threads=(threads, 1))
     torch.set_num_threads(threads)
     require_device(device)
     with _data(data) as (world, bank):
@@ -58,6 +56,54 @@ def bench_world(
         )
     else:
         _print_table(levels, f"{batch:,} agents, {len(world):,} viewpoints, features {bank.width} wide, on {device}")
+
+
+def bench_navigator(
+    size: str = "base",
+    backbone: Literal["one-stream", "two-stream"] | None = None,
+    agents: int = 8,
+    tokens: int = 80,
+    rounds: int = 7,
+    threads: int | None = None,
+    device: str = "cpu",
+    json: Flag = False,
+) -> None:
+    """Measure what keeping the language's keys and values gives: one step, and a 15-step greedy episode.
+
+    Each is timed with keys and values kept from reading the instruction, and projected anew at every step.
+
+    Example: vlnbert bench navigator --size base
+
+    Args:
+        size: A named size: base, minilm, small or tiny.
+        backbone: One backbone alone; both otherwise.
+        agents: Agents that walk together.
+        tokens: Length of their instructions; the paper's limit is 80, R2R's mean is 32.
+        rounds: How often each rival is timed; medians are compared.
+        threads: CPU threads; torch's choice otherwise.
+        device: Where the tensors are, such as cpu or cuda.
+        json: Print one JSON object instead of a table.
+    """
+    from json import dumps
+
+    import torch
+
+    from vlnbert.benchmarks.navigator import compare_caching
+    from vlnbert.navigator.config import named_size
+
+    require_least(agents=(agents, 1), tokens=(tokens, 3), rounds=(rounds, 2), threads=(threads or 1, 1))
+    require_device(device)
+    torch.set_num_threads(threads or torch.get_num_threads())
+    names = ["one-stream", "two-stream"] if backbone is None else [backbone]
+    configs = {name: named_size(size, name) for name in names}
+    with _data(None) as (world, _):
+        gains = {
+            name: compare_caching(world.to(device), config, agents, tokens, rounds) for name, config in configs.items()
+        }
+    if json:
+        print(dumps({name: {gain.work: _gain(gain) for gain in found} for name, found in gains.items()}))
+    else:
+        _print_gains(gains, f"{size}, {agents} agents, {tokens} tokens, on {device}")
 
 
 @contextmanager
@@ -97,4 +143,20 @@ def _print_table(levels: list["Comparison"], title: str) -> None:
     for level in levels:
         speeds = (f"{speed:,.0f}" for speed in (level.steps_per_second, level.loop_steps_per_second))
         table.add_row(level.level, *speeds, f"{level.ratio:.1f}", f"{level.tensors.spread:.0%}")
+    screen().print(table)
+
+
+def _gain(gain: "Gain") -> dict[str, float]:
+    return {"kept_s": gain.kept.median, "anew_s": gain.anew.median, "ratio": gain.ratio, "spread": gain.kept.spread}
+
+
+def _print_gains(gains: dict[str, list["Gain"]], title: str) -> None:
+    from rich.table import Column, Table
+
+    numbers = [Column(name, justify="right") for name in ("kept, ms", "anew, ms", "times faster", "spread")]
+    table = Table("backbone", "work", *numbers, title=title, title_justify="left")
+    for name, found in gains.items():
+        for gain in found:
+            times = (f"{1000 * timing.median:,.1f}" for timing in (gain.kept, gain.anew))
+            table.add_row(name, gain.work, *times, f"{gain.ratio:.2f}", f"{gain.kept.spread:.0%}")
     screen().print(table)

@@ -1,4 +1,4 @@
-"""Where tensors can be."""
+"""What a command asks of the machine, checked before anything is begun."""
 
 
 def require_device(name: str) -> None:
@@ -12,3 +12,12 @@ def require_device(name: str) -> None:
     except (RuntimeError, AssertionError, NotImplementedError):
         devices = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
         raise UsageError(f"no device '{name}' here; choose one of {', '.join(devices)}") from None
+
+
+def require_least(**options: tuple[int, int]) -> None:
+    """Refuse numbers that are too small: each option comes with its value and the least that makes sense."""
+    from vlnbert.errors import UsageError
+
+    for name, (value, least) in options.items():
+        if value < least:
+            raise UsageError(f"--{name} {value} is too few; choose {least} or more")

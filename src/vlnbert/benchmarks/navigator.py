@@ -1,0 +1,77 @@
+"""What keeping the language's keys and values gives: one step, and whole episodes, with and without.
+
+The weights are random and the features are noise: speed does not depend on them.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from vlnbert.benchmarks.timing import Timing, race
+from vlnbert.environment.environment import Environment
+from vlnbert.navigator import Instruction, Navigator, NavigatorConfig
+from vlnbert.world import STOP, FeatureBank, World
+from vlnbert.world.sights import facing_views
+
+STEPS = 15  # of an episode, as in the paper
+
+
+@dataclass(frozen=True)
+class Gain:
+    """The same work with kept keys and values, and with keys and values projected anew at every step."""
+
+    work: str
+    kept: Timing
+    anew: Timing
+
+    @property
+    def ratio(self) -> float:
+        return self.anew.median / self.kept.median
+
+
+@torch.inference_mode()
+def compare_caching(
+    world: World, config: NavigatorConfig, agents: int = 8, tokens: int = 80, rounds: int = 7
+) -> list[Gain]:
+    """Time one step, and a greedy episode from reading the instruction to the last step, for some agents at once."""
+    torch.manual_seed(0)
+    navigator = Navigator(config).to(world.device).eval()
+    environment = Environment(world, _noise(world, config.feature_width))
+    words = torch.randint(5, config.vocabulary, (agents, tokens), device=world.device)
+    start = torch.randint(len(world), (agents,), device=world.device)
+    read = navigator.encode(words, torch.ones_like(words, dtype=torch.bool))
+    seen = environment.observe(environment.reset(start, torch.zeros(agents, device=world.device)))
+
+    def step(instruction: Instruction) -> object:
+        return navigator.step(instruction.state, instruction, seen)
+
+    steps = {"kept": lambda: step(read), "anew": lambda: step(read.uncached())}
+    episodes = {
+        "kept": lambda: walk_greedily(navigator, environment, words, start, keep=True),
+        "anew": lambda: walk_greedily(navigator, environment, words, start, keep=False),
+    }
+    races = {"one step": race(steps, rounds, world.device), "an episode": race(episodes, rounds, world.device)}
+    return [Gain(work, times["kept"], times["anew"]) for work, times in races.items()]
+
+
+def walk_greedily(navigator: Navigator, environment: Environment, words: Tensor, start: Tensor, keep: bool) -> Tensor:
+    """Read, then take the best direction at each of 15 steps; nobody stops, so that all walks are equally long."""
+    instruction = navigator.encode(words, torch.ones_like(words, dtype=torch.bool))
+    if not keep:
+        instruction = instruction.uncached()
+    state = environment.reset(start, torch.zeros(len(start), device=start.device))
+    hidden = instruction.state
+    for _ in range(STEPS):
+        step = navigator.step(hidden, instruction, environment.observe(state))
+        hidden, instruction = step.state, step.instruction
+        slot = step.logits[:, STOP + 1 :].argmax(dim=1) + 1
+        state = environment.step(state, slot)
+    return state.viewpoint
+
+
+def _noise(world: World, width: int) -> FeatureBank:
+    views = facing_views(world)
+    table = torch.randn(views.count + 1, width, device=world.device)
+    table[0] = 0
+    return FeatureBank(table, views.row)

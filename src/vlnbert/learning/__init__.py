@@ -1,0 +1,1 @@
+"""Rewards, returns and losses: tensors in, tensors out; a loss never reaches into a trainer."""

@@ -1,0 +1,40 @@
+"""Losses of learning to navigate: tensors in; the total and its parts out."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+
+@dataclass(frozen=True)
+class ActorCriticLoss:
+    """Sums over live steps, divided by their number."""
+
+    total: Tensor
+    policy: Tensor
+    value: Tensor  # weighted
+    entropy: Tensor  # weighted; it lowers the total
+
+
+def actor_critic_loss(
+    log_probability: Tensor,
+    entropy: Tensor,
+    value: Tensor,
+    returns: Tensor,
+    live: Tensor,
+    value_weight: float = 0.5,
+    entropy_weight: float = 0.01,
+) -> ActorCriticLoss:
+    """A2C over [time, row] tensors; `live` is true where a row had not stopped before. Advantages carry no gradient."""
+    count = live.sum().clamp(min=1)
+    advantage = (returns - value).detach()
+    policy = -(log_probability * advantage * live).sum() / count
+    error = value_weight * ((returns.detach() - value).square() * live).sum() / count
+    bonus = entropy_weight * (entropy * live).sum() / count
+    return ActorCriticLoss(policy + error - bonus, policy, error, bonus)
+
+
+def imitation_loss(logits: Tensor, teacher: Tensor, live: Tensor) -> Tensor:
+    """Cross-entropy with the teacher's slots, summed over the live steps [time, row], a row."""
+    each = cross_entropy(logits.flatten(0, 1), teacher.flatten(), reduction="none").view_as(teacher)
+    return (each * live).sum() / teacher.shape[1]

@@ -1,0 +1,105 @@
+"""What an agent earns at each step (the paper's appendix B.6), for all steps and rows of a rollout at once.
+
+A move earns 1 for approaching the goal and -1 otherwise, the change of nDTW, and a penalty for leaving the goal once it
+was within a metre. Stopping earns 2 + 2 nDTW within 3 m of the goal, else -2. The paper prints the sign of the
+progress reward the wrong way round; this is what the published agents were trained with.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import dijkstra
+from torch import Tensor
+
+from vlnbert.evaluation.metrics import NEAR, dtw_cost, dtw_row, dtw_start, ndtw
+from vlnbert.world.world import STOP, World
+
+AT_GOAL = 1.0  # metres: who was this close should not leave
+FINAL = 2.0  # for a right stop; the same is lost for a wrong one
+
+
+@dataclass(frozen=True)
+class RewardConfig:
+    """Which parts of the reward are given; the paper's ablation switches them off."""
+
+    progress: bool = True
+    """+1 for approaching the goal, -1 otherwise, and the final reward."""
+    fidelity: bool = True
+    """The change of nDTW, and twice its value on a right stop."""
+    departure: bool = True
+    """A penalty for leaving a goal that was within a metre."""
+    unit: Literal["metres", "hops"] = "metres"
+    """What nDTW measures distance in. The published agents counted hops."""
+
+
+class Rewards:
+    """The rewards of a world, with the distances that nDTW measures at hand."""
+
+    def __init__(self, world: World, config: RewardConfig) -> None:
+        self.world, self.config = world, config
+        self.distance = world.distance if config.unit == "metres" else hop_distances(world)
+
+    def __call__(self, viewpoint: Tensor, slot: Tensor, path: Tensor, path_length: Tensor) -> Tensor:
+        """[time, row] the reward of each choice, in float64.
+
+        Args:
+            viewpoint: [time + 1, row] where each agent was before each choice, and at the end.
+            slot: [time, row] what it chose; rewards of choices after a stop are meaningless and to be masked.
+            path: [row, hop] the paths that the instructions describe, padded with their goals.
+            path_length: [row] how many of their viewpoints are real.
+        """
+        left = self.world.metres(viewpoint, path[:, -1].expand_as(viewpoint))  # [time + 1, row] metres to the goal
+        likeness = running_ndtw(self.world, viewpoint, path, path_length, self.distance)
+        moved, stopped = self._moves(left, likeness), self._stops(left, likeness)
+        return torch.where(slot == STOP, stopped, moved)
+
+    def _moves(self, left: Tensor, likeness: Tensor) -> Tensor:
+        before, after = left[:-1], left[1:]
+        reward = torch.zeros_like(before)
+        if self.config.progress:
+            reward = reward + torch.where(after < before, 1.0, -1.0)
+        if self.config.fidelity:
+            reward = reward + likeness[1:] - likeness[:-1]
+        if self.config.departure:
+            leaves = (before <= AT_GOAL) & (after > before)
+            reward = reward - torch.where(leaves, FINAL * (AT_GOAL - before), 0.0)
+        return reward
+
+    def _stops(self, left: Tensor, likeness: Tensor) -> Tensor:
+        arrived, reward = left[:-1] < NEAR, torch.zeros_like(left[:-1])
+        if self.config.progress:
+            reward = reward + torch.where(arrived, FINAL, -FINAL)
+        if self.config.fidelity:
+            reward = reward + torch.where(arrived, FINAL * likeness[:-1], 0.0)
+        return reward
+
+
+def running_ndtw(world: World, viewpoint: Tensor, path: Tensor, path_length: Tensor, distance: Tensor) -> Tensor:
+    """[time, row] nDTW of the walk so far, the start included. Staying where one is adds nothing."""
+    pairs = world.pair(viewpoint[:, :, None], path)  # [time, row, hop]
+    cost = distance[pairs].double()
+    row, likeness = dtw_row(dtw_start(cost[0]), cost[0]), []
+    for time in range(len(cost)):
+        if time:
+            moved = (viewpoint[time] != viewpoint[time - 1])[:, None]
+            row = torch.where(moved, dtw_row(row, cost[time]), row)
+        likeness.append(ndtw(dtw_cost(row, path_length), path_length))
+    return torch.stack(likeness)
+
+
+def hop_distances(world: World) -> Tensor:
+    """[pair] edges on the way between any two viewpoints of a scan, infinite where there is none."""
+    count, neighbour = len(world), world.neighbour.cpu().numpy()
+    start = np.arange(count)[:, None].repeat(world.slots, axis=1)
+    real = neighbour != start
+    edges = csr_array((np.ones(real.sum()), (start[real], neighbour[real])), shape=(count, count))
+    hops = np.empty(len(world.distance), dtype=np.float32)
+    scan_of, row = world.scan_of.cpu().numpy(), world.row.cpu().numpy()
+    for scan in range(len(world.scans)):
+        inside = np.flatnonzero(scan_of == scan)
+        block = dijkstra(edges[inside][:, inside], unweighted=True)
+        hops[row[inside[0]] : row[inside[0]] + block.size] = block.ravel()
+    return torch.from_numpy(hops).to(world.device)
