@@ -83,8 +83,9 @@ def test_readme_python_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     generate(Path("my-house"), scans=3, paths_per_scan=8)
+    names: dict[str, object] = {}  # the examples build on each other
     for example in blocks(README, "python"):
-        exec(compile(example, "README.md", "exec"), {})
+        exec(compile(example, "README.md", "exec"), names)
     assert capsys.readouterr().out.strip() == "1.0"
 
 

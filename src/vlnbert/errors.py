@@ -7,15 +7,31 @@ that a file can be mended in one go.
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 SHOWN_FAULTS = 20  # a file that is wrong everywhere need not fill the screen
+SHOWN_NAMES = 12  # nor need a long catalogue
 
 
 class VlnbertError(Exception):
     """The root of everything vlnbert raises on purpose."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Cross process borders with text and attributes; what an error was made from is not needed again."""
+        return type(self).__new__, (type(self), *self.args), self.__dict__
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that is wrong: where, what and what to do about it."""
+
+    place: str
+    problem: str
+    remedy: str
+    path: Path | None = None  # of the file, where the faults of several are told together
 
 
 class DataError(VlnbertError):
@@ -23,17 +39,17 @@ class DataError(VlnbertError):
 
     def __init__(self, path: Path | str, problem: str, remedy: str, place: str = "") -> None:
         self.path, self.place, self.problem, self.remedy = Path(path), place, problem, remedy
-        super().__init__(_line(path, place, problem, remedy))
+        self.faults = [Fault(place, problem, remedy)]
+        super().__init__(_line(path, self.faults[0]))
 
 
 class InvalidFileError(DataError):
     """A file has one fault or many; `faults` lists them all."""
 
-    def __init__(self, path: Path | str, faults: list["Fault"]) -> None:
+    def __init__(self, path: Path | str, faults: list[Fault]) -> None:
+        super().__init__(path, faults[0].problem, faults[0].remedy, faults[0].place)
         self.faults = faults
-        first = faults[0]
-        super().__init__(path, first.problem, first.remedy, first.place)
-        lines = [_line(path, fault.place, fault.problem, fault.remedy) for fault in faults[:SHOWN_FAULTS]]
+        lines = [_line(path, fault) for fault in faults[:SHOWN_FAULTS]]
         if len(faults) > SHOWN_FAULTS:
             lines.append(f"{path}: and {len(faults) - SHOWN_FAULTS:,} more faults of {len(faults):,}")
         self.args = ("\n".join(lines),)
@@ -45,30 +61,31 @@ class UnknownNameError(VlnbertError):
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         known = sorted(known)
         near = get_close_matches(name, known, n=3, cutoff=0.5)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known) or 'none'}"
-        super().__init__(f"no {kind} '{name}'; {hint}")
+        hint = f"did you mean {' or '.join(near)}?" if near else f"known: {_some(known)}"
+        super().__init__(_printable(f"no {kind} '{name}'; {hint}"))
 
 
 class UsageError(VlnbertError):
     """Options that do not go together, or a value out of range."""
 
 
-@dataclass(frozen=True)
-class Fault:
-    place: str
-    problem: str
-    remedy: str
-
-
 @dataclass
 class Faults:
-    """Collects what is wrong with one file; `raise_if_any` reports it all at once."""
+    """Collects what is wrong with one file or folder; `raise_if_any` reports it all at once."""
 
     path: Path
     found: list[Fault] = field(default_factory=list)
 
-    def add(self, place: str, problem: str, remedy: str) -> None:
-        self.found.append(Fault(place, problem, remedy))
+    def add(self, place: str, problem: str, remedy: str, path: Path | None = None) -> None:
+        self.found.append(Fault(place, problem, remedy, path))
+
+    @contextmanager
+    def including(self) -> Iterator[None]:
+        """Take in what a block finds wrong with a file, to be reported with the rest."""
+        try:
+            yield
+        except DataError as error:
+            self.found += [replace(fault, path=fault.path or error.path) for fault in error.faults]
 
     def raise_if_any(self) -> None:
         if self.found:
@@ -83,6 +100,16 @@ def collecting(path: Path) -> Iterator[Faults]:
     faults.raise_if_any()
 
 
-def _line(path: Path | str, place: str, problem: str, remedy: str) -> str:
-    where = f"{path}: {place}" if place else f"{path}"
-    return " ".join(f"{where}: {problem}; {remedy}".split())
+def _line(path: Path | str, fault: Fault) -> str:
+    where = f"{fault.path or path}: {fault.place}" if fault.place else f"{fault.path or path}"
+    return _printable(" ".join(f"{where}: {fault.problem}; {fault.remedy}".split()))
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - SHOWN_NAMES
+    return ", ".join(names[:SHOWN_NAMES]) + (f" and {more:,} more" if more > 0 else "") if names else "none"
+
+
+def _printable(text: str) -> str:
+    """Half a character, which JSON can spell, would stop a terminal from showing the fault."""
+    return text.encode(errors="backslashreplace").decode()

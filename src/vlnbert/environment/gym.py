@@ -55,7 +55,9 @@ class NavigationEnv(gymnasium.Env[Seen, np.int64]):
         self.tokens = tokenise(self.episodes, tokenizer, folder.split(task, split))
         self.limit, self.render_mode = limit, render_mode
         self.action_space = Discrete(world.slots)
-        self.observation_space = _space(world.slots, tokenizer.get_vocab_size(), 0 if bank is None else bank.width)
+        self.observation_space = _space(
+            world.slots, 1 + max(tokenizer.get_vocab().values()), 0 if bank is None else bank.width
+        )
         self._episode, self._steps, self._state = 0, 0, State(*torch.zeros(3, 1, dtype=torch.long))
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Seen, dict[str, Any]]:

@@ -9,13 +9,12 @@ from torch import Tensor
 
 from vlnbert.errors import Faults, VlnbertError
 from vlnbert.evaluation.results import Result, ResultFile
-from vlnbert.sources.instructions import read_episodes
+from vlnbert.sources.instructions import is_augmented, read_episodes
 from vlnbert.sources.layout import TASKS, DataFolder
 from vlnbert.tasks.episodes import Episodes, pad_paths
 from vlnbert.world.world import World
 
 NAMED = 3  # ids that a line about many of them shows
-AUGMENTED = "aug"  # a million paths that nobody submits; not worth reading to make a guess
 
 
 @dataclass(frozen=True)
@@ -80,8 +79,8 @@ def guess_split(ids: set[str], task: str, folder: DataFolder) -> tuple[str, str]
     found = []
     for other in sorted(TASKS, key=lambda name: name != task):  # ids of the tasks may coincide: the one meant is first
         for split, path in folder.splits(other).items():
-            if split == AUGMENTED:
-                continue
+            if is_augmented(path):
+                continue  # a million paths that nobody submits; not worth reading to make a guess
             with suppress(VlnbertError):  # another split's faults are not this file's
                 known = {record.id for record in read_episodes(other, path)}
                 shared = len(ids & known)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from vlnbert.errors import DataError, Faults
+from vlnbert.sources.checks import is_list_of, is_numbers, is_text
 from vlnbert.sources.features import VIEWS
 from vlnbert.sources.files import FETCH_AGAIN, progress, read_json
 
@@ -27,6 +28,7 @@ class ViewpointObjects:
     scan: str
     viewpoint: str
     objects: tuple[BoxedObject, ...]
+    path: Path  # of the file
 
 
 def read_boxes(path: Path) -> ViewpointObjects:
@@ -38,34 +40,33 @@ def read_boxes(path: Path) -> ViewpointObjects:
         raise DataError(path, problem, "name the file <scan>_<viewpoint>.json after its only key")
     faults = Faults(path)
     for name, entry in document[viewpoint].items():
-        if problem := _problem(entry):
+        if problem := _problem(name, entry):
             faults.add(f"object {name}", problem, FETCH_AGAIN)
     faults.raise_if_any()
-    return ViewpointObjects(scan, viewpoint, tuple(_object(*item) for item in document[viewpoint].items()))
+    return ViewpointObjects(scan, viewpoint, tuple(_object(*item) for item in document[viewpoint].items()), path)
 
 
 def read_box_folder(folder: Path) -> Iterator[ViewpointObjects]:
-    """Every viewpoint of a BBox folder, in alphabetical order."""
+    """Every viewpoint of a BBox folder, in alphabetical order; the faults of all files are raised together."""
     paths = sorted(folder.glob("*_*.json"))
     if not paths:
         raise DataError(folder, "holds no <scan>_<viewpoint>.json", "unpack REVERIE's BBox folder there")
+    faults = Faults(folder)
     for path in progress(paths, "object boxes"):
-        yield read_boxes(path)
+        with faults.including():
+            yield read_boxes(path)
+    faults.raise_if_any()
 
 
-def _problem(entry: Any) -> str:
-    if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
+def _problem(name: str, entry: Any) -> str:
+    if not is_text(name) or not isinstance(entry, dict) or not is_text(entry.get("name")):
         return "has no 'name'"
     views, boxes = entry.get("visible_pos"), entry.get("bbox2d")
-    if not isinstance(views, list) or not all(isinstance(view, int) and 0 <= view < VIEWS for view in views):
+    if not is_list_of(views, int) or not all(0 <= view < VIEWS for view in views):
         return "'visible_pos' is not a list of views 0 to 35"
-    if not isinstance(boxes, list) or len(boxes) != len(views) or not all(_is_box(box) for box in boxes):
+    if not is_list_of(boxes, list) or len(boxes) != len(views) or not all(is_numbers(box, 4) for box in boxes):
         return "'bbox2d' is not one [x, y, w, h] for each of 'visible_pos'"
     return ""
-
-
-def _is_box(box: Any) -> bool:
-    return isinstance(box, list) and len(box) == 4 and all(isinstance(number, int | float) for number in box)
 
 
 def _object(name: str, entry: dict[str, Any]) -> BoxedObject:

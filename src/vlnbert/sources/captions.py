@@ -6,8 +6,11 @@ from typing import Any
 
 from vlnbert.errors import DataError, Faults
 from vlnbert.sources.boxes import Box
+from vlnbert.sources.checks import is_number, is_text
 from vlnbert.sources.features import VIEWS
 from vlnbert.sources.files import FETCH_AGAIN, read_json
+
+VIEW_KEYS = {str(view): view for view in range(VIEWS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +47,18 @@ def read_captions(path: Path) -> list[PanoramaCaptions]:
 
 def _panorama(scan: str, viewpoint: str, views: Any, faults: Faults) -> PanoramaCaptions:
     place = f"viewpoint {viewpoint}"
-    if not isinstance(views, dict) or set(views) != {str(view) for view in range(VIEWS)}:
+    if not is_text(viewpoint) or not isinstance(views, dict) or views.keys() != VIEW_KEYS.keys():
         faults.add(place, "does not hold views '0' to '35'", FETCH_AGAIN)
         return PanoramaCaptions(scan, viewpoint, ())
-    captions = tuple(_view(views[str(view)], f"{place} view {view}", faults) for view in range(VIEWS))
+    captions = tuple(_view(views[key], f"{place} view {key}", faults) for key in VIEW_KEYS)
     return PanoramaCaptions(scan, viewpoint, captions)
 
 
 def _view(entry: Any, place: str, faults: Faults) -> ViewCaption:
     try:
-        detections = tuple(_detection(item) for item in entry["dense_cap"])
-        if isinstance(entry["global_cap"], str):
-            return ViewCaption(entry["global_cap"], detections)
-    except (KeyError, TypeError, ValueError, AttributeError):
+        if is_text(entry["global_cap"]) and isinstance(entry["dense_cap"], list):
+            return ViewCaption(entry["global_cap"], tuple(map(_detection, entry["dense_cap"])))
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         pass
     problem = "is not a 'global_cap' with a 'dense_cap' of obj_class, coordinates, confidence and caption"
     faults.add(place, problem, FETCH_AGAIN)
@@ -64,7 +66,9 @@ def _view(entry: Any, place: str, faults: Faults) -> ViewCaption:
 
 
 def _detection(item: Any) -> Detection:
-    left, top, right, bottom = (float(number) for number in item["coordinates"].split())
-    return Detection(
-        str(item["obj_class"]), float(item["confidence"]), (left, top, right, bottom), str(item["caption"])
-    )
+    left, top, right, bottom = map(float, item["coordinates"].split())
+    label, caption, confidence = item["obj_class"], item["caption"], float(item["confidence"])
+    numbers = (left, top, right, bottom, confidence)
+    if not (is_text(label) and is_text(caption) and all(map(is_number, numbers))):
+        raise ValueError("a detection of other kinds")
+    return Detection(label, confidence, (left, top, right, bottom), caption)

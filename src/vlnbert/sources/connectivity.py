@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vlnbert.errors import DataError, Faults
+from vlnbert.sources.checks import is_list_of, is_numbers, is_text
 from vlnbert.sources.files import FETCH_AGAIN, read_json
 from vlnbert.sources.layout import MAKE_ONE
 
@@ -51,12 +52,14 @@ def _check_entry(index: int, entry: Any, count: int, faults: Faults) -> None:
     for name, kind in FIELDS.items():
         if not isinstance(entry.get(name), kind):
             faults.add(place, f"'{name}' is missing or not a {kind.__name__}", FETCH_AGAIN)
-    pose = entry.get("pose")
-    if isinstance(pose, list) and not (len(pose) == 16 and all(_is_finite(number) for number in pose)):
+    viewpoint, pose = entry.get("image_id"), entry.get("pose")
+    if isinstance(viewpoint, str) and not is_text(viewpoint):
+        faults.add(place, "'image_id' holds half a character", FETCH_AGAIN)
+    if isinstance(pose, list) and not is_numbers(pose, 16):
         faults.add(place, "'pose' is not 16 finite numbers", "a pose is a 4 x 4 matrix, row by row")
     for name in ("visible", "unobstructed"):
         flags = entry.get(name)
-        if isinstance(flags, list) and not (len(flags) == count and all(isinstance(flag, bool) for flag in flags)):
+        if isinstance(flags, list) and not (len(flags) == count and is_list_of(flags, bool)):
             faults.add(place, f"'{name}' is not {count} true or false", "give one flag for every viewpoint of the file")
     return None
 
@@ -70,7 +73,3 @@ def _check_graph(names: list[str], adjacent: NDArray[np.bool_], faults: Faults) 
     for start, end in np.argwhere(adjacent & ~adjacent.T):
         problem = f"leads to {names[end]}, which does not lead back"
         faults.add(f"viewpoint {names[start]}", problem, "make 'unobstructed' the same in both directions")
-
-
-def _is_finite(number: Any) -> bool:
-    return isinstance(number, int | float) and not isinstance(number, bool) and bool(np.isfinite(number))

@@ -6,6 +6,7 @@ Both stream: one panorama is in memory at a time, whatever the size of the file.
 import base64
 import binascii
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,11 +14,13 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from vlnbert.errors import DataError, Faults
+from vlnbert.errors import DataError, Faults, UsageError
 from vlnbert.sources.files import FETCH_AGAIN, opened, progress
 
 VIEWS = 36
+HDF5_FAULTS = (OSError, RuntimeError, KeyError, TypeError, ValueError, MemoryError)  # what damage makes h5py raise
 TSV_FIELDS = ("scanId", "viewpointId", "image_w", "image_h", "vfov", "features")
+NO_DATASET = "is not a dataset named <scan>_<viewpoint>"
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,8 @@ def read_features(path: Path, width: int | None = None) -> Iterator[PanoramaFeat
 
     Some HDF5 files append class scores to the features: `width` keeps the part that is wanted.
     """
+    if width is not None and width < 1:
+        raise UsageError(f"features of width {width} hold nothing; choose 1 or more, or leave the width out")
     raw = _read_tsv(path) if path.suffix == ".tsv" else _read_hdf5(path)
     faults, seen, common = Faults(path), set[tuple[str, str]](), width
     for place, scan, viewpoint, values in raw:
@@ -54,9 +59,7 @@ def feature_width(path: Path) -> int:
     return int(next(read_features(path)).values.shape[1])
 
 
-def _problem(values: NDArray[np.floating], width: int | None, exact: bool) -> str:
-    if values.ndim != 2 or values.shape[0] != VIEWS or not np.issubdtype(values.dtype, np.floating):
-        return f"is {values.dtype} of shape {values.shape}, not 36 views of floating-point features"
+def _problem(values: NDArray[np.float32], width: int | None, exact: bool) -> str:
     if width is not None and (values.shape[1] != width if exact else values.shape[1] < width):
         return f"is {values.shape[1]} wide, where {width} is expected"
     if not np.isfinite(values).all():
@@ -64,7 +67,7 @@ def _problem(values: NDArray[np.floating], width: int | None, exact: bool) -> st
     return ""
 
 
-Raw = Iterator[tuple[str, str, str, NDArray[np.floating] | str]]  # place, scan, viewpoint, values or what is wrong
+Raw = Iterator[tuple[str, str, str, NDArray[np.float32] | str]]  # place, scan, viewpoint, values or what is wrong
 
 
 def _read_tsv(path: Path) -> Raw:
@@ -78,7 +81,7 @@ def _read_tsv(path: Path) -> Raw:
             yield f"line {number}", scan, viewpoint, _decode(fields[-1])
 
 
-def _decode(field: bytes) -> NDArray[np.floating] | str:
+def _decode(field: bytes) -> NDArray[np.float32] | str:
     try:
         content = base64.b64decode(field, validate=True)
     except binascii.Error:
@@ -89,19 +92,30 @@ def _decode(field: bytes) -> NDArray[np.floating] | str:
 
 
 def _read_hdf5(path: Path) -> Raw:
-    if not path.is_file():
-        raise DataError(path, "no such feature file", "check the path")
+    with opened(path, "feature file"):
+        pass  # it can be: what follows is about what it holds
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(h5py.File(path, "r"))
+            keys = list(file)
+        except HDF5_FAULTS:
+            raise DataError(path, "is not a whole HDF5 file", FETCH_AGAIN) from None
+        for key in progress(keys, path.name):
+            name = key if isinstance(key, str) else key.decode(errors="replace")  # bytes where it is not UTF-8
+            scan, _, viewpoint = name.rpartition("_")
+            yield f"key {name}", scan, viewpoint, _dataset(file, key) if scan else NO_DATASET
+
+
+def _dataset(file: h5py.File, key: str | bytes) -> NDArray[np.float32] | str:
     try:
-        file = h5py.File(path, "r")
-    except OSError:
-        raise DataError(path, "is not a whole HDF5 file", FETCH_AGAIN) from None
-    with file:
-        for key in progress(list(file), path.name):
-            scan, _, viewpoint = key.rpartition("_")
-            if not scan or not isinstance(file[key], h5py.Dataset):
-                yield f"key {key}", "", key, "is not a dataset named <scan>_<viewpoint>"
-                continue
-            try:
-                yield f"key {key}", scan, viewpoint, file[key][()]
-            except (OSError, RuntimeError):
-                yield f"key {key}", scan, viewpoint, "cannot be read: the file is damaged there"
+        dataset = file[key]
+        if not isinstance(dataset, h5py.Dataset):
+            return NO_DATASET
+        shape: tuple[int, ...] = dataset.shape or ()  # an empty one has none
+        kind = dataset.dtype
+        if len(shape) != 2 or shape[0] != VIEWS or not shape[1] or not np.issubdtype(kind, np.floating):
+            return f"is {kind} of shape {shape}, not 36 views of floating-point features"
+        with np.errstate(over="ignore"):  # what does not fit becomes infinite, which is refused
+            return np.asarray(dataset[()], dtype=np.float32)
+    except HDF5_FAULTS:
+        return "cannot be read: the file is damaged there"

@@ -1,11 +1,13 @@
 """Reading untrusted files and writing safe ones: clear errors on the way in, write-beside-and-rename on the way out."""
 
+import codecs
 import json
 import os
 import re
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -17,7 +19,9 @@ from vlnbert.errors import DataError
 Item = TypeVar("Item")
 
 FETCH_AGAIN = "fetch the file again"
-CHUNK = 1 << 20  # characters of a streamed file held at a time
+CHUNK = 1 << 20  # bytes of a streamed file that are read at a time
+DECODER = json.JSONDecoder()
+BLANK = re.compile(r"[ \t\n\r]*")  # what JSON allows between its marks
 
 
 @contextmanager
@@ -54,39 +58,30 @@ def read_json(path: Path, what: str, remedy: str = "check the path") -> Any:
     except json.JSONDecodeError as error:
         place = f"line {error.lineno} column {error.colno}"
         raise DataError(path, f"is not whole JSON ({error.msg.lower()})", FETCH_AGAIN, place) from None
+    except ValueError:
+        raise DataError(path, "holds a number too long to read", FETCH_AGAIN) from None
     except RecursionError:
         raise DataError(path, "is nested too deeply", FETCH_AGAIN) from None
 
 
 def stream_json_list(path: Path, what: str, remedy: str = "check the path") -> Iterator[Any]:
     """The items of a JSON list, one at a time: a file of any length in the memory of its longest item."""
-    decoder, blank = json.JSONDecoder(), re.compile(r"\s*")
+    count = 0
     with opened(path, what, remedy) as file:
-        characters = _decoded(path, file)
-        text, at, count = next(characters, ""), 0, 0
-        expected = "["  # before the first item; between items it is a comma
-        while True:
-            try:
-                at = blank.match(text, at).end()  # type: ignore[union-attr]  # \s* matches anywhere
-                if text[at : at + 1] == "]" and expected != "[":
-                    return
-                if text[at : at + 1] != expected:
-                    raise json.JSONDecodeError(f"expecting '{expected}'", text, at)
-                start = blank.match(text, at + 1).end()  # type: ignore[union-attr]
-                if expected == "[" and text[start : start + 1] == "]":
-                    return
-                item, end = decoder.raw_decode(text, start)
-                if end == len(text):  # a number might go on in the next chunk
-                    raise json.JSONDecodeError("unterminated list", text, end)
-            except (json.JSONDecodeError, RecursionError) as error:
-                more = next(characters, "")
-                if not more:
-                    problem = f"is not a whole JSON list ({str(error).split(':')[0].lower()})"
-                    raise DataError(path, problem, FETCH_AGAIN, f"after item {count}") from None
-                text, at = text[at:] + more, 0
-                continue
-            yield item
-            at, count, expected = end, count + 1, ","
+        chunks = iter(partial(file.read, CHUNK), b"")
+        try:
+            for item in _items(_Text(codecs.iterdecode(chunks, "utf-8-sig"))):
+                yield item
+                count += 1
+        except UnicodeDecodeError:
+            problem = "is not UTF-8 text"
+        except RecursionError:
+            problem = "is nested too deeply"
+        except ValueError as error:
+            problem = f"is not a whole JSON list ({str(error).split(':')[0].lower()})"
+        else:
+            return
+        raise DataError(path, problem, FETCH_AGAIN, f"after item {count}")
 
 
 def write_json(path: Path, document: Any, indent: int | None = None) -> None:
@@ -126,18 +121,58 @@ def progress(items: Iterable[Item], what: str, total: int | None = None) -> Iter
     return track(items, description=what, total=total, console=console, transient=True)
 
 
-def _decoded(path: Path, file: IO[bytes]) -> Iterator[str]:
-    """The text of an open UTF-8 file in chunks that never split a character."""
-    held = b""
-    while chunk := file.read(CHUNK):
-        held += chunk
-        try:
-            text = held.decode()
-            held = b""
-        except UnicodeDecodeError as error:
-            if len(held) - error.start > 3:  # not merely a character cut by the chunk's end
-                raise DataError(path, "is not UTF-8 text", FETCH_AGAIN) from None
-            text, held = held[: error.start].decode(), held[error.start :]
-        yield text
-    if held:
-        raise DataError(path, "ends inside a character", FETCH_AGAIN)
+class _Text:
+    """A text that comes in chunks, held from where it is being read."""
+
+    def __init__(self, chunks: Iterator[str]) -> None:
+        self.chunks, self.held, self.at = chunks, "", 0
+
+    def more(self) -> bool:
+        """Hold another chunk, if there is one."""
+        chunk = next(self.chunks, "")
+        if chunk:
+            self.held, self.at = self.held[self.at :] + chunk, 0
+        return bool(chunk)
+
+    def peek(self) -> str:
+        """The next character that is not blank, nothing at the end."""
+        while True:
+            self.at = BLANK.match(self.held, self.at).end()  # type: ignore[union-attr]  # it matches anywhere
+            if self.at < len(self.held) or not self.more():
+                return self.held[self.at : self.at + 1]
+
+    def take(self, *allowed: str) -> str:
+        """Step over the next character that is not blank."""
+        mark = self.peek()
+        if mark not in allowed:
+            raise ValueError(f"expecting {' or '.join(allowed)}")
+        self.at += 1
+        return mark
+
+    def value(self) -> Any:
+        """Step over the next value. What may be cut short by the chunk's end is read again with the next one."""
+        self.peek()
+        while True:
+            try:
+                value, end = DECODER.raw_decode(self.held, self.at)
+                if len(self.held) - end > 2 or not self.more():  # a number may go on: 1 in "1e+"
+                    self.at = end
+                    return value
+            except json.JSONDecodeError as error:
+                if not (_is_cut(error) and self.more()):
+                    raise
+
+
+def _items(text: _Text) -> Iterator[Any]:
+    text.take("[")
+    mark = "," if text.peek() != "]" else text.take("]")
+    while mark == ",":
+        yield text.value()
+        mark = text.take(",", "]")
+    if text.peek():
+        raise ValueError("goes on after its end")
+
+
+def _is_cut(error: json.JSONDecodeError) -> bool:
+    """Whether more text might mend it: a string without an end, or a fault in the last characters ("-Infinit")."""
+    return error.msg.startswith("Unterminated string") or len(error.doc) - error.pos < 10

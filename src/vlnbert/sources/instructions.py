@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vlnbert.errors import Faults
+from vlnbert.sources.checks import is_list_of, is_name, is_number, is_text, is_texts
 from vlnbert.sources.files import FETCH_AGAIN, stream_json_list
 from vlnbert.sources.layout import MAKE_ONE
 
@@ -44,9 +45,14 @@ def read_augmented(path: Path) -> Iterator[EpisodeRecord]:
     return _read(path, "augmented file", _augmented_item)
 
 
+def is_augmented(path: Path) -> bool:
+    """Whether a file's name says that it holds augmented paths."""
+    return path.stem.lower().endswith("_aug")
+
+
 def read_episodes(task: str, path: Path) -> Iterator[EpisodeRecord]:
     """The records of any instruction file of a task, chosen by the file's name."""
-    if "aug" in path.stem.lower():
+    if is_augmented(path):
         return read_augmented(path)
     return read_reverie(path) if task == "reverie" else read_r2r(path)
 
@@ -57,13 +63,7 @@ Parse = Callable[[dict[str, Any], str, Faults], Iterator[EpisodeRecord]]
 def _read(path: Path, what: str, parse: Parse) -> Iterator[EpisodeRecord]:
     faults, seen = Faults(path), set[str]()
     for index, item in enumerate(stream_json_list(path, what, MAKE_ONE)):
-        if not isinstance(item, dict):
-            faults.add(f"item {index}", "is not an object", FETCH_AGAIN)
-            continue
-        place = f"item {index} (path {item.get('id', item.get('path_id', '?'))})"
-        if not _check_path(item, place, faults):
-            continue
-        for record in parse(item, place, faults):
+        for record in _records(item, index, parse, faults):
             if record.id in seen:
                 faults.add(f"instruction {record.id}", "occurs twice", "keep one of the two")
             elif not record.text.strip() and not record.tokens:
@@ -74,6 +74,17 @@ def _read(path: Path, what: str, parse: Parse) -> Iterator[EpisodeRecord]:
     if not seen and not faults.found:
         faults.add("", "holds no instructions", FETCH_AGAIN)
     faults.raise_if_any()
+
+
+def _records(item: Any, index: int, parse: Parse, faults: Faults) -> list[EpisodeRecord]:
+    """The instructions of an item; none where anything is wrong with it."""
+    if not isinstance(item, dict):
+        faults.add(f"item {index}", "is not an object", FETCH_AGAIN)
+        return []
+    name, before = item.get("id", item.get("path_id")), len(faults.found)
+    place = f"item {index} (path {name if is_name(name) else '?'})"
+    records = list(parse(item, place, faults)) if _check_path(item, place, faults) else []
+    return records if len(faults.found) == before else []
 
 
 def _r2r_item(item: dict[str, Any], place: str, faults: Faults) -> Iterator[EpisodeRecord]:
@@ -88,16 +99,17 @@ def _reverie_item(item: dict[str, Any], place: str, faults: Faults) -> Iterator[
         name = _name(item, "id", place, faults)
     else:  # version 2 leaves `id` out
         name = _name(item, "path_id", place, faults) + (f"_{target}" if target is not None else "")
-    if len(item["path"]) > 1 and not isinstance(target, int | str):
+    if target is not None and not is_name(target):
+        faults.add(place, "'objId' is not a name", FETCH_AGAIN)
+    if target is None and len(item["path"]) > 1:
         faults.add(place, "has a path but no 'objId'", "name the target object, or keep only the start of the path")
     for k, text in enumerate(_texts(item, place, faults)):
         yield _record(item, f"{name}_{k}", text, object_id=None if target is None else str(target))
 
 
 def _augmented_item(item: dict[str, Any], place: str, faults: Faults) -> Iterator[EpisodeRecord]:
-    name = _name(item, "path_id", place, faults)
-    tokens = item.get("instr_enc")
-    if not isinstance(tokens, list) or not all(isinstance(token, int) and token >= 0 for token in tokens):
+    name, tokens = _name(item, "path_id", place, faults), item.get("instr_enc")
+    if not is_list_of(tokens, int) or min(tokens, default=0) < 0:
         faults.add(place, "'instr_enc' is not a list of token ids", FETCH_AGAIN)
         return
     for text in _texts(item, place, faults)[:1]:
@@ -111,26 +123,25 @@ def _record(
 
 
 def _check_path(item: dict[str, Any], place: str, faults: Faults) -> bool:
-    before, path, heading = len(faults.found), item.get("path"), item.get("heading")
-    if not isinstance(item.get("scan"), str):
+    before, heading = len(faults.found), item.get("heading")
+    if not is_text(item.get("scan")):
         faults.add(place, "'scan' is missing or not a name", FETCH_AGAIN)
-    if not isinstance(path, list) or not path or not all(isinstance(viewpoint, str) for viewpoint in path):
+    if not is_texts(item.get("path")):
         faults.add(place, "'path' is not a list of viewpoints", "give at least the start")
-    if not isinstance(heading, int | float) or not abs(heading) < 1e6:
+    if not is_number(heading) or not abs(heading) < 1e6:
         faults.add(place, "'heading' is missing or not a number", "give the start heading in radians")
     return len(faults.found) == before
 
 
 def _name(item: dict[str, Any], field: str, place: str, faults: Faults) -> str:
-    value = item.get(field)
-    if not isinstance(value, int | str):
+    if not is_name(item.get(field)):
         faults.add(place, f"'{field}' is missing or not a name", FETCH_AGAIN)
-    return str(value)
+    return str(item.get(field))
 
 
 def _texts(item: dict[str, Any], place: str, faults: Faults) -> list[str]:
-    texts = item.get("instructions")
-    if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
+    texts: list[str] = item.get("instructions", [])
+    if not is_texts(texts):
         faults.add(place, "'instructions' is not a list of sentences", FETCH_AGAIN)
         return []
     return texts

@@ -3,12 +3,14 @@
 A batch is a pure function of the seed and its number: there is no hidden position to save or lose.
 """
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from vlnbert.errors import UsageError
 from vlnbert.tasks.episodes import Episodes
@@ -33,10 +35,10 @@ class Batch:
 
 
 def take(episodes: Episodes, tokens: Tokens, index: Tensor, width: int) -> Batch:
-    """Gather rows of a split, with tokens cut to `width`. The index is on the episodes' device."""
+    """Gather rows of a split, with tokens cut or padded to `width`. The index is on the episodes' device."""
     return Batch(
         index=index,
-        tokens=tokens.ids[:, :width][index],
+        tokens=pad(tokens.ids[index], (0, width - tokens.ids.shape[1])),
         token_count=tokens.count[index],
         start=episodes.start[index],
         heading=episodes.heading[index],
@@ -66,9 +68,12 @@ class TrainingBatches:
     ranks: int = 1
 
     def __post_init__(self) -> None:
-        if self.size < 1 or self.size % self.ranks or not 0 <= self.rank < self.ranks:
+        _check_share(self.size, self.rank, self.ranks)
+        if self.size % self.ranks:
             problem = f"a batch of {self.size} cannot be shared out over {self.ranks} ranks"
             raise UsageError(f"{problem}; choose a multiple of {self.ranks}")
+        if not len(self.lengths):
+            raise UsageError("there are no episodes to make batches of; choose a split that has some")
 
     def __len__(self) -> int:
         """Batches in an epoch."""
@@ -84,7 +89,9 @@ class TrainingBatches:
 @lru_cache(maxsize=8)  # the batches of one epoch share its order
 def _epoch_order(batches: TrainingBatches, epoch: int) -> Tensor:
     """[batches x size] a permutation of the episodes, filled up; sorted by length within windows, batches shuffled."""
-    generator = torch.Generator().manual_seed((batches.seed << 32) + epoch)
+    # The generator keeps 32 bits of its seed: a hash fills them from all of ours.
+    seed = hashlib.blake2b(f"{batches.seed} {epoch}".encode(), digest_size=4).digest()
+    generator = torch.Generator().manual_seed(int.from_bytes(seed))
     order = torch.randperm(len(batches.lengths), generator=generator)
     order = order.repeat(1 + len(batches) * batches.size // len(order))[: len(batches) * batches.size]
     windows = torch.split(order, WINDOW * batches.size)
@@ -94,5 +101,13 @@ def _epoch_order(batches: TrainingBatches, epoch: int) -> Tensor:
 
 def evaluation_batches(lengths: Tensor, size: int, rank: int = 0, ranks: int = 1) -> Iterator[Tensor]:
     """Every episode exactly once over all ranks, the longest first so that memory peaks at once."""
+    _check_share(size, rank, ranks)
     order = lengths.argsort(descending=True, stable=True)
-    yield from torch.split(order, size)[rank::ranks]
+    return iter(torch.split(order, size)[rank::ranks])
+
+
+def _check_share(size: int, rank: int, ranks: int) -> None:
+    if size < 1 or not 0 <= rank < ranks:
+        raise UsageError(
+            f"there are no batches of {size} for rank {rank} of {ranks}; count ranks from 0 and rows from 1"
+        )

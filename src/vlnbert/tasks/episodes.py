@@ -43,8 +43,8 @@ class Episodes:
 
     @property
     def scored(self) -> bool:
-        """Whether goals are known: those of test splits are withheld."""
-        return bool((self.path_length > 1).all())
+        """Whether goals are known: a test split withholds them and holds the starts alone."""
+        return bool((self.path_length > 1).any())
 
     def select(self, rows: Tensor) -> "Episodes":
         """Some of the episodes, in the order of `rows`."""
@@ -65,7 +65,7 @@ class Episodes:
 def load_episodes(folder: DataFolder, world: World, task: str, split: str) -> Episodes:
     """Read a split of a data folder and bind it to a world."""
     path = folder.split(task, split)
-    sightings = find_sightings(world, read_box_folder(folder.boxes)) if task == "reverie" else None
+    sightings = find_sightings(world, read_box_folder(folder.boxes), folder.boxes) if task == "reverie" else None
     return bind(path, read_episodes(task, path), world, task, split, sightings)
 
 
@@ -77,14 +77,14 @@ def bind(
     split: str,
     sightings: Sightings | None = None,
 ) -> Episodes:
-    """Turn the records of a file into tensors; viewpoints that the world lacks are reported together."""
+    """Turn the records of a file into tensors; its faults and what does not fit the world are reported together."""
     faults, kept, paths = Faults(path), list[EpisodeRecord](), list[list[int]]()
-    for record in records:
-        numbers = [_number(world, record, viewpoint, faults) for viewpoint in record.path]
-        if None not in numbers:
-            kept.append(record)
-            paths.append([number for number in numbers if number is not None])
-    faults.raise_if_any()
+    with faults.including():
+        for record in records:
+            numbers = [_number(world, record, viewpoint, faults) for viewpoint in record.path]
+            if None not in numbers:
+                kept.append(record)
+                paths.append([number for number in numbers if number is not None])
     hops = pad_paths(paths)
     start, goal = hops[:, 0], hops[:, -1]
     for index in torch.isinf(world.metres(start, goal)).nonzero().flatten().tolist():
@@ -101,7 +101,7 @@ def bind(
         start=start,
         heading=torch.tensor([record.heading for record in kept], dtype=torch.float64),
         path=hops,
-        path_length=torch.tensor([len(numbers) for numbers in paths]),
+        path_length=torch.tensor([len(numbers) for numbers in paths], dtype=torch.long),
         sightings=None if sightings is None else _sightings(kept, sightings),
     )
 
@@ -127,7 +127,8 @@ def _sightings(records: list[EpisodeRecord], sightings: Sightings) -> Tensor:
     """[episode, any] the viewpoints that show each target, padded; a target may be visible nowhere."""
     seen = [sightings.get((record.scan, record.object_id or ""), []) for record in records]
     longest = max(1, *map(len, seen)) if seen else 1
-    return torch.tensor([where + [NONE] * (longest - len(where)) for where in seen]).view(len(seen), longest)
+    rows = [where + [NONE] * (longest - len(where)) for where in seen]
+    return torch.tensor(rows, dtype=torch.long).view(len(seen), longest)
 
 
 def require_goals(episodes: Episodes, path: Path) -> None:

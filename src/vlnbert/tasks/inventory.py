@@ -10,7 +10,7 @@ from vlnbert.sources.boxes import read_box_folder
 from vlnbert.sources.connectivity import ScanGraph, read_connectivity
 from vlnbert.sources.features import read_features
 from vlnbert.sources.files import progress
-from vlnbert.sources.instructions import read_episodes
+from vlnbert.sources.instructions import is_augmented, read_episodes
 from vlnbert.sources.layout import TASKS, DataFolder
 from vlnbert.tasks.episodes import bind
 from vlnbert.tasks.tokens import load_tokenizer
@@ -39,7 +39,7 @@ def take_inventory(folder: DataFolder) -> list[Part]:
         return parts  # nothing else can be held against the graphs
     for task in TASKS:
         for split, path in folder.splits(task).items():
-            need = "augmented" if split == "aug" else f"{task} {split}"
+            need = "augmented" if is_augmented(path) else f"{task} {split}"
             parts.append(_part(need, path, partial(_episodes, world, task, split, path)))
     if folder.boxes.is_dir():
         parts.append(_part("boxes", folder.boxes, partial(_boxes, world, folder.boxes)))
@@ -91,7 +91,7 @@ def _episodes(world: World, task: str, split: str, path: Path) -> str:
 
 
 def _boxes(world: World, folder: Path) -> str:
-    sightings = find_sightings(world, read_box_folder(folder))
+    sightings = find_sightings(world, read_box_folder(folder), folder)
     return f"{len(sightings):,} visible objects, {sum(map(len, sightings.values())):,} sightings"
 
 

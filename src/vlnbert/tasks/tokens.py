@@ -1,5 +1,6 @@
 """Instructions as WordPiece tokens: [CLS], the words, [SEP], at most 80 in all, as in the paper."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 from torch import Tensor
 
-from vlnbert.errors import Faults, UsageError
+from vlnbert.errors import DataError, Faults, UsageError
 from vlnbert.sources.files import FETCH_AGAIN, opened
 from vlnbert.sources.layout import MAKE_ONE
 from vlnbert.tasks.episodes import Episodes
@@ -34,7 +35,11 @@ class Tokens:
 def load_tokenizer(path: Path) -> Tokenizer:
     """An uncased BERT tokenizer from a vocabulary file with one piece a line."""
     with opened(path, "vocabulary", MAKE_ONE) as file:
-        pieces = [line.rstrip("\r\n") for line in file.read().decode(errors="replace").split("\n")]
+        content = file.read()
+    try:
+        pieces = [line.rstrip("\r") for line in content.decode("utf-8-sig").split("\n")]
+    except UnicodeDecodeError as error:
+        raise DataError(path, "is not UTF-8 text", FETCH_AGAIN, f"byte {error.start}") from None
     vocabulary = {piece: number for number, piece in enumerate(pieces) if piece}
     faults = Faults(path)
     for name in SPECIAL:
@@ -58,24 +63,22 @@ def tokenise(episodes: Episodes, tokenizer: Tokenizer, path: Path, limit: int = 
     """
     if limit < 3:
         raise UsageError(f"a limit of {limit} tokens leaves no room for words; [CLS] and [SEP] count too")
-    tokenizer.enable_truncation(limit)
-    encoded = [item.ids for item in tokenizer.encode_batch(list(episodes.texts))]
-    if any(episodes.tokens):
-        encoded = [
-            _shortened(given, limit) if given else made for given, made in zip(episodes.tokens, encoded, strict=True)
-        ]
-    faults, size = Faults(path), tokenizer.get_vocab_size()
+    texts = [text for text, given in zip(episodes.texts, episodes.tokens, strict=True) if not given]
+    made = iter(tokenizer.encode_batch(texts))
+    encoded = [_cut(given or next(made).ids, limit) for given in episodes.tokens]
+    faults, last = Faults(path), max(tokenizer.get_vocab().values())
     for name, ids in zip(episodes.ids, encoded, strict=True):
         if len(ids) < 3:
             faults.add(f"instruction {name}", "has no words", "write an instruction or remove the item")
-        elif max(ids) >= size:
+        elif max(ids) > last:
             faults.add(f"instruction {name}", f"token {max(ids)} is not in the vocabulary", "use its own vocab.txt")
     faults.raise_if_any()
-    count = torch.tensor([len(ids) for ids in encoded])
-    padded = torch.zeros(len(encoded), int(count.max()), dtype=torch.long)
-    padded[torch.arange(padded.shape[1]) < count[:, None]] = torch.tensor([token for ids in encoded for token in ids])
+    count = torch.tensor([len(ids) for ids in encoded], dtype=torch.long)
+    padded = torch.zeros(len(encoded), max(map(len, encoded), default=0), dtype=torch.long)
+    real = torch.arange(padded.shape[1]) < count[:, None]
+    padded[real] = torch.tensor([token for ids in encoded for token in ids], dtype=torch.long)
     return Tokens(padded, count)
 
 
-def _shortened(ids: tuple[int, ...], limit: int) -> list[int]:
-    return list(ids) if len(ids) <= limit else [*ids[: limit - 1], ids[-1]]
+def _cut(ids: Sequence[int], limit: int) -> Sequence[int]:
+    return ids if len(ids) <= limit else [*ids[: limit - 1], ids[-1]]

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vlnbert.errors import UnknownNameError
+from vlnbert.errors import UnknownNameError, UsageError
 from vlnbert.sources.connectivity import ScanGraph, read_connectivity
 from vlnbert.sources.files import progress
 from vlnbert.sources.layout import DataFolder, open_folder
@@ -16,7 +16,7 @@ from vlnbert.world.candidates import Candidates, find_candidates
 from vlnbert.world.distances import shortest_paths
 from vlnbert.world.world import World
 
-VERSION = 1  # of the tensors below; a new one makes old caches unused
+VERSION = 2  # of the tensors below; a new one makes old caches unused
 
 
 def open_world(
@@ -39,6 +39,8 @@ def world_key(paths: dict[str, Path]) -> Key:
 
 def build_world(graphs: Sequence[ScanGraph]) -> World:
     """Lay the scans out one behind the other."""
+    if not graphs:
+        raise UsageError("a world of no scans cannot be made; name at least one, or none to take all of a folder")
     candidates = [find_candidates(graph) for graph in graphs]
     sizes = [len(graph.viewpoints) for graph in graphs]
     starts = np.concatenate(([0], np.cumsum(sizes)))  # the first viewpoint of each scan
@@ -66,7 +68,7 @@ def build_world(graphs: Sequence[ScanGraph]) -> World:
         "row": np.concatenate(rows),
         "column": np.concatenate(columns),
         "distance": np.concatenate(distance),
-        "next_slot": np.concatenate(next_slot).astype(np.int8),
+        "next_slot": np.concatenate(next_slot).astype(np.int16),
         **table,
     }
     names = tuple(name for graph in graphs for name in graph.viewpoints)

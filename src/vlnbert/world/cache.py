@@ -2,23 +2,29 @@
 
 A cache file is written beside and renamed, so two processes may build the same one at once; it carries a digest of
 its content, so a damaged one is noticed and built again.
+
+The digests of large files are remembered, by path, size and time of change: a feature file of gigabytes is read once.
 """
 
 import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 from vlnbert.errors import DataError
-from vlnbert.sources.files import opened, written_beside
+from vlnbert.sources.checks import is_list_of
+from vlnbert.sources.files import opened, read_json, write_json, written_beside
 
 Built = tuple[dict[str, Tensor], dict[str, list[str]]]  # tensors and lists of names
+LARGE = 64 << 20  # bytes from which a file's digest is remembered
 
 
 @dataclass(frozen=True)
@@ -51,8 +57,43 @@ def cache_folder() -> Path:
 
 
 def content_digest(path: Path) -> str:
+    """A hash of a file's content; none where it cannot be read, which whoever builds from it tells in better words."""
+    try:
+        large = path.stat().st_size >= LARGE
+        return _remembered_digest(path) if large else _hashed(path)
+    except (OSError, DataError):
+        return ""
+
+
+def _hashed(path: Path) -> str:
     with opened(path, "file") as file:
         return hashlib.file_digest(file, "blake2b").hexdigest()  # type: ignore[arg-type]  # a watched file reads as well
+
+
+def _remembered_digest(path: Path) -> str:
+    """The digest of a file that has not changed since it was last read, or else that of its content now."""
+    memory, name, stamp = cache_folder() / "digests.json", str(path.absolute()), _stamp(path)
+    known = _recall(memory)
+    if known.get(name, [""])[0] != stamp:
+        known[name] = [stamp, _hashed(path)]
+        if _stamp(path) == stamp:  # else it was written to meanwhile
+            with suppress(DataError):
+                write_json(memory, known)
+    return known[name][1]
+
+
+def _stamp(path: Path) -> str:
+    state = path.stat()
+    return f"{state.st_size} bytes at {state.st_mtime_ns}"
+
+
+def _recall(memory: Path) -> dict[str, list[str]]:
+    """What was remembered, less what is damaged."""
+    known: Any = {}
+    with suppress(DataError):
+        known = read_json(memory, "memory of digests")
+    entries = known.items() if isinstance(known, dict) else ()
+    return {name: entry for name, entry in entries if is_list_of(entry, str) and len(entry) == 2}
 
 
 def cached(key: Key, build: Callable[[], Built]) -> Built:
@@ -69,7 +110,7 @@ def _save(path: Path, tensors: dict[str, Tensor], names: dict[str, list[str]]) -
     try:
         with written_beside(path) as temporary:
             save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, temporary, metadata)
-    except DataError:  # a cache that cannot be written costs time, not results
+    except (DataError, SafetensorError):  # a cache that cannot be written costs time, not results
         return
 
 

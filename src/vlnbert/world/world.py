@@ -1,6 +1,7 @@
 """The world: every viewpoint of every scan as rows of tensors on one device."""
 
 import hashlib
+import json
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
@@ -32,7 +33,7 @@ class World:
     row: Tensor  # [viewpoint] where a viewpoint's row starts in the pair tables below
     column: Tensor  # [viewpoint] its column in the rows of its scan
     distance: Tensor  # [pair] float64 metres along the graph, infinite where no path leads
-    next_slot: Tensor  # [pair] int8, the slot that starts the shortest path; STOP at the goal
+    next_slot: Tensor  # [pair] int16, the slot that starts the shortest path; STOP at the goal
 
     def __len__(self) -> int:
         return len(self.viewpoints)
@@ -77,9 +78,9 @@ class World:
         return [name for (where, name) in self.numbers if where == scan]
 
     def fingerprint(self) -> str:
-        """Tells worlds apart whose viewpoints, neighbours or facing views differ."""
-        digest = hashlib.blake2b("\n".join(self.viewpoints).encode(), digest_size=16)
-        for tensor in (self.neighbour, self.view):
+        """Tells worlds apart whose scans, viewpoints, neighbours or facing views differ."""
+        digest = hashlib.blake2b(json.dumps((self.scans, self.viewpoints)).encode(), digest_size=16)
+        for tensor in (self.scan_of, self.neighbour, self.view):
             digest.update(tensor.cpu().contiguous().numpy().data)
         return digest.hexdigest()
 

@@ -1,0 +1,49 @@
+"""Real files through the readers: sizes that their makers state, and tokens of the real vocabulary."""
+
+import pytest
+import torch
+
+from vlnbert.environment.contract import check_environment, check_world
+from vlnbert.environment.environment import Environment
+from vlnbert.tasks import load_episodes
+from vlnbert.tasks.tokens import load_tokenizer, tokenise
+
+
+def test_the_world_keeps_its_promises(open_data_world):
+    world = open_data_world
+    assert (len(world.scans), len(world), world.slots) == (90, 10_567, 14)
+    assert int((world.choices == 1).sum()) == 8
+    assert check_world(world) == []
+    assert check_environment(Environment(world)) == []
+
+
+@pytest.mark.parametrize(
+    ("split", "count"), [("train", 14_039), ("val_seen", 1021), ("val_unseen", 2349), ("test", 4173)]
+)
+def test_r2r_splits(open_data, open_data_world, split, count):
+    episodes = load_episodes(open_data, open_data_world, "r2r", split)
+    assert len(set(episodes.ids)) == len(episodes) == count
+    assert episodes.scored == (split != "test")
+    if episodes.scored:
+        assert int(episodes.path_length.max()) == 7
+
+
+@pytest.mark.parametrize(("split", "count"), [("train", 10_466), ("val_unseen", 3521), ("test", 6292)])
+def test_reverie_splits(open_data, open_data_world, split, count):
+    episodes = load_episodes(open_data, open_data_world, "reverie", split)
+    assert len(set(episodes.ids)) == len(episodes) == count
+    assert (episodes.sightings >= 0).any(dim=1).float().mean() > (0.99 if split != "test" else -1)
+
+
+def test_known_tokens(open_data, open_data_world):
+    """Ids that every user of bert-base-uncased knows."""
+    episodes = load_episodes(open_data, open_data_world, "r2r", "val_unseen")
+    tokenizer = load_tokenizer(open_data.vocabulary)
+    assert tokenizer.encode("Hello, world!").ids == [101, 7592, 1010, 2088, 999, 102]
+    assert tokenizer.encode("The unaffable café").ids == [101, 1996, 14477, 20961, 3468, 7668, 102]
+    tokens = tokenise(episodes, tokenizer, open_data.root)
+    assert tokens.ids.shape == (2349, 80)
+    assert (tokens.ids[:, 0] == 101).all()
+    last = tokens.ids[torch.arange(2349), tokens.count - 1]
+    assert (last == 102).all()
+    assert 30 < tokens.count.double().mean() < 36

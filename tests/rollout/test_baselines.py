@@ -1,0 +1,144 @@
+"""Agents that do not learn, against what one agent would do step by step."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vlnbert.environment.environment import Environment
+from vlnbert.errors import UnknownNameError
+from vlnbert.rollout.baselines import Random, baseline
+from vlnbert.rollout.walk import walk
+from vlnbert.world import STOP, build_world
+
+
+@pytest.fixture
+def pairs(world):
+    """Every start and goal of one scan that a path joins."""
+    everyone = torch.arange(len(world))
+    start, goal = (grid.flatten() for grid in torch.meshgrid(everyone, everyone, indexing="ij"))
+    together = world.scan_of[start] == world.scan_of[goal]
+    start, goal = start[together], goal[together]
+    joined = torch.isfinite(world.metres(start, goal))
+    return start[joined], goal[joined]
+
+
+def lengths(world, taken):
+    """The metres of each walk."""
+    hops = world.position[taken.viewpoint].diff(dim=1).norm(dim=-1)
+    return hops.sum(dim=1)
+
+
+def test_shortest_reaches_every_goal_in_its_distance(environment, pairs):
+    world, (start, goal) = environment.world, pairs
+    taken = walk(environment, baseline("shortest", environment.world), start, torch.zeros(len(start)), goal)
+    assert torch.equal(taken.viewpoint[:, 0], start)
+    assert torch.equal(taken.viewpoint[:, -1], goal)
+    torch.testing.assert_close(lengths(world, taken), world.metres(start, goal))
+    hops = (taken.viewpoint.diff(dim=1) != 0).sum(dim=1)
+    assert torch.equal(taken.length, hops + 1)
+
+
+def test_shortest_stays_where_no_path_leads(environment):
+    start, goal = (torch.tensor([environment.world.find("gamma", name)]) for name in ("g0", "g5"))
+    taken = walk(environment, baseline("shortest", environment.world), start, torch.zeros(1), goal)
+    assert (taken.viewpoint == start).all()
+
+
+def test_stop_stays(environment, pairs):
+    start, goal = pairs
+    taken = walk(environment, baseline("stop", environment.world), start, torch.full((len(start),), 2.1), goal)
+    assert (taken.viewpoint == start[:, None]).all()
+    assert (taken.view == 16).all()
+    assert (taken.length == 1).all()
+
+
+def test_a_limit_ends_the_walk(environment):
+    start, goal = torch.tensor([0]), torch.tensor([5])
+    taken = walk(environment, baseline("shortest", environment.world), start, torch.zeros(1), goal, limit=2)
+    assert taken.viewpoint.tolist() == [[0, 3, 4]]
+    assert taken.length.tolist() == [3]
+    assert walk(
+        environment, baseline("stop", environment.world), start, torch.zeros(1), goal, limit=0
+    ).viewpoint.shape == (1, 1)
+
+
+def test_random_takes_five_steps(environment):
+    world = environment.world
+    start = torch.arange(len(world))
+    taken = walk(environment, baseline("random", environment.world, seed=3), start, torch.zeros(len(world)), start)
+    moved = taken.viewpoint.diff(dim=1) != 0
+    lonely = world.choices == 1
+    assert torch.equal(moved.sum(dim=1), torch.where(lonely, 0, 5))
+    assert torch.equal(taken.length, torch.where(lonely, 1, 6))
+    assert not moved[:, 5:].any()
+
+
+def test_random_is_seeded(environment):
+    start = torch.zeros(64, dtype=torch.long)
+
+    def went(seed):
+        return walk(environment, baseline("random", environment.world, seed), start, torch.zeros(64), start).viewpoint
+
+    assert torch.equal(went(1), went(1))
+    assert not torch.equal(went(1), went(2))
+
+
+def slow_walker(world, viewpoint, turns):
+    """R2R's random walker, an action at a time: turn right so often, then go forward, turning where that is blocked."""
+    heading, steps, path = turns % 12, 0, [viewpoint]
+    for _ in range(60):
+        ahead = []
+        for slot in range(1, int(world.choices[viewpoint])):
+            aside = math.remainder(float(world.heading[viewpoint, slot]) - math.radians(30 * heading), 2 * math.pi)
+            if abs(aside) <= math.radians(40):
+                ahead.append((math.hypot(aside, float(world.elevation[viewpoint, slot])), slot))
+        if steps == 5:
+            break
+        if ahead:
+            viewpoint = int(world.neighbour[viewpoint, min(ahead)[1]])
+            path.append(viewpoint)
+            steps += 1
+        else:
+            heading = (heading + 1) % 12
+    return path
+
+
+@given(seed=st.integers(0, 10_000), count=st.integers(2, 14), extra=st.integers(0, 20))
+def test_random_as_the_slow_walker(random_graph, seed, count, extra):
+    world = build_world([random_graph(seed, count, extra)])
+    environment = Environment(world)
+    agent = Random(environment.world, seed=0)
+    state = environment.reset(torch.arange(count).repeat_interleave(12), torch.zeros(12 * count))
+    memory, path = (torch.arange(12).repeat(count), 0), [state.viewpoint]
+    for _ in range(5):
+        slot, memory = agent.choose(state, memory)
+        state = environment.step(state, slot)
+        path.append(state.viewpoint)
+    assert (agent.choose(state, memory)[0] == STOP).all()
+    expected = [slow_walker(world, viewpoint, turns) for viewpoint in range(count) for turns in range(12)]
+    assert torch.stack(path, dim=1).tolist() == expected
+
+
+def test_random_as_the_slow_walker_on_known_ground(world):
+    environment = Environment(world)
+    state = environment.reset(torch.zeros(12, dtype=torch.long), torch.zeros(12))
+    slot, _ = Random(environment.world, seed=0).choose(state, (torch.arange(12), 0))
+    # a1 lies due north and a3 due east: up to 30 degrees go north, 60 to 120 east, the rest turns on to the north
+    names = [world.viewpoints[there] for there in world.neighbour[0, slot]]
+    assert names == ["a1"] * 2 + ["a3"] * 3 + ["a1"] * 7
+
+
+def test_random_headings_are_even(environment):
+    state = environment.reset(torch.zeros(12_000, dtype=torch.long), torch.zeros(12_000))
+    heading, taken = Random(environment.world, seed=0).begin(state, state.viewpoint)
+    assert taken == 0
+    assert heading.bincount(minlength=12).sub(1000).abs().max() < 150
+    assert len(heading.bincount()) == 12
+
+
+def test_unknown_agents(environment):
+    with pytest.raises(UnknownNameError, match="no agent 'shortes'; did you mean shortest"):
+        baseline("shortes", environment.world)

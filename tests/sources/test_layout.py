@@ -1,0 +1,38 @@
+"""Where things are in a data folder."""
+
+import pytest
+
+from vlnbert.errors import UnknownNameError
+from vlnbert.sources.layout import DataFolder, open_folder
+
+
+def test_everything_is_found(tiny):
+    folder = open_folder(str(tiny.root))
+    assert list(folder.graphs()) == ["alpha", "beta", "gamma"]
+    assert list(folder.splits("r2r")) == ["test", "train", "val_unseen", "aug"]
+    assert list(folder.splits("reverie")) == ["test", "train", "val_unseen"]
+    assert folder.split("r2r", "aug") == tiny.path("r2r/prevalent_aug.json")
+    assert [path.name for path in folder.feature_files()] == ["tiny.hdf5", "tiny.tsv"]
+    for path in (folder.connectivity, folder.boxes, folder.captions, folder.features, folder.vocabulary):
+        assert path.exists()
+
+
+def test_no_folder(tmp_path, refuses):
+    refuses(tmp_path / "no", lambda: open_folder(tmp_path / "no"), "no such data folder; unpack the open data")
+    (tmp_path / "file").touch()
+    refuses(tmp_path / "file", lambda: open_folder(tmp_path / "file"), "no such data folder")
+
+
+def test_an_empty_folder(tmp_path, refuses):
+    folder = DataFolder(tmp_path)
+    refuses(tmp_path / "connectivity", folder.graphs, "holds no <scan>_connectivity.json")
+    refuses(tmp_path / "r2r", lambda: folder.split("r2r", "train"), "holds no R2R_<split>.json")
+    assert folder.splits("reverie") == {}
+    assert folder.feature_files() == []
+
+
+def test_unknown_names(tiny):
+    with pytest.raises(UnknownNameError, match="no task 'r3r'; did you mean r2r"):
+        tiny.folder.splits("r3r")
+    with pytest.raises(UnknownNameError, match="'val_unsen'; did you mean val_unseen"):
+        tiny.folder.split("r2r", "val_unsen")

@@ -1,0 +1,62 @@
+"""What a data folder holds: everything is read, faults are told and never raised."""
+
+import pytest
+
+from vlnbert.tasks.inventory import meets, take_inventory
+
+
+def faults(folder):
+    return {part.need: part.faults for part in take_inventory(folder) if part.faults}
+
+
+def test_a_good_folder(tiny):
+    holds = {part.need: part.holds for part in take_inventory(tiny.folder)}
+    assert holds["graphs"] == "3 scans, 17 viewpoints"
+    assert holds["vocabulary"] == "22 word pieces"
+    assert holds["r2r train"] == "4 instructions"
+    assert holds["r2r test"] == "4 instructions, goals withheld"
+    assert holds["augmented"] == "1 instructions"
+    assert holds["boxes"] == "3 visible objects, 5 sightings"
+    assert holds["captions"] == f"{36 * 17} captioned views"
+    assert holds["features"] == "17 panoramas, 6 wide"
+    assert faults(tiny.folder) == {}
+
+
+@pytest.mark.parametrize(
+    ("need", "file"),
+    [
+        ("graphs", "connectivity/gamma_connectivity.json"),
+        ("vocabulary", "vocab.txt"),
+        ("r2r train", "r2r/R2R_train.json"),
+        ("reverie val_unseen", "reverie/REVERIE_val_unseen.json"),
+        ("augmented", "r2r/prevalent_aug.json"),
+        ("boxes", "reverie/BBox/alpha_a1.json"),
+        ("captions", "captions/beta.json"),
+        ("features", "features/tiny.hdf5"),
+        ("features", "features/tiny.tsv"),
+    ],
+)
+def test_one_damaged_file(tiny, need, file):
+    path = tiny.cut(file, 10)
+    found = faults(tiny.folder)
+    assert str(path) in found[need][0]
+    if need != "graphs":  # everything that names a scan whose graph is damaged is at fault as well
+        assert set(found) == {need}
+
+
+def test_an_empty_folder(tiny):
+    for path in tiny.folder.connectivity.iterdir():
+        path.unlink()
+    graphs, vocabulary = take_inventory(tiny.folder)
+    assert "holds no <scan>_connectivity.json" in graphs.faults[0]
+    assert vocabulary.faults == ()
+
+
+def test_needs(tiny):
+    parts = take_inventory(tiny.folder)
+    assert meets("captions", parts)
+    assert not meets("r2r", parts), "there is no val_seen"
+    tiny.write("r2r/R2R_val_seen.json", tiny.read("r2r/R2R_train.json"))
+    assert meets("r2r", take_inventory(tiny.folder))
+    tiny.cut("r2r/R2R_train.json", 10)
+    assert not meets("r2r", take_inventory(tiny.folder))

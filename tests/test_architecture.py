@@ -1,0 +1,94 @@
+"""One direction through the house: a room imports only from rooms above it."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[1] / "src" / "vlnbert"
+ROOMS = [
+    *("errors", "runtime", "sources", "world", "tasks", "environment", "navigator", "weights", "rollout", "evaluation"),
+    *("learning", "pretraining", "analysis", "explorer", "benchmarks", "presets", "cli"),
+]
+FRONT_DOORS = ("__init__", "__main__")  # of the package itself: these may look into any room
+OF_THE_PACKAGE = ("__version__",)  # what any room may know of it
+
+
+def violations(package: Path) -> list[str]:
+    """A line for every import that leads from a room to a later one, for unknown rooms and for torch in sources."""
+    found = []
+    for path in sorted(package.rglob("*.py")):
+        inside = path.relative_to(package)
+        room = inside.parts[0].removesuffix(".py")
+        if room in FRONT_DOORS:
+            continue
+        if room not in ROOMS:
+            found.append(f"{inside}: unknown room {room}")
+            continue
+        for target in imports(path):
+            top, _, rest = target.partition(".")
+            if top == "torch" and room == "sources":
+                found.append(f"{inside}: sources import {target}")
+            if top == package.name and rest.split(".")[0] not in [*ROOMS[: ROOMS.index(room) + 1], *OF_THE_PACKAGE]:
+                found.append(f"{inside}: {room} imports {target}")
+    return found
+
+
+def imports(path: Path) -> Iterator[str]:
+    """The modules that a file imports, at its top or inside functions, by statement or by name."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.Import(names=names):
+                yield from (name.name for name in names)
+            case ast.ImportFrom(module=module, names=names, level=0):
+                yield from (f"{module}.{name.name}" for name in names)
+            case ast.ImportFrom(names=names):
+                yield from (f"{PACKAGE.name}.(relative).{name.name}" for name in names)
+            case ast.Call(func=ast.Attribute(attr="import_module") | ast.Name(id="import_module" | "__import__")):
+                yield from (word.value for word in node.args if isinstance(word, ast.Constant))
+
+
+def test_rooms_import_only_from_rooms_above() -> None:
+    assert violations(PACKAGE) == []
+
+
+def test_the_package_is_where_we_look() -> None:
+    assert {"vlnbert.errors.DataError", "numpy"} <= set(imports(PACKAGE / "sources" / "connectivity.py"))
+
+
+@pytest.mark.parametrize(
+    ("file", "code"),
+    [
+        ("world/a.py", "from vlnbert.tasks.episodes import Episodes"),
+        ("world/a.py", "def late():\n    import vlnbert.cli.main"),
+        ("world/a.py", "from vlnbert import presets"),
+        ("world/a.py", "if TYPE_CHECKING:\n    from vlnbert.learning import Trainer"),
+        ("world/a.py", "import_module('vlnbert.rollout')"),
+        ("world/a.py", "from ..tasks import episodes"),
+        ("errors.py", "import vlnbert.sources.files"),
+        ("sources/a.py", "import torch"),
+        ("sources/deep/a.py", "from torch.nn import Module"),
+        ("attic/a.py", "import os"),
+    ],
+)
+def test_the_checker_catches(tmp_path: Path, file: str, code: str) -> None:
+    path = tmp_path / "vlnbert" / file
+    path.parent.mkdir(parents=True)
+    path.write_text(code)
+    assert len(violations(tmp_path / "vlnbert")) == 1
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import torch",
+        "from vlnbert.errors import DataError",
+        "import vlnbert.world.build",
+        "from vlnbert import __version__",
+    ],
+)
+def test_the_checker_lets_pass(tmp_path: Path, code: str) -> None:
+    (tmp_path / "vlnbert" / "world").mkdir(parents=True)
+    (tmp_path / "vlnbert" / "world" / "a.py").write_text(code)
+    assert violations(tmp_path / "vlnbert") == []

@@ -1,0 +1,113 @@
+"""The words in which faults are told."""
+
+import pickle
+
+import pytest
+
+from vlnbert.errors import (
+    SHOWN_FAULTS,
+    DataError,
+    Fault,
+    Faults,
+    InvalidFileError,
+    UnknownNameError,
+    UsageError,
+    VlnbertError,
+    collecting,
+)
+
+
+def test_a_fault_is_one_line_whatever_its_words_hold():
+    error = DataError("a.json", "is\nbad", "mend\t it", "item\r\n3")
+    assert str(error) == "a.json: item 3: is bad; mend it"
+
+
+def test_no_place_no_colon():
+    assert str(DataError("a.json", "is bad", "mend it")) == "a.json: is bad; mend it"
+
+
+def test_faults_are_raised_together_and_kept(tmp_path):
+    faults = Faults(tmp_path)
+    faults.raise_if_any()
+    faults.add("item 1", "is bad", "mend it")
+    faults.add("item 2", "is worse", "drop it")
+    with pytest.raises(InvalidFileError) as caught:
+        faults.raise_if_any()
+    lines = [f"{tmp_path}: item 1: is bad; mend it", f"{tmp_path}: item 2: is worse; drop it"]
+    assert str(caught.value).splitlines() == lines
+    assert [fault.place for fault in caught.value.faults] == ["item 1", "item 2"]
+    assert (caught.value.path, caught.value.place) == (tmp_path, "item 1")
+
+
+def test_collecting_raises_at_the_end_of_the_block(tmp_path):
+    reached = []
+    with pytest.raises(InvalidFileError, match="item 1"), collecting(tmp_path) as faults:  # noqa: PT012
+        faults.add("item 1", "is bad", "mend it")
+        reached.append(True)
+    assert reached
+
+
+def test_many_faults_do_not_fill_the_screen():
+    faults = Faults("a.json")
+    for index in range(1234):
+        faults.add(f"item {index}", "is bad", "mend it")
+    with pytest.raises(InvalidFileError) as caught:
+        faults.raise_if_any()
+    lines = str(caught.value).splitlines()
+    assert len(lines) == SHOWN_FAULTS + 1
+    assert lines[-1] == "a.json: and 1,214 more faults of 1,234"
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("val_unsen", "did you mean val_unseen"), ("xyz", "known: train, val_unseen"), ("", "known: train, val_unseen")],
+)
+def test_unknown_names_get_a_hint(name, hint):
+    with pytest.raises(VlnbertError, match=hint):
+        raise UnknownNameError("split", name, ["val_unseen", "train"])
+
+
+def test_a_long_catalogue_is_not_told_whole():
+    names = [f"{k:02}" for k in range(40)]
+    assert str(UnknownNameError("scan", "xyz", names)).endswith("known: " + ", ".join(names[:12]) + " and 28 more")
+
+
+def test_nothing_known():
+    assert str(UnknownNameError("split", "x", [])) == "no split 'x'; known: none"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        DataError("a", "is bad", "mend it", "item 1"),
+        InvalidFileError("a", [Fault("item 1", "is bad", "mend it"), Fault("item 2", "is bad", "mend it")]),
+        UnknownNameError("split", "x", ["y"]),
+        UsageError("no such thing"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_errors_cross_process_borders(error):
+    copy = pickle.loads(pickle.dumps(error))  # noqa: S301
+    assert (type(copy), str(copy), vars(copy)) == (type(error), str(error), vars(error))
+
+
+def test_faults_of_several_files_are_told_together(tmp_path):
+    faults, one, other = Faults(tmp_path), tmp_path / "one", tmp_path / "other"
+    with faults.including():
+        raise DataError(one, "is bad", "mend it")
+    with faults.including():
+        raise InvalidFileError(other, [Fault("item 1", "is bad", "mend it"), Fault("item 2", "is bad", "mend it")])
+    faults.add("", "is worse", "drop it")
+    with pytest.raises(InvalidFileError) as caught:
+        faults.raise_if_any()
+    assert str(caught.value).splitlines() == [
+        f"{one}: is bad; mend it",
+        f"{other}: item 1: is bad; mend it",
+        f"{other}: item 2: is bad; mend it",
+        f"{tmp_path}: is worse; drop it",
+    ]
+
+
+def test_a_fault_can_be_shown_whatever_its_words_hold():
+    for error in (DataError("a", "b", "c", "item \ud800"), UnknownNameError("split", "\ud800", [])):
+        str(error).encode()
