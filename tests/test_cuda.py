@@ -13,7 +13,10 @@ from tests.navigator.samples import CONFIGS, make, sight, words
 from vlnbert.environment.environment import Environment, shortest_path_teacher
 from vlnbert.world import World
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+pytestmark = [
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here"),
+    pytest.mark.filterwarnings("ignore:Synchronization debug mode"),  # torch calls it a prototype
+]
 
 
 @contextmanager

@@ -13,7 +13,6 @@ from vlnbert.errors import (
     UnknownNameError,
     UsageError,
     VlnbertError,
-    collecting,
 )
 
 
@@ -37,14 +36,6 @@ def test_faults_are_raised_together_and_kept(tmp_path):
     assert str(caught.value).splitlines() == lines
     assert [fault.place for fault in caught.value.faults] == ["item 1", "item 2"]
     assert (caught.value.path, caught.value.place) == (tmp_path, "item 1")
-
-
-def test_collecting_raises_at_the_end_of_the_block(tmp_path):
-    reached = []
-    with pytest.raises(InvalidFileError, match="item 1"), collecting(tmp_path) as faults:  # noqa: PT012
-        faults.add("item 1", "is bad", "mend it")
-        reached.append(True)
-    assert reached
 
 
 def test_many_faults_do_not_fill_the_screen():

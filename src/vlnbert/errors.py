@@ -92,14 +92,6 @@ class Faults:
             raise InvalidFileError(self.path, self.found)
 
 
-@contextmanager
-def collecting(path: Path) -> Iterator[Faults]:
-    """Validate a file in a `with` block: what was added is raised together when the block ends."""
-    faults = Faults(path)
-    yield faults
-    faults.raise_if_any()
-
-
 def _line(path: Path | str, fault: Fault) -> str:
     where = f"{fault.path or path}: {fault.place}" if fault.place else f"{fault.path or path}"
     return _printable(" ".join(f"{where}: {fault.problem}; {fault.remedy}".split()))
