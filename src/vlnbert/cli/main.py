@@ -7,13 +7,14 @@ from collections.abc import Callable
 from tyro.extras import SubcommandApp
 
 from vlnbert import __version__
-from vlnbert.cli.bench import bench_world
+from vlnbert.cli.bench import bench_navigator, bench_world
 from vlnbert.cli.data import check_data
 from vlnbert.cli.demo import demo
 from vlnbert.cli.evaluate import evaluate
 from vlnbert.cli.house import house
 from vlnbert.cli.score import score
 from vlnbert.cli.submit import submit
+from vlnbert.cli.weights import export_weights, import_weights, inspect_weights
 from vlnbert.cli.world import candidates, check_world
 from vlnbert.errors import VlnbertError
 from vlnbert.runtime import keep_freed_memory
@@ -27,7 +28,11 @@ VERBS: dict[str, Callable[..., None]] = {
     "evaluate": evaluate,
     "score": score,
     "submit": submit,
+    "weights import": import_weights,
+    "weights inspect": inspect_weights,
+    "weights export": export_weights,
     "bench world": bench_world,
+    "bench navigator": bench_navigator,
 }
 
 

@@ -1,0 +1,42 @@
+"""Folders written beside their place and renamed, so that nobody ever sees half of one."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from vlnbert.errors import DataError
+
+
+def refuse_full(folder: Path) -> None:
+    """Only a new or an empty folder may be written to."""
+    if folder.is_dir():
+        if any(folder.iterdir()):
+            raise DataError(folder, "the folder is not empty", "choose a new folder, or empty this one first")
+    elif folder.exists() or folder.is_symlink():
+        raise DataError(folder, "is not a folder", "choose a new folder")
+
+
+@contextmanager
+def built_beside(folder: Path) -> Iterator[Path]:
+    """A temporary folder beside `folder`, renamed to it at the end; whatever happens before leaves nothing behind."""
+    refuse_full(folder)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        beside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+    except OSError as error:
+        raise DataError(folder, f"cannot be written ({error.strerror})", "choose a folder you may write to") from None
+    try:
+        yield beside
+        for path in beside.rglob("*"):
+            path.chmod(0o755 if path.is_dir() else 0o644)  # some writers leave private files; these are to be shared
+        beside.chmod(0o755)
+        refuse_full(folder)
+        os.rename(beside, folder)  # noqa: PTH104  # replaces an empty folder, and fails where another writer was first
+    except OSError as error:
+        problem = f"cannot be written ({error.strerror or error})"
+        raise DataError(folder, problem, "free some space or choose a folder that is new or empty") from None
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)

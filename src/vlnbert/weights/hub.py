@@ -1,0 +1,42 @@
+"""Fetching weights from the Hugging Face hub by name, or saying in one line why that did not work."""
+
+import re
+from pathlib import Path
+
+from huggingface_hub import snapshot_download
+from huggingface_hub.errors import HfHubHTTPError
+
+from vlnbert.errors import DataError
+
+BESIDE = ("config.json", "vocab.txt", "tokenizer.json", "tokenizer_config.json")
+NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+FILE_ENDINGS = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".safetensors")
+
+
+def is_hub_name(text: str) -> bool:
+    """Whether a text that is no path here could be the name of a model, such as `bert-base-uncased` or `owner/name`."""
+    return NAME.fullmatch(text) is not None and not text.endswith(FILE_ENDINGS)
+
+
+def fetched(name: str, weight_files: tuple[str, ...]) -> Path:
+    """The local copy of a model on the hub, with the first of the weight files that it has."""
+    try:
+        for weights in weight_files:
+            folder = Path(snapshot_download(name, allow_patterns=[*BESIDE, weights]))
+            if (folder / weights).exists():
+                break
+    except Exception as error:  # the hub's library passes on whatever the network's raises
+        raise DataError(
+            name,
+            f"no such file or folder, and the hub gave no model of that name ({_reason(error)})",
+            "check the name and the network, or fetch the model's folder and give its path",
+        ) from None
+    return folder
+
+
+def _reason(error: Exception) -> str:
+    """The gist of what the hub's library says at length."""
+    if isinstance(error, HfHubHTTPError) and getattr(error, "response", None) is not None:
+        return f"{type(error).__name__}, status {error.response.status_code}"
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:100]}" if lines else type(error).__name__

@@ -1,0 +1,172 @@
+"""The shape of a navigator, read from the shapes of somebody's weights."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from vlnbert.errors import DataError, Faults, UsageError
+from vlnbert.navigator.config import SIZES, NavigatorConfig
+from vlnbert.navigator.layers import EPS
+from vlnbert.weights.keys import KeyTable
+from vlnbert.weights.options import Options
+from vlnbert.weights.tables import BERT_TOP_ROWS
+
+Shapes = Mapping[str, tuple[int, ...]]  # by the names of the family's table
+
+MEASURES = (  # what, the navigator's key that shows it, along which axis
+    ("vocabulary", "backbone.embeddings.words.weight", 0),
+    ("hidden", "backbone.embeddings.words.weight", 1),
+    ("positions", "backbone.embeddings.positions.weight", 0),
+    ("inner", "backbone.layers.0.feed_forward.inner.weight", 0),
+    ("critic_width", "critic.0.weight", 0),
+    ("action", "past_decision.project.weight", 1),  # the state and a direction
+    ("view", "views.project.weight", 1),  # a feature and a direction
+)
+STACKS = (("layers", "backbone.layers."), ("cross_layers", "backbone.cross_layers."))
+ASKED = ("layers", "cross_layers", "feature_width", "angle_width", "object_width", "matching", "language_attention")
+NAMED_AT_ONCE = 8  # missing keys on one line
+HALF = "half a checkpoint: fetch the file again"
+HEAD_WIDTH = 64  # of a head in most BERTs
+FEW_HEADS = 4  # of models too small for that
+CROSS_LAYERS = 3  # of a two-stream navigator from a BERT of no named size
+GELU = ("gelu", "gelu_python")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A configuration, how many layers it was cut from, and what had to be assumed."""
+
+    config: NavigatorConfig
+    source_layers: int
+    notes: tuple[str, ...]
+
+
+def measure(path: Path, table: KeyTable, shapes: Shapes, settings: Mapping[str, Any], options: Options) -> Measured:
+    """The navigator that the weights are of, with what the options ask for."""
+    found = {**_widths(path, table, shapes), **_stacks(path, table, shapes)}
+    _check_settings(path, table, found, settings)
+    asked = _asked(path, table, found, options)
+    heads, notes = _heads(path, found["hidden"], settings, options)
+    fields = {**_stacked(table, found), **_directions(path, table, found), **asked, "heads": heads}
+    config = replace(_like_named(found["hidden"], table.backbone), **fields)
+    if (eps := settings.get("layer_norm_eps", EPS)) != EPS:
+        notes = (*notes, f"its LayerNorm adds {eps}, a navigator's {EPS}")
+    return Measured(config, found["layers"], notes)
+
+
+def _asked(path: Path, table: KeyTable, found: Mapping[str, int], options: Options) -> dict[str, Any]:
+    """What the options ask for, which may not be more layers than there are."""
+    asked = {name: value for name in ASKED if (value := getattr(options, name)) is not None}
+    from_top = _from_top(table)
+    for name, there in (("layers", "layers"), ("cross_layers", "layers" if from_top else "cross_layers")):
+        if 0 < found[there] < asked.get(name, 0):
+            said = f"--{name.replace('_', '-')} {asked[name]}"
+            raise UsageError(f"{said} is more than the {found[there]} that {path} has; choose fewer")
+    return asked
+
+
+def _from_top(table: KeyTable) -> bool:
+    """Whether cross layers are filled from a BERT's topmost layers, not from such layers of the source's own."""
+    return BERT_TOP_ROWS[0] in table.family.rows[table.backbone]
+
+
+def _widths(path: Path, table: KeyTable, shapes: Shapes) -> dict[str, int]:
+    """Everything that the shape of one tensor shows."""
+    sources = [(name, source, axis) for name, target, axis in MEASURES if (source := table.source(target)) is not None]
+    faults = Faults(path)
+    add_missing(faults, [source for _, source, _ in sources if source not in shapes])
+    for source in dict.fromkeys(source for _, source, _ in sources if source in shapes):
+        if len(shapes[source]) != 2 or min(shapes[source]) < 1:
+            faults.add(source, f"has shape {shown(shapes[source])} where a matrix is expected", HALF)
+    faults.raise_if_any()
+    return {name: shapes[source][axis] for name, source, axis in sources}
+
+
+def add_missing(faults: Faults, names: list[str]) -> None:
+    """One line for all keys that are not there, however many."""
+    if names := list(dict.fromkeys(names)):
+        more = f" and {len(names) - NAMED_AT_ONCE:,} more" if len(names) > NAMED_AT_ONCE else ""
+        faults.add("", f"lacks {', '.join(names[:NAMED_AT_ONCE])}{more}", HALF)
+
+
+def _stacks(path: Path, table: KeyTable, shapes: Shapes) -> dict[str, int]:
+    """How many layers there are; a gap between them is a fault."""
+    counts, faults = dict[str, int](), Faults(path)
+    for name, target in STACKS:
+        numbers = table.layers(shapes, target)
+        counts[name] = 1 + max(numbers or (), default=-1)
+        if numbers is not None and (gaps := set(range(max(1, counts[name]))) - numbers):
+            key = table.source(f"{target}{min(gaps)}.attention.query.weight")
+            faults.add("", f"lacks {key} and the rest of its layer", HALF)
+    faults.raise_if_any()
+    return counts
+
+
+def _directions(path: Path, table: KeyTable, found: Mapping[str, int]) -> dict[str, int]:
+    """The widths of directions and features, where the weights have seen any."""
+    if "action" not in found:
+        return {}
+    angle = found["action"] - found["hidden"]
+    if angle < 4 or angle % 4:
+        key = table.source("past_decision.project.weight") or ""
+        problem = f"leaves {angle} columns for a direction beside a state of {found['hidden']}; not a multiple of 4"
+        raise DataError(path, problem, HALF, key)
+    if found["view"] <= angle:
+        key = table.source("views.project.weight") or ""
+        raise DataError(path, f"leaves no column for a feature beside a direction of {angle}", HALF, key)
+    return {"angle_width": angle, "feature_width": found["view"] - angle}
+
+
+def _stacked(table: KeyTable, found: Mapping[str, int]) -> dict[str, int]:
+    """What was measured; a plain BERT is cut into language layers and cross layers as the named sizes are."""
+    plain = {name: value for name, value in found.items() if name not in ("action", "view")}
+    if _from_top(table):
+        like = _named(found["hidden"], table.backbone)
+        plain["layers"] = min(found["layers"], like.layers if like else found["layers"])
+        plain["cross_layers"] = min(found["layers"], like.cross_layers if like else CROSS_LAYERS)
+    return plain
+
+
+def _named(hidden: int, backbone: str) -> NavigatorConfig | None:
+    """The named size of this width."""
+    return next((pair[backbone] for pair in SIZES.values() if pair[backbone].hidden == hidden), None)
+
+
+def _like_named(hidden: int, backbone: str) -> NavigatorConfig:
+    """A configuration with the dropout of the named size of this width, or else of the paper's."""
+    base = SIZES["base"][backbone]
+    like = _named(hidden, backbone) or base
+    return replace(base, hidden_dropout=like.hidden_dropout, attention_dropout=like.attention_dropout)
+
+
+def _heads(path: Path, hidden: int, settings: Mapping[str, Any], options: Options) -> tuple[int, tuple[str, ...]]:
+    """The number of heads, which no shape shows: asked for, told by a config.json, or the usual one."""
+    if options.heads is not None:
+        return options.heads, ()
+    told = settings.get("num_attention_heads")
+    if isinstance(told, int) and told > 0:
+        return told, ()
+    like = _named(hidden, "one-stream")
+    usual = hidden // HEAD_WIDTH if hidden % HEAD_WIDTH == 0 else FEW_HEADS
+    heads = like.heads if like else usual
+    if hidden % heads:
+        raise DataError(path, f"does not tell how many heads share its width of {hidden}", "say so with --heads N")
+    return heads, (f"weights do not tell the number of heads: {heads} assumed; --heads N changes that",)
+
+
+def _check_settings(path: Path, table: KeyTable, found: Mapping[str, int], settings: Mapping[str, Any]) -> None:
+    """A config.json that contradicts the weights, or asks for what a navigator cannot do, is a fault."""
+    faults = Faults(path.with_name("config.json"))
+    for name, measure_name in table.family.settings:
+        said = settings.get(name)
+        if isinstance(said, int) and said != found[measure_name]:
+            problem = f"says {said}, but the weights have {found[measure_name]}"
+            faults.add(name, problem, "fetch both files again, from one place")
+    if (act := settings.get("hidden_act", GELU[0])) not in GELU:
+        faults.add("hidden_act", f"is {act}; a navigator computes gelu", "choose a BERT with gelu")
+    faults.raise_if_any()
+
+
+def shown(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape)) or "of a single number"
