@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tests.navigator.samples import CONFIGS, ONE, make, sight, words
 from vlnbert.environment.environment import Observation
-from vlnbert.errors import UsageError
+from vlnbert.errors import UnknownNameError, UsageError
 from vlnbert.navigator import Navigator, NavigatorConfig
 from vlnbert.navigator.attention import Attention
 from vlnbert.navigator.config import SIZES, named_size
@@ -161,6 +161,10 @@ def test_a_checkpoint_that_fits_in_part_is_refused(tmp_path: Path) -> None:
     ("change", "words_of"),
     [
         ({"heads": 5}, "5 heads cannot share"),
+        ({"heads": 0}, "heads is 0"),
+        ({"layers": -1}, "layers is -1"),
+        ({"hidden": True}, "hidden is True"),
+        ({"feature_dropout": 1.0}, "feature_dropout is 1.0"),
         ({"angle_width": 6}, "choose a multiple of 4"),
         ({"cross_layers": 2}, "only two-stream"),
         ({"backbone": "two-stream"}, "only two-stream"),
@@ -170,6 +174,12 @@ def test_a_checkpoint_that_fits_in_part_is_refused(tmp_path: Path) -> None:
 def test_shapes_that_cannot_be_are_refused(change: dict, words_of: str) -> None:
     with pytest.raises(UsageError, match=words_of):
         replace(ONE, **change)
+
+
+@pytest.mark.parametrize("name", ["backbone", "matching", "language_attention"])
+def test_unknown_words_are_refused(name: str) -> None:
+    with pytest.raises(UnknownNameError, match=f"no {name} 'clever'"):
+        replace(ONE, **{name: "clever"})
 
 
 def test_what_it_cannot_read_or_see_is_told() -> None:

@@ -1,7 +1,7 @@
 """Everything that defines a navigator, and its named sizes."""
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass, fields, replace
+from typing import Literal, get_args
 
 from vlnbert.errors import UnknownNameError, UsageError
 
@@ -54,16 +54,32 @@ class NavigatorConfig:
     """Dropout in the critic."""
 
     def __post_init__(self) -> None:
+        self._check_words()
+        self._check_numbers()
         if self.hidden % self.heads:
             raise UsageError(f"{self.heads} heads cannot share a width of {self.hidden}; choose a divisor of it")
-        if self.angle_width < 4 or self.angle_width % 4:
+        if self.angle_width % 4:
             raise UsageError(f"angle_width {self.angle_width} does not hold whole directions; choose a multiple of 4")
         if (self.backbone == "two-stream") != (self.cross_layers > 0):
             raise UsageError(
-                f"a {self.backbone} backbone with {self.cross_layers} cross layers; only two-stream has some"
+                f"{self.cross_layers} cross layers in a {self.backbone} backbone; only two-stream has some"
             )
         if self.backbone == "two-stream" and self.language_attention != "once":
             raise UsageError(f"language_attention '{self.language_attention}' needs the one-stream backbone")
+
+    def _check_words(self) -> None:
+        choices = {"backbone": BackboneName, "matching": Matching, "language_attention": LanguageAttention}
+        for name, words in choices.items():
+            if getattr(self, name) not in get_args(words):
+                raise UnknownNameError(name, str(getattr(self, name)), get_args(words))
+
+    def _check_numbers(self) -> None:
+        for field in fields(self):
+            value, least = getattr(self, field.name), 0 if field.name in ("cross_layers", "object_width") else 1
+            if field.type is int and (type(value) is not int or value < least):
+                raise UsageError(f"{field.name} is {value!r}; choose a whole number, {least} or more")
+            if field.type is float and not (isinstance(value, int | float) and 0 <= value < 1):
+                raise UsageError(f"{field.name} is {value!r}; choose a number from 0 to below 1")
 
 
 def _pair(hidden: int, heads: int, one: int, language: int, cross: int, **more: float) -> dict[str, NavigatorConfig]:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from vlnbert.errors import DataError
 from vlnbert.navigator.navigator import Navigator
-from vlnbert.weights.folder import built_beside, refuse_full
+from vlnbert.sources.folders import built_beside, refuse_full
 from vlnbert.weights.options import Options
 from vlnbert.weights.own import KEPT, read_own
 from vlnbert.weights.plan import Plan, make_plan
