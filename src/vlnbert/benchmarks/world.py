@@ -5,6 +5,7 @@ for one agent after the other, and an observation that is filled in candidate by
 """
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,7 +17,10 @@ from torch import Tensor
 
 from vlnbert.benchmarks.timing import Timing, race
 from vlnbert.environment.environment import Environment, State, shortest_path_teacher
+from vlnbert.sources.connectivity import read_connectivity
+from vlnbert.sources.layout import DataFolder
 from vlnbert.world.banks import FeatureBank
+from vlnbert.world.build import build_world, open_world
 from vlnbert.world.geometry import STEPS, VIEW_ANGLE, VIEWS
 from vlnbert.world.world import STOP, World
 
@@ -137,6 +141,16 @@ def compare(world: World, bank: FeatureBank, agents: int = 4096, rounds: int = 1
         times = race(rivals, rounds, world.device)
         results.append(Comparison(level, agents, times["tensors"], times["loop"]))
     return results
+
+
+def time_opening(folder: DataFolder) -> tuple[float, float]:
+    """Seconds to read and build the world of a data folder, and to open it from the cache."""
+    open_world(folder)  # so that there is a cache
+    begin = time.perf_counter()
+    build_world([read_connectivity(path) for path in folder.graphs().values()])
+    built = time.perf_counter()
+    open_world(folder)
+    return built - begin, time.perf_counter() - built
 
 
 def _walkers(world: World, agents: int) -> Walkers:

@@ -12,6 +12,7 @@ from vlnbert.cli.tables import screen
 if TYPE_CHECKING:
     from vlnbert.benchmarks.navigator import Gain
     from vlnbert.benchmarks.world import Comparison
+    from vlnbert.sources.layout import DataFolder
     from vlnbert.world import FeatureBank, World
 
 
@@ -43,19 +44,20 @@ def bench_world(
 
     import torch
 
-    from vlnbert.benchmarks.world import compare
+    from vlnbert.benchmarks.world import compare, time_opening
 
     require_least(batch=(batch, 1), rounds=(rounds, 2), threads=(threads, 1))
     torch.set_num_threads(threads)
     require_device(device)
-    with _data(data) as (world, bank):
+    with _data(data) as (folder, world, bank):
+        build, opening = time_opening(folder)
         levels = compare(world.to(device), bank.to(device), batch, rounds)
     if json:
-        print(
-            dumps({"batch": batch, "width": bank.width, "levels": {level.level: _as_json(level) for level in levels}})
-        )
-    else:
-        _print_table(levels, f"{batch:,} agents, {len(world):,} viewpoints, features {bank.width} wide, on {device}")
+        facts = {"batch": batch, "width": bank.width, "build_s": build, "open_s": opening}
+        print(dumps({**facts, "levels": {level.level: _as_json(level) for level in levels}}))
+        return
+    _print_table(levels, f"{batch:,} agents, {len(world):,} viewpoints, features {bank.width} wide, on {device}")
+    print(f"{len(world.scans)} scans built in {build:.2f} s, opened from the cache in {opening:.2f} s")
 
 
 def bench_navigator(
@@ -96,7 +98,7 @@ def bench_navigator(
     torch.set_num_threads(threads or torch.get_num_threads())
     names = ["one-stream", "two-stream"] if backbone is None else [backbone]
     configs = {name: named_size(size, name) for name in names}
-    with _data(None) as (world, _):
+    with _data(None) as (_, world, _):
         gains = {
             name: compare_caching(world.to(device), config, agents, tokens, rounds) for name, config in configs.items()
         }
@@ -107,8 +109,8 @@ def bench_navigator(
 
 
 @contextmanager
-def _data(folder: Path | None) -> Iterator[tuple["World", "FeatureBank"]]:
-    """The world and features of a data folder, or of a house that lasts as long as the block."""
+def _data(folder: Path | None) -> Iterator[tuple["DataFolder", "World", "FeatureBank"]]:
+    """A data folder, its world and its features; or those of a house that lasts as long as the block."""
     from tempfile import TemporaryDirectory
 
     from vlnbert.sources.house import generate
@@ -123,7 +125,7 @@ def _data(folder: Path | None) -> Iterator[tuple["World", "FeatureBank"]]:
         world = open_world(opened)
         files = opened.feature_files()
         bank = open_features(world, files[0]) if files else open_labels(world, opened.captions)[0]
-        yield world, bank
+        yield opened, world, bank
 
 
 def _as_json(level: "Comparison") -> dict[str, Any]:

@@ -70,7 +70,7 @@ def build(seed: int, number: int) -> Building:
         viewpoints = place_viewpoints(rng, plan)
         visible, edges = link(plan, viewpoints)
         if connected_components(edges, directed=False)[0] == 1:
-            things = place_objects(rng, plan)
+            things = place_objects(rng, plan, viewpoints)
             return Building(scan_name(seed, number), plan, viewpoints, things, visible, edges)
     raise AssertionError(f"no connected house in {ATTEMPTS} attempts")  # the layout guarantees one in a few
 

@@ -4,7 +4,7 @@ from random import Random
 
 from vlnbert.sources.house import phrases
 from vlnbert.sources.house.building import Building
-from vlnbert.sources.house.legs import ALONG, CROSS, DOOR, DOWN, ENTER, STRAIGHT, UP, Leg, legs_of
+from vlnbert.sources.house.legs import ALONG, CROSS, DOOR, DOWN, STRAIGHT, UP, Leg, legs_of
 from vlnbert.sources.house.lexicon import HALLWAY, ORDINALS, SYNONYMS
 from vlnbert.sources.house.objects import Thing
 from vlnbert.sources.house.paths import Path
@@ -66,10 +66,10 @@ class _Writer:
         if leg.action in (UP, DOWN):
             return f"{leg.action} to" if leg.floor >= 0 and self.rng.random() < 0.6 else leg.action
         if leg.action == ALONG:
-            return "along past" if leg.passed and self.rng.random() < 0.6 else "along"
+            return "along past" if leg.passed and self.rng.random() < 0.8 else "along"
         if leg.action == CROSS:
             return "cross" if names["thing"] else "cross bare"
-        return ENTER
+        return leg.action
 
     def _door_form(self, leg: Leg) -> str:
         if self.building.viewpoints[leg.nodes[-1]].kind == DOORWAY and leg.target != HALLWAY:

@@ -11,9 +11,9 @@ from vlnbert.sources.house.building import Building
 from vlnbert.sources.house.objects import Thing
 from vlnbert.sources.house.paths import Path
 from vlnbert.sources.house.plan import Opening
-from vlnbert.sources.house.viewpoints import DOORWAY, LANDING, ROOM, Viewpoint
+from vlnbert.sources.house.viewpoints import DOORWAY, FOOT, HALL, HEAD, LANDING, ROOM, Viewpoint
 
-DOOR, ENTER, ALONG, CROSS, UP, DOWN = "door", "enter", "along", "cross", "up", "down"
+DOOR, ENTER, STEP, ALONG, REACH, CROSS, UP, DOWN = "door", "enter", "step", "along", "reach", "cross", "up", "down"
 STRAIGHT, LEFT, RIGHT, SLIGHT_LEFT, SLIGHT_RIGHT, AROUND = (
     "straight",
     "left",
@@ -22,7 +22,7 @@ STRAIGHT, LEFT, RIGHT, SLIGHT_LEFT, SLIGHT_RIGHT, AROUND = (
     "slight right",
     "around",
 )
-ALONGSIDE = 0.8  # metres: a door this close to where a walk along the hallway begins is not counted
+BESIDE, AHEAD = 0.7, 1.1  # metres: a door nearer than the first is beside the walker, farther than the second ahead
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,7 @@ class Leg:
     action: str
     turn: str
     nodes: tuple[int, ...]
-    came: float  # the heading before the leg, in degrees
-    heading: float  # the heading at its end
+    heading: float  # in degrees, at its end
     source: str = ""  # kinds of region
     target: str = ""
     side: str = ""  # of a door seen from the hallway: left, right or end
@@ -77,7 +76,7 @@ def legs_of(building: Building, path: Path) -> list[Leg]:
 def _hop(building: Building, here: int, there: int, came: float, last: Leg | None) -> Leg:
     start, end = building.viewpoints[here], building.viewpoints[there]
     heading = bearing(start, end)
-    leg = Leg(_action(start, end), turn_of(came, heading), (here, there), came, heading)
+    leg = Leg(_action(start, end), turn_of(came, heading), (here, there), heading)
     shared = next(region for region in start.regions if region in end.regions)
     leg = replace(leg, source=building.plan.regions[shared].kind, target=building.plan.regions[shared].kind)
     if leg.action == DOOR:
@@ -95,9 +94,11 @@ def _action(start: Viewpoint, end: Viewpoint) -> str:
         return UP if end.position[2] > start.position[2] else DOWN
     if end.kind == DOORWAY:
         return DOOR
+    if end.kind in (FOOT, HEAD):
+        return REACH
     if end.kind == ROOM:
         return ENTER if start.kind == DOORWAY else CROSS
-    return ALONG
+    return ALONG if start.kind == HALL else STEP
 
 
 def _joined(first: Leg, second: Leg) -> Leg | None:
@@ -105,9 +106,12 @@ def _joined(first: Leg, second: Leg) -> Leg | None:
     nodes = first.nodes + second.nodes[1:]
     if first.action == DOOR and second.action == ENTER and len(first.nodes) == 2:
         return replace(first, nodes=nodes, heading=second.heading, veer=second.turn)
+    if first.action in (DOOR, UP, DOWN) and second.action == STEP:
+        return replace(first, nodes=nodes, heading=second.heading)
+    if first.action == REACH and second.action in (UP, DOWN):
+        return replace(second, nodes=nodes, turn=first.turn)
     if first.action == second.action == ALONG:
-        turn = turn_of(first.came, second.heading)
-        return replace(first, nodes=nodes, heading=second.heading, turn=turn)
+        return replace(first, nodes=nodes, heading=second.heading)
     if first.action == second.action and first.action in (UP, DOWN):
         return replace(first, nodes=nodes, heading=second.heading, floor=second.floor)
     return None
@@ -120,22 +124,22 @@ def _numbered(building: Building, leg: Leg, walk: Leg, door: Opening, hall: int)
         return replace(leg, side="end")
     forward = 1 if end.x > start.x else -1
     ahead = (door.x - start.x) * forward
-    if ahead < ALONGSIDE or abs(end.x - start.x) < ALONGSIDE:
+    if ahead < AHEAD:
         return leg
     side = LEFT if (door.y > 0) == (forward > 0) else RIGHT
-    same_side = [d for d in building.plan.doors_of(hall) if d.along == "x" and d.y == door.y and d.index != start.door]
-    offsets = sorted((d.x - start.x) * forward for d in same_side)
-    clear = all(abs(offset) > ALONGSIDE for offset in offsets)
-    ordinal = 1 + sum(0 < offset < ahead for offset in offsets) if clear else 0
+    same_side = [d for d in building.plan.doors_of(hall) if d.along == "x" and d.y == door.y]
+    offsets = [(d.x - start.x) * forward for d in same_side]
+    clear = not any(BESIDE < offset < AHEAD for offset in offsets)
+    ordinal = 1 + sum(AHEAD <= offset < ahead for offset in offsets) if clear else 0
     return replace(leg, side=side, ordinal=ordinal)
 
 
 def _with_things_passed(building: Building, leg: Leg) -> Leg:
-    """An object of the hallway that lies between the ends of the walk, the last one."""
+    """The last object of the hallway that is well behind at the end of the walk."""
     start, end = (building.viewpoints[node] for node in (leg.nodes[0], leg.nodes[-1]))
     hall = next((region for region in end.regions if region in start.regions), -1)
     forward = 1 if end.x > start.x else -1
     reach = (end.x - start.x) * forward
-    passed = [t for t in building.things if t.region == hall and 0.3 < (t.x - start.x) * forward < reach - 0.3]
+    passed = [t for t in building.things if t.region == hall and 0.3 < (t.x - start.x) * forward < reach - 1.0]
     last = max(passed, key=lambda t: t.x * forward, default=None)
     return replace(leg, passed=last)

@@ -13,7 +13,7 @@ from vlnbert.sources.house.viewpoints import ROOM
 TIE = 0.02  # metres: paths closer than this are not told apart, and their ends are not used
 FEWEST_HOPS, MOST_HOPS = 3, 6
 SHORTEST = 5.0  # metres
-OTHER_GOALS = 0.3  # how many of the paths that end outside a room are kept
+OTHER_GOALS = 0.2  # how many of the paths that end outside a room are kept
 
 
 @dataclass(frozen=True)

@@ -143,11 +143,14 @@ class _Draft:
 
     def _door_to_hall(self, hall: Region, room: Region, side: int) -> None:
         x = round(self.rng.uniform(room.box.left + 0.9, room.box.right - 0.9), 2)
+        opposite = [door.x for door in self.doors if door.joins(hall.index) and abs(door.x - room.box.centre[0]) < 1.2]
+        if opposite and self.rng.random() < 0.85:
+            x = round(opposite[0] + self.rng.uniform(-0.2, 0.2), 2)  # doors like to face each other
         self._door(hall, room, x, side * HALF_HALL, "x")
 
     def _doors_between(self, rooms: list[Region]) -> None:
         for room, neighbour in pairwise(rooms):
-            if self.rng.random() < 0.25:
+            if self.rng.random() < 0.2:
                 y = round(self.rng.uniform(room.box.bottom + 1.4, room.box.top - 1.4), 2)
                 self._door(room, neighbour, room.box.right, y, "y")
 

@@ -18,7 +18,7 @@ STRENGTH = {OBJECT: 0.9, DOOR: 1.4, UP: 1.4, DOWN: 1.4, PATCH: 0.3}
 FADING = {OBJECT: 3.0, DOOR: 6.0, UP: 6.0, DOWN: 6.0, PATCH: 3.0}  # metres at which a sight is half as strong
 RANGE = {OBJECT: 7.0, DOOR: 13.0, UP: 13.0, DOWN: 13.0, PATCH: 7.0}  # metres
 TOO_CLOSE = 0.5  # metres: one does not see the doorway in which one stands
-EDGE_LOSS = 0.75  # how much weaker a sight is at the edge of a view than in its middle
+EDGE_LOSS = 0.9  # how much weaker a sight is at the edge of a view than in its middle
 
 
 @dataclass(frozen=True)

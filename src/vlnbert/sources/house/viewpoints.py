@@ -13,7 +13,6 @@ from vlnbert.sources.house.sight import Spot, sees
 
 EYE = 1.5  # metres above the floor
 REACH = 5.0  # the longest edge, in metres
-OUT_OF_DOOR, OFF_STAIRS = 2.4, 3.2  # the longest from a doorway, or the end of stairs, into a hallway
 DETOUR = 1.06  # an edge that is hardly shorter than going by another viewpoint is left out
 MOST_NEIGHBOURS = 12
 ROOM, DOORWAY, HALL, FOOT, HEAD, LANDING = "room", "doorway", "hall", "foot", "head", "landing"
@@ -64,8 +63,9 @@ def link(plan: Plan, viewpoints: list[Viewpoint]) -> tuple[NDArray[np.bool_], ND
     walkable = np.zeros_like(visible)
     for i, first in enumerate(viewpoints):
         for j in range(i):
-            near = bool(visible[i, j]) and distances[i, j] <= _reach(first, viewpoints[j])
+            near = bool(visible[i, j]) and distances[i, j] <= REACH
             walkable[i, j] = walkable[j, i] = near and _may_walk(first, viewpoints[j])
+    _step_into_halls(walkable, distances, viewpoints)
     edges = _without_detours(walkable, distances, viewpoints)
     return visible, _thinned(edges, distances)
 
@@ -79,20 +79,24 @@ def pairwise_distances(viewpoints: list[Viewpoint]) -> NDArray[np.float64]:
     return rounded
 
 
-def _reach(first: Viewpoint, second: Viewpoint) -> float:
-    """One steps out of a door to the middle of the hallway before one follows it."""
-    kinds = {first.kind, second.kind}
-    if HALL in kinds and DOORWAY in kinds:
-        return OUT_OF_DOOR
-    return OFF_STAIRS if HALL in kinds and kinds & {FOOT, HEAD} else REACH
-
-
 def _may_walk(first: Viewpoint, second: Viewpoint) -> bool:
-    """Rooms are entered by their doorways, and a doorway from a room; a landing is reached by its own stairs."""
-    if LANDING in (first.kind, second.kind):
+    """A doorway is reached from within a room or hallway, the end of stairs from a hallway, a landing by its stairs."""
+    kinds = {first.kind, second.kind}
+    if LANDING in kinds:
         return first.flight == second.flight
-    between_doorways = first.kind == second.kind == DOORWAY
-    return not between_doorways and not set(first.regions).isdisjoint(second.regions)
+    if kinds <= {DOORWAY, FOOT, HEAD} and DOORWAY in kinds:
+        return False
+    return not set(first.regions).isdisjoint(second.regions)
+
+
+def _step_into_halls(walkable: NDArray[np.bool_], distances: NDArray[np.float64], viewpoints: list[Viewpoint]) -> None:
+    """From a doorway or the end of stairs one steps to the nearest point of the hallway, and then follows it."""
+    halls = np.array([viewpoint.kind == HALL for viewpoint in viewpoints])
+    for i, viewpoint in enumerate(viewpoints):
+        if viewpoint.kind in (DOORWAY, FOOT, HEAD):
+            reached = sorted(np.flatnonzero(walkable[i] & halls), key=lambda j: (distances[i, j], j))
+            for j in reached[1:]:
+                walkable[i, j] = walkable[j, i] = False
 
 
 def _without_detours(
@@ -194,8 +198,10 @@ def _spread(stops: list[float]) -> list[float]:
     """Merge stops that are close together and fill gaps that are wide."""
     merged = [stops[0]]
     for stop in stops[1:]:
-        if stop - merged[-1] > 1.6:
+        if stop - merged[-1] > 0.9:
             merged.append(stop)
+        else:
+            merged[-1] = (merged[-1] + stop) / 2
     filled = [merged[0]]
     for stop in merged[1:]:
         if stop - filled[-1] > 4.2:

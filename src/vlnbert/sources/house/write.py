@@ -1,11 +1,6 @@
 """Write generated houses as a data folder: the layout and formats of the real one, whole or not at all."""
 
 import json
-import os
-import shutil
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -13,8 +8,9 @@ from typing import Any
 
 import h5py
 
-from vlnbert.errors import DataError, UsageError
+from vlnbert.errors import UsageError
 from vlnbert.sources.files import progress
+from vlnbert.sources.folders import built_beside
 from vlnbert.sources.house.building import Building, build
 from vlnbert.sources.house.captions import view_captions
 from vlnbert.sources.house.episodes import (
@@ -50,16 +46,17 @@ def generate(
     *,
     seed: int = 0,
     scans: int = 24,
-    paths_per_scan: int = 120,
+    paths_per_scan: int = 160,
     feature_width: int = 128,
     noise: float = 0.2,
 ) -> HouseSummary:
     """Write `scans` generated houses to `folder`, a new or empty one.
 
-    `noise` is the deviation of the noise in the view features, whose signal has a deviation of about one half.
+    `paths_per_scan` is a limit that only a very small house does not reach. `noise` is the deviation of the noise in
+    the view features, whose signal has a deviation of about one half where something is in sight.
     """
     _check_options(scans, paths_per_scan, feature_width, noise)
-    with _built_beside(folder) as beside:
+    with built_beside(folder) as beside:
         writer = _Writer(beside, seed, paths_per_scan, feature_width, noise)
         with h5py.File(beside / "features" / "views.hdf5", "w") as features:
             for number in progress(range(scans), "building houses", total=scans):
@@ -129,32 +126,3 @@ class _Writer:
 
     def _lines(self, name: str, lines: list[str]) -> None:
         (self.folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-@contextmanager
-def _built_beside(folder: Path) -> Iterator[Path]:
-    """A temporary folder beside `folder`, renamed to it at the end; whatever happens before leaves nothing behind."""
-    _refuse_full(folder)
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        beside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
-    except OSError as error:
-        raise DataError(folder, f"cannot be written ({error.strerror})", "choose a folder you may write to") from None
-    try:
-        yield beside
-        beside.chmod(0o755)  # mkdtemp is private by default; what we write is meant to be shared
-        _refuse_full(folder)
-        os.rename(beside, folder)  # noqa: PTH104  # replaces an empty folder, and fails where another writer was first
-    except OSError as error:
-        problem = f"cannot be written ({error.strerror or error})"
-        raise DataError(folder, problem, "free some space or choose a folder that is new or empty") from None
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
-
-
-def _refuse_full(folder: Path) -> None:
-    if folder.is_dir():
-        if any(folder.iterdir()):
-            raise DataError(folder, "the folder is not empty", "choose a new folder, or empty this one first")
-    elif folder.exists() or folder.is_symlink():
-        raise DataError(folder, "is not a folder", "choose a new folder")

@@ -1,0 +1,139 @@
+"""Features, boxes and captions are functions of what a view shows."""
+
+import math
+from dataclasses import replace
+
+import h5py
+import numpy as np
+import pytest
+
+from vlnbert.sources.house import features
+from vlnbert.sources.house.building import Building
+from vlnbert.sources.house.features import view_features
+from vlnbert.sources.house.sights import DOOR, DOWN, OBJECT, UP, panoramas
+from vlnbert.sources.house.viewpoints import DOORWAY, LANDING, ROOM
+
+WIDTH, NOISE = 128, 0.2
+
+
+@pytest.fixture(scope="module")
+def house(buildings) -> Building:
+    return max(buildings.values(), key=lambda building: building.plan.floors)
+
+
+def repainted(building: Building, number: int) -> Building:
+    thing = building.things[number]
+    other = "red" if thing.colour != "red" else "blue"
+    things = [replace(t, colour=other) if t is thing else t for t in building.things]
+    return Building(building.scan, building.plan, building.viewpoints, things, building.visible, building.edges)
+
+
+def test_a_new_colour_changes_the_views_that_show_it_and_no_other(house):
+    before, after = panoramas(house), panoramas(repainted(house, 3))
+    changed_views = 0
+    for index, panorama in before.items():
+        old = view_features(panorama, WIDTH, NOISE, "key")
+        new = view_features(after[index], WIDTH, NOISE, "key")
+        rows = [w for s, w in zip(panorama.sights, panorama.weights, strict=True) if s.thing and s.thing.number == 3]
+        shown = rows[0] > 0 if rows else np.zeros(36, dtype=bool)
+        assert ((old != new).any(axis=1) == shown).all()
+        changed_views += int(shown.sum())
+    assert changed_views > 10
+
+
+def test_a_colour_is_bound_to_its_object():
+    def code(kind, family, colour):
+        return features._object_code(kind, family, colour, WIDTH)
+
+    first = code("sofa", "furniture", "red") + code("lamp", "machine", "blue")
+    second = code("sofa", "furniture", "blue") + code("lamp", "machine", "red")
+    assert np.abs(first - second).mean() > 0.5
+
+
+def test_noise_has_the_asked_deviation_and_no_more(house):
+    panorama = next(iter(panoramas(house).values()))
+    clean = view_features(panorama, WIDTH, 0.0, "key").astype(np.float64)
+    noise = view_features(panorama, WIDTH, NOISE, "key").astype(np.float64) - clean
+    assert noise.std() == pytest.approx(NOISE, rel=0.05)
+    assert abs(noise.mean()) < 0.02
+    assert clean[12:24].std() > NOISE  # the level views hold more signal than noise
+
+
+def test_views_of_different_things_differ_more_than_noise(folder, house):
+    found, matched = panoramas(house), []
+    with h5py.File(folder.path / "features" / "views.hdf5") as stored:
+        for index, panorama in list(found.items())[:20]:
+            clean = view_features(panorama, WIDTH, 0.0, "key").astype(np.float64)
+            noisy = stored[f"{house.scan}_{house.viewpoints[index].name}"][:].astype(np.float64)
+            level = slice(12, 24)
+            nearest = ((noisy[level, None] - clean[None, level]) ** 2).sum(axis=2).argmin(axis=1)
+            distinct = [i for i in range(12) if clean[12 + i].any()]
+            matched += [nearest[i] == i for i in distinct]
+    assert np.mean(matched) > 0.9
+
+
+def test_a_door_shows_the_room_behind_it(house):
+    """From inside a room a doorway shows where it leads, in the view that faces it."""
+    found, plan = panoramas(house), house.plan
+    for index, panorama in found.items():
+        viewpoint = house.viewpoints[index]
+        for sight, weights in zip(panorama.sights, panorama.weights, strict=True):
+            if sight.kind == DOOR and viewpoint.kind == ROOM and sight.door.joins(viewpoint.regions[0]):
+                assert sight.place == plan.regions[sight.door.beyond(viewpoint.regions[0])].kind
+                assert weights.argmax() == facing(viewpoint.position, sight.position)
+            if sight.kind == DOOR and viewpoint.kind == DOORWAY:
+                assert sight.door.index != viewpoint.door
+
+
+def test_stairs_show_as_going_up_or_down(house):
+    found = panoramas(house)
+    for index, panorama in found.items():
+        viewpoint = house.viewpoints[index]
+        stairs = [sight for sight in panorama.sights if sight.kind in (UP, DOWN)]
+        assert {sight.kind for sight in stairs} == {UP, DOWN} or viewpoint.kind != LANDING
+        for sight in stairs:
+            rise = sight.position[2] - viewpoint.position[2]
+            assert rise == pytest.approx(1.5 if sight.kind == UP else -1.5)
+
+
+def facing(eye, position):
+    dx, dy, dz = (b - a for a, b in zip(eye, position, strict=True))
+    heading, elevation = math.degrees(math.atan2(dx, dy)), math.degrees(math.atan2(dz, math.hypot(dx, dy)))
+    aside = [abs((heading - 30 * (view % 12) + 180) % 360 - 180) for view in range(36)]
+    above = [abs(elevation - 30 * (view // 12) + 30) for view in range(36)]
+    return min(range(36), key=lambda view: aside[view] ** 2 + above[view] ** 2)
+
+
+def test_boxes_hold_the_projected_middle_of_an_object(house):
+    """The middle of each object, projected by hand into the view that faces it, falls into its box there."""
+    checked = 0
+    for index, panorama in panoramas(house).items():
+        eye = house.viewpoints[index].position
+        things = [sight.thing for sight in panorama.sights if sight.kind == OBJECT]
+        for row, thing in enumerate(things):
+            view = facing(eye, thing.position)
+            assert panorama.boxed[row, view]
+            x, y = project(eye, thing.position, view)
+            left, top, width, height = panorama.boxes[row, view]
+            assert left - 2 <= x <= left + width + 2
+            assert top - 2 <= y <= top + height + 2 or y > 480  # below the image: the box ends at its edge
+            checked += 1
+    assert checked > 100
+
+
+def project(eye, position, view):
+    """Turn by the view's heading, tilt by its elevation, divide by depth; 60 degrees are 480 pixels high."""
+    dx, dy, dz = (b - a for a, b in zip(eye, position, strict=True))
+    turn, tilt = math.radians(30 * (view % 12)), math.radians(30 * (view // 12) - 30)
+    side, ahead = dx * math.cos(turn) - dy * math.sin(turn), dx * math.sin(turn) + dy * math.cos(turn)
+    depth, rise = ahead * math.cos(tilt) + dz * math.sin(tilt), dz * math.cos(tilt) - ahead * math.sin(tilt)
+    focal = 240 / math.tan(math.radians(30))
+    return 320 + focal * side / depth, 240 - focal * rise / depth
+
+
+def test_captions_name_objects_that_are_there(folder, house):
+    names = {thing.name for thing in house.things}
+    for views in folder.json(f"captions/{house.scan}.json").values():
+        for view in views.values():
+            for found in view["dense_cap"]:
+                assert any(name in found["caption"] for name in names if name.endswith(found["obj_class"]))
