@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,49 @@ def test_test_splits_are_walked_written_and_submitted(run: Callable, house: Path
     assert json.loads((tmp_path / "up.json").read_text()) == json.loads(results.read_text())
 
 
+@pytest.fixture
+def saved(house: Path, tmp_path: Path) -> Path:
+    """A navigator that fits the house, untrained."""
+    from vlnbert.navigator import SIZES, Navigator
+
+    pieces = len((house / "vocab.txt").read_text().split("\n")) - 1
+    Navigator(replace(SIZES["tiny"]["one-stream"], feature_width=128, vocabulary=pieces)).save_pretrained(
+        tmp_path / "nav"
+    )
+    return tmp_path / "nav"
+
+
+def test_navigators_are_evaluated(run: Callable, house: Path, saved: Path, tmp_path: Path) -> None:
+    words = (saved, "--data", house, "--splits", "val_unseen", "test", "--out", tmp_path, "--json")
+    summaries = json.loads(run("evaluate", *words).out)
+    assert list(summaries) == ["val_unseen"]
+    assert list(summaries["val_unseen"]) == KEYS
+    options = ("--task", "r2r", "--split", "val_unseen", "--data", house, "--json")
+    scored = json.loads(run("score", tmp_path / "r2r_val_unseen_nav.json", *options).out)
+    assert scored == pytest.approx(summaries["val_unseen"])
+
+
+def test_navigators_that_do_not_fit_are_refused(run: Callable, house: Path, saved: Path, tmp_path: Path) -> None:
+    config = json.loads((saved / "config.json").read_text())
+    for change, expected in (({"feature_width": 999}, "is missing"), ({"heads": 0}, "heads is 0")):
+        (saved / "config.json").write_text(json.dumps({**config, **change}))
+        outcome = run("evaluate", saved, "--data", house)
+        assert outcome.code == 2
+        assert expected in outcome.err or "has shape" in outcome.err
+    empty = shutil.copytree(house, tmp_path / "bare", ignore=shutil.ignore_patterns("*.hdf5"))
+    (saved / "config.json").write_text(json.dumps(config))
+    outcome = run("evaluate", saved, "--data", empty)
+    assert outcome.code == 2
+    assert "holds no feature file; name one with --features FILE" in outcome.err
+
+
+def test_bench_navigator_reports_both_backbones(run: Callable) -> None:
+    words = ("--size", "tiny", "--agents", "2", "--tokens", "8", "--rounds", "2", "--threads", "1", "--json")
+    found = json.loads(run("bench", "navigator", *words).out)
+    assert list(found) == ["one-stream", "two-stream"]
+    assert all(gain["ratio"] > 0 for gains in found.values() for gain in gains.values())
+
+
 def test_bench_world_reports_every_level(run: Callable, house: Path) -> None:
     outcome = run("bench", "world", "--data", house, "--batch", "64", "--rounds", "3", "--json")
     levels = json.loads(outcome.out)["levels"]
@@ -143,6 +187,9 @@ MISTAKES = {
     "goals withheld": (("evaluate", "--agent", "shortest", "--splits", "test", "--data", "{house}"), "withholds"),
     "missing file": (("score", "no.json", "--task", "r2r", "--split", "val_seen", "--data", "{house}"), "no.json"),
     "too few houses": (("house", "{tmp}/new", "--scans", "1"), "1 scans"),
+    "nobody to walk": (("evaluate", "--data", "{house}"), "name a navigator or an --agent"),
+    "unknown size": (("bench", "navigator", "--size", "bas"), "did you mean base"),
+    "no navigator": (("evaluate", "{tmp}/nobody/", "--data", "{house}"), "no such file or folder"),
     "no agents": (("bench", "world", "--batch", "0", "--data", "{house}"), "--batch 0"),
     "no rounds": (("bench", "world", "--rounds", "1", "--data", "{house}"), "--rounds 1"),
     "unknown device": (("bench", "world", "--device", "gpu", "--data", "{house}"), "gpu"),

@@ -44,11 +44,11 @@ def test_our_own_folders_are_checked(own: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({"heads": "two"}, "heads: is 'two', which no navigator has"),
+        ({"heads": "two"}, "config.json: heads is 'two'"),
         ({"heads": 3}, "3 heads cannot share a width of 8"),
-        ({"heads": 0}, "config.json: heads: is 0"),
-        ({"backbone": "three-stream"}, "config.json: backbone: is 'three-stream'"),
-        ({"layers": -1}, "config.json: layers: is -1"),
+        ({"heads": 0}, "config.json: heads is 0"),
+        ({"backbone": "three-stream"}, "config.json: no backbone 'three-stream'"),
+        ({"layers": -1}, "config.json: layers is -1"),
     ],
 )
 def test_our_own_configurations_are_checked(own: Path, change: dict[str, Any], expected: str) -> None:

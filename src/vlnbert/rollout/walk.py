@@ -42,5 +42,8 @@ def walk(
         state = environment.step(state, slot)
         length += ~state.ended
         states.append(state)
+        if state.ended.device.type == "cpu" and state.ended.all():  # elsewhere, to look would be to wait
+            break
+    states += [state] * (limit + 1 - len(states))
     viewpoint, view = (torch.stack([getattr(state, name) for state in states], dim=1) for name in ("viewpoint", "view"))
     return Walk(viewpoint, view, length)

@@ -63,6 +63,18 @@ def load_weights(source: str | Path, options: Options = DEFAULTS) -> Imported:
     return Imported(navigator.eval(), kept, metadata, _told(plan.report, checkpoint, navigator))
 
 
+def open_navigator(source: str | Path) -> Navigator:
+    """A navigator to walk with: a folder of ours, by path or hub name, or anybody's agent, imported on the fly."""
+    checkpoint = read_checkpoint(source)
+    if not is_own(checkpoint):
+        return load_weights(source).navigator
+    own = read_own(checkpoint)
+    navigator = Navigator(own.config)
+    navigator.load_state_dict(own.tensors)
+    navigator.tokenizer = find_tokenizer(checkpoint, None, own.config.vocabulary)
+    return navigator.eval()
+
+
 def inspect_weights(source: str | Path, options: Options = DEFAULTS) -> Report:
     """What an import of the source would do, or what a folder of our own holds; nothing is written."""
     checkpoint = read_checkpoint(source)

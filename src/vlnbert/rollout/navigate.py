@@ -1,0 +1,24 @@
+"""A navigator as an agent: it reads its instructions, then takes the best slot at every step."""
+
+from torch import Tensor
+
+from vlnbert.environment.environment import Environment, State
+from vlnbert.navigator import Instruction, Navigator
+
+PAD = 0
+
+
+class Greedy:
+    """Some navigators' rows walk together, each with its own instruction."""
+
+    def __init__(self, navigator: Navigator, environment: Environment, tokens: Tensor) -> None:
+        """`tokens` [row, token] are the instructions of the rows that will walk."""
+        self.navigator, self.environment, self.tokens = navigator, environment, tokens
+
+    def begin(self, state: State, goal: Tensor) -> tuple[Tensor, Instruction]:
+        instruction = self.navigator.encode(self.tokens, self.tokens != PAD)
+        return instruction.state, instruction
+
+    def choose(self, state: State, memory: tuple[Tensor, Instruction]) -> tuple[Tensor, tuple[Tensor, Instruction]]:
+        step = self.navigator.step(*memory, self.environment.observe(state))
+        return step.logits.argmax(dim=1), (step.state, step.instruction)

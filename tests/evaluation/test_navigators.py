@@ -1,0 +1,76 @@
+"""Navigators on a split: batches, early ends and order change nothing."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from vlnbert.environment.environment import Environment
+from vlnbert.evaluation.evaluate import evaluate_navigator
+from vlnbert.navigator import SIZES, Navigator
+from vlnbert.sources.house import generate
+from vlnbert.sources.layout import DataFolder, open_folder
+from vlnbert.tasks import Episodes, load_episodes
+from vlnbert.tasks.tokens import Tokens, load_tokenizer, tokenise
+from vlnbert.world import open_features, open_world
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
+    root = tmp_path_factory.mktemp("navigators") / "house"
+    generate(root, scans=3, paths_per_scan=8)
+    return open_folder(root)
+
+
+@pytest.fixture
+def scene(folder: DataFolder) -> tuple[Environment, Navigator, Episodes, Tokens]:
+    world = open_world(folder)
+    bank = open_features(world, folder.feature_files()[0])
+    tokenizer = load_tokenizer(folder.vocabulary)
+    torch.manual_seed(1)
+    size = SIZES["tiny"]["two-stream"]
+    config = replace(size, feature_width=bank.width, vocabulary=tokenizer.get_vocab_size())
+    navigator = Navigator(config).eval()
+    with torch.no_grad():
+        for name, weight in navigator.named_parameters():
+            if "norm" not in name:
+                weight.mul_(4)  # decided enough that rounding cannot turn a choice
+    episodes = load_episodes(folder, world, "r2r", "val_unseen")
+    return Environment(world, bank), navigator, episodes, tokenise(episodes, tokenizer, folder.vocabulary)
+
+
+def test_a_split_is_walked_as_its_episodes_one_by_one(scene: tuple) -> None:
+    environment, navigator, episodes, tokens = scene
+    together = evaluate_navigator(environment, navigator, episodes, tokens, batch=7)
+    assert len(set(together.walk.length.tolist())) > 1, "some stop early and some do not"
+    for row in range(0, len(episodes), 5):
+        rows = torch.tensor([row])
+        alone = Tokens(tokens.ids[rows], tokens.count[rows])
+        single = evaluate_navigator(environment, navigator, episodes.select(rows), alone)
+        assert torch.equal(single.walk.viewpoint[0], together.walk.viewpoint[row])
+        assert single.walk.length[0] == together.walk.length[row]
+        assert single.scores.spl[0] == together.scores.spl[row]
+
+
+def test_it_does_what_its_logits_say(scene: tuple) -> None:
+    environment, navigator, episodes, tokens = scene
+    found = evaluate_navigator(environment, navigator, episodes, tokens, limit=4).walk
+    instruction = navigator.encode(tokens.ids, tokens.ids != 0)
+    state, hidden = environment.reset(episodes.start, episodes.heading), instruction.state
+    for time in range(4):
+        assert torch.equal(found.viewpoint[:, time], state.viewpoint)
+        assert torch.equal(found.view[:, time], state.view)
+        step = navigator.step(hidden, instruction, environment.observe(state))
+        hidden, instruction = step.state, step.instruction
+        state = environment.step(state, step.logits.argmax(dim=1))
+
+
+def test_saved_navigators_are_opened(scene: tuple, tmp_path: Path) -> None:
+    from vlnbert.weights.importing import open_navigator
+
+    environment, navigator, episodes, tokens = scene
+    navigator.save_pretrained(tmp_path / "saved")
+    opened = open_navigator(tmp_path / "saved")
+    before, after = (evaluate_navigator(environment, one, episodes, tokens) for one in (navigator, opened))
+    assert torch.equal(before.walk.viewpoint, after.walk.viewpoint)
