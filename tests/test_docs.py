@@ -96,3 +96,11 @@ def test_every_command_in_the_docs_exists() -> None:
     assert commands
     for name in commands:
         assert name in VERBS or name.split()[0] in VERBS, f"the docs name `vlnbert {name}`, which does not exist"
+
+
+def test_links_lead_somewhere_and_nothing_is_left_to_fill_in() -> None:
+    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")):
+        text = page.read_text()
+        assert not re.search(r"\b[A-Z]+_TABLE\b", text), page
+        for link in re.findall(r"\]\((?!https?:)([^)#]+)", text):
+            assert (page.parent / link).exists(), f"{page.name} links to {link}"

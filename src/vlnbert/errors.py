@@ -5,6 +5,7 @@ with code 2; a library user catches it by type. Readers collect the faults of a 
 that a file can be mended in one go.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -103,5 +104,6 @@ def _some(names: list[str]) -> str:
 
 
 def _printable(text: str) -> str:
-    """Half a character, which JSON can spell, would stop a terminal from showing the fault."""
-    return text.encode(errors="backslashreplace").decode()
+    """Half characters, which JSON can spell, and control characters would upset a terminal."""
+    whole = text.encode(errors="backslashreplace").decode()
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda found: f"\\x{ord(found[0]):02x}", whole)

@@ -65,7 +65,7 @@ def test_reverie_json(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_table_is_for_people(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     score(results(data, **{"1_0": "abc", "1_1": "a"}), "r2r", "val", data)
     table = capsys.readouterr().out
-    for words in ("r2r val, 2 episodes", "50.00 %", "2.00 m", "nDTW"):
+    for words in ("r2r val (rates in %)", "50.00", "TL m", "2.00", "nDTW"):
         assert words in table
     assert "RGS" not in table
 

@@ -183,6 +183,8 @@ MISTAKES = {
     "missing folder": (("data", "check", "nowhere"), "nowhere: no such data folder"),
     "unknown scan": (("world", "candidates", "hall", "--data", "{house}"), "no scan 'hall'"),
     "unknown split": (("evaluate", "--agent", "stop", "--splits", "val_unsen", "--data", "{house}"), "val_unseen"),
+    "endless": (("evaluate", "--agent", "stop", "--limit", "3000000", "--data", "{house}"), "--limit 3000000"),
+    "no folder": (("data", "check", "{house}/vocab.txt"), "is a file, not a data folder"),
     "no steps": (("evaluate", "--agent", "stop", "--limit", "0", "--data", "{house}"), "--limit 0"),
     "goals withheld": (("evaluate", "--agent", "shortest", "--splits", "test", "--data", "{house}"), "withholds"),
     "missing file": (("score", "no.json", "--task", "r2r", "--split", "val_seen", "--data", "{house}"), "no.json"),
@@ -208,6 +210,56 @@ def test_mistakes_end_in_one_line(run: Callable, house: Path, tmp_path: Path, mi
     assert expected in lines[0]
 
 
-def test_unknown_verbs_and_options_exit_2(run: Callable, house: Path) -> None:
-    assert run("walk").code == 2
+@pytest.mark.parametrize(("words", "near"), [(("evalute",), "evaluate"), (("data", "chek"), "data check")])
+def test_mistyped_verbs_get_a_hint(run: Callable, words: tuple[str, ...], near: str) -> None:
+    outcome = run(*words)
+    assert outcome.code == 2
+    assert outcome.err.startswith("vlnbert: no verb")
+    assert f"did you mean {near}" in outcome.err
+
+
+def test_a_later_split_that_fails_leaves_no_file_of_the_first(run: Callable, house: Path, tmp_path: Path) -> None:
+    words = ("--agent", "shortest", "--data", house, "--splits", "val_seen", "test", "--out", tmp_path / "out")
+    assert run("evaluate", *words).code == 2
+    assert not (tmp_path / "out").exists()
+
+
+def test_no_split_is_a_mistake(run: Callable, house: Path) -> None:
+    assert "no split to walk" in run("evaluate", "--agent", "stop", "--data", house, "--splits").err
+
+
+def test_any_seed_walks(run: Callable, house: Path) -> None:
+    assert run("evaluate", "--agent", "random", "--data", house, "--seed", str(10**30), "--json").code == 0
+
+
+def test_names_are_shown_as_they_are(run: Callable, house: Path, tmp_path: Path) -> None:
+    """What looks like markup in a name is a name."""
+    odd = shutil.copytree(house, tmp_path / "x[red]y[/blue]")
+    outcome = run("data", "check", odd)
+    assert outcome.code == 0
+    assert "[red]y[/blue]" in "".join(outcome.out.split())
+
+
+def test_a_full_output_is_told() -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "vlnbert", "--help"]
+        outcome = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert outcome.returncode == 2
+    assert outcome.stderr.splitlines() == [
+        "vlnbert: the output cannot be written (No space left on device); free some space"
+    ]
+
+
+def test_to_be_terminated_leaves_nothing_behind(tmp_path: Path) -> None:
+    process = subprocess.Popen([sys.executable, "-m", "vlnbert", "house", tmp_path / "new"], stderr=subprocess.PIPE)
+    while not any(tmp_path.iterdir()):
+        assert process.poll() is None
+    process.terminate()
+    assert process.wait() == 130
+    assert process.stderr.read().decode().strip() == "vlnbert: interrupted"
+    process.stderr.close()
+    assert not any(tmp_path.iterdir())
+
+
+def test_unknown_agents_exit_2(run: Callable, house: Path) -> None:
     assert run("evaluate", "--agent", "clever", "--data", house).code == 2

@@ -83,6 +83,24 @@ def test_an_unknown_episode_is_named(house: Path) -> None:
         NavigationEnv(house).reset(options={"episode": 99_999})
 
 
+@pytest.mark.parametrize("action", [-1, 99, 3.5, "stop"])
+def test_no_such_action(house: Path, action: object) -> None:
+    env = NavigationEnv(house)
+    env.reset(options={"episode": 0})
+    with pytest.raises(UsageError, match="no action"):
+        env.step(action)
+
+
+def test_an_ended_episode_wants_a_reset(house: Path) -> None:
+    env = NavigationEnv(house)
+    with pytest.raises(UsageError, match="reset"):
+        env.step(np.int64(0))
+    env.reset(options={"episode": 0})
+    env.step(np.int64(0))
+    with pytest.raises(UsageError, match="has ended"):
+        env.step(np.int64(0))
+
+
 def test_rendering_tells_the_choices(house: Path) -> None:
     env = NavigationEnv(house, render_mode="ansi")
     seen, info = env.reset(options={"episode": 0})

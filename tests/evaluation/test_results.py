@@ -126,3 +126,9 @@ def test_files_that_hold_no_results(tmp_path: Path, text: str, problem: str) -> 
     path.write_text(text)
     with pytest.raises(DataError, match=problem):
         read_results(path, Faults(path))
+
+
+def test_an_endless_trajectory_is_refused(tmp_path: Path) -> None:
+    faults = Faults(tmp_path)
+    parse_results([{"instr_id": "1_0", "trajectory": ["a"] * 1001}], faults)
+    assert "1,001 hops" in faults.found[0].problem

@@ -186,8 +186,9 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path, fault):
 def test_nowhere_to_write(tmp_path, refuses):
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()
-    for path in (tmp_path / "file" / "a.json", tmp_path / "folder"):
-        refuses(path, lambda path=path: write_json(path, [1]), "cannot be written")
+    places = {tmp_path / "file" / "a.json": "cannot be written", tmp_path / "folder": "is not a regular file"}
+    for path, problem in places.items():
+        refuses(path, lambda path=path: write_json(path, [1]), problem)
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["file", "folder"]
 
 

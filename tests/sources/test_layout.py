@@ -20,7 +20,7 @@ def test_everything_is_found(tiny):
 def test_no_folder(tmp_path, refuses):
     refuses(tmp_path / "no", lambda: open_folder(tmp_path / "no"), "no such data folder; unpack the open data")
     (tmp_path / "file").touch()
-    refuses(tmp_path / "file", lambda: open_folder(tmp_path / "file"), "no such data folder")
+    refuses(tmp_path / "file", lambda: open_folder(tmp_path / "file"), "is a file, not a data folder")
 
 
 def test_an_empty_folder(tmp_path, refuses):

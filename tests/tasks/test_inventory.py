@@ -40,8 +40,7 @@ def test_one_damaged_file(tiny, need, file):
     path = tiny.cut(file, 10)
     found = faults(tiny.folder)
     assert str(path) in found[need][0]
-    if need != "graphs":  # everything that names a scan whose graph is damaged is at fault as well
-        assert set(found) == {need}
+    assert set(found) == {need}
 
 
 def test_an_empty_folder(tiny):

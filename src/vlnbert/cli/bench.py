@@ -5,9 +5,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from vlnbert.cli.devices import require_device, require_least
+from vlnbert.cli.devices import require_device, require_within
 from vlnbert.cli.options import Flag
 from vlnbert.cli.tables import screen
+
+MOST = 1_000_000
 
 if TYPE_CHECKING:
     from vlnbert.benchmarks.navigator import Gain
@@ -46,7 +48,7 @@ def bench_world(
 
     from vlnbert.benchmarks.world import compare, time_opening
 
-    require_least(batch=(batch, 1), rounds=(rounds, 2), threads=(threads, 1))
+    require_within(batch=(batch, 1, MOST), rounds=(rounds, 2, MOST), threads=(threads, 1, 256))
     torch.set_num_threads(threads)
     require_device(device)
     with _data(data) as (folder, world, bank):
@@ -70,7 +72,7 @@ def bench_navigator(
     device: str = "cpu",
     json: Flag = False,
 ) -> None:
-    """Measure what keeping the language's keys and values gives: one step, and a 15-step greedy episode.
+    """Measure what keeping the language's keys and values gives: in 15 steps alone, and in a greedy episode of 15.
 
     Each is timed with keys and values kept from reading the instruction, and projected anew at every step.
 
@@ -93,7 +95,8 @@ def bench_navigator(
     from vlnbert.benchmarks.navigator import compare_caching
     from vlnbert.navigator.config import named_size
 
-    require_least(agents=(agents, 1), tokens=(tokens, 3), rounds=(rounds, 2), threads=(threads or 1, 1))
+    require_within(agents=(agents, 1, MOST), tokens=(tokens, 3, 512))
+    require_within(rounds=(rounds, 2, MOST), threads=(threads or 1, 1, 256))
     require_device(device)
     torch.set_num_threads(threads or torch.get_num_threads())
     names = ["one-stream", "two-stream"] if backbone is None else [backbone]

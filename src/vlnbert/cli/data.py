@@ -49,19 +49,20 @@ def _as_json(part: "Part") -> dict[str, Any]:
 
 def _print(folder: Path, parts: list["Part"], lacking: dict[str, list[str]]) -> None:
     from rich.table import Table
+    from rich.text import Text
 
     from vlnbert.presets import NEEDS, PRESETS
 
     console = screen()
     table = Table("part", "holds", "state", title=f"{folder}", title_justify="left")
     for part in parts:
-        state = f"[red]damaged: {len(part.faults)} fault(s)" if part.faults else "[green]whole"
+        state = Text("damaged", "red") if part.faults else Text("whole", "green")
         table.add_row(part.need, part.holds or "-", state)
     console.print(table)
-    presets = Table("preset", "what it is", "still needs", title="presets", title_justify="left")
+    presets = Table("preset", "what it is", "data it still needs", title="presets", title_justify="left")
     for preset in PRESETS:
         needs = "\n".join(NEEDS[need] for need in lacking[preset.name])
-        presets.add_row(preset.name, preset.description, needs or "[green]ready")
+        presets.add_row(preset.name, preset.description, needs or Text("nothing", "green"))
     console.print(presets)
     for fault in (fault for part in parts for fault in part.faults):
         print(f"vlnbert: {fault}", file=sys.stderr)

@@ -14,10 +14,10 @@ def require_device(name: str) -> None:
         raise UsageError(f"no device '{name}' here; choose one of {', '.join(devices)}") from None
 
 
-def require_least(**options: tuple[int, int]) -> None:
-    """Refuse numbers that are too small: each option comes with its value and the least that makes sense."""
+def require_within(**options: tuple[int, int, int]) -> None:
+    """Refuse numbers out of range: each option comes with its value, the least and the most that make sense."""
     from vlnbert.errors import UsageError
 
-    for name, (value, least) in options.items():
-        if value < least:
-            raise UsageError(f"--{name} {value} is too few; choose {least} or more")
+    for name, (value, least, most) in options.items():
+        if not least <= value <= most:
+            raise UsageError(f"--{name} {value} is out of range; choose {least:,} to {most:,}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from vlnbert.cli.devices import require_device, require_least
+from vlnbert.cli.devices import require_device, require_within
 from vlnbert.cli.options import DataPath, Flag
 
 if TYPE_CHECKING:
@@ -65,20 +65,23 @@ def evaluate(
     from vlnbert.tasks.episodes import load_episodes
     from vlnbert.world.build import open_world
 
-    require_least(limit=(limit, 1), batch=(batch, 1))
+    require_within(limit=(limit, 1, 1000), batch=(batch, 1, 1_000_000))
     require_device(device)
     if (run is None) == (agent is None):
         raise UsageError("name a navigator or an --agent, and not both; for example --agent random")
+    if not splits:
+        raise UsageError("no split to walk; for example --splits val_unseen")
     folder = open_folder(data)
-    for split in splits:
-        folder.split(task, split)  # a wrong name is told before anything is walked
     world = open_world(folder, device=device)
+    # All splits are read before any is walked, so that a fault in the last leaves no result file of the first.
+    chosen = {split: load_episodes(folder, world, task, split).to(device) for split in splits}
+    if agent == "shortest":
+        _require_goals(chosen)
     walker = (
         _baseline(world, agent, seed, limit) if agent else _navigator(folder, world, str(run), features, limit, batch)
     )
     name, summaries = agent or Path(str(run)).stem, {}
-    for split in splits:
-        episodes = load_episodes(folder, world, task, split).to(device)
+    for split, episodes in chosen.items():
         result = walker(episodes)
         if out is not None:
             target = out / f"{task}_{split}_{name}.json"
@@ -94,19 +97,19 @@ def evaluate(
 
 def _baseline(world: "World", name: str, seed: int, limit: int) -> Evaluate:
     from vlnbert.environment.environment import Environment
-    from vlnbert.errors import UsageError
     from vlnbert.evaluation.evaluate import evaluate_agent
     from vlnbert.rollout.baselines import baseline
 
     environment = Environment(world)
+    return lambda episodes: evaluate_agent(environment, baseline(name, world, seed), episodes, limit)
 
-    def walk(episodes: "Episodes") -> "Evaluation":
-        if name == "shortest" and not episodes.scored:
-            split = f"{episodes.task} {episodes.split}"
+
+def _require_goals(splits: dict[str, "Episodes"]) -> None:
+    from vlnbert.errors import UsageError
+
+    for split, episodes in splits.items():
+        if not episodes.scored:
             raise UsageError(f"{split} withholds its goals, so nobody knows the shortest path; leave it out")
-        return evaluate_agent(environment, baseline(name, world, seed), episodes, limit)
-
-    return walk
 
 
 def _navigator(

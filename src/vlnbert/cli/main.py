@@ -1,6 +1,7 @@
 """The command `vlnbert`: finds the verb, and turns what can go wrong into one line and exit code 2."""
 
 import os
+import signal
 import sys
 from collections.abc import Callable
 
@@ -16,7 +17,7 @@ from vlnbert.cli.score import score
 from vlnbert.cli.submit import submit
 from vlnbert.cli.weights import export_weights, import_weights, inspect_weights
 from vlnbert.cli.world import candidates, check_world
-from vlnbert.errors import VlnbertError
+from vlnbert.errors import UnknownNameError, VlnbertError
 from vlnbert.runtime import keep_freed_memory
 
 VERBS: dict[str, Callable[..., None]] = {
@@ -39,12 +40,9 @@ VERBS: dict[str, Callable[..., None]] = {
 def main() -> None:
     """Run the command line; what a user can mend ends in one line a fault, never in a traceback."""
     keep_freed_memory()
-    words = sys.argv[1:]
-    if words in ([], ["-h"], ["--help"], ["--version"]):
-        print(f"vlnbert {__version__}" if words == ["--version"] else _menu())
-        sys.exit(0 if words else 2)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # to be terminated is to be interrupted: clean up
     try:
-        _app(VERBS).cli(prog="vlnbert")
+        _run(sys.argv[1:])
         sys.stdout.flush()
     except VlnbertError as error:
         for line in str(error).splitlines():
@@ -53,8 +51,40 @@ def main() -> None:
     except KeyboardInterrupt:
         print("vlnbert: interrupted", file=sys.stderr)
         sys.exit(130)
-    except BrokenPipeError:  # `| head` has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        _give_up_output()
+        if isinstance(error, BrokenPipeError):  # `| head` has seen enough
+            sys.exit(0)
+        print(f"vlnbert: the output cannot be written ({error.strerror or error}); free some space", file=sys.stderr)
+        sys.exit(2)
+
+
+def _run(words: list[str]) -> None:
+    if words in ([], ["-h"], ["--help"]):
+        print(_menu())
+        if not words:
+            raise SystemExit(2)
+    elif words == ["--version"]:
+        print(f"vlnbert {__version__}")
+    else:
+        _check_verb(words)
+        _app(VERBS).cli(prog="vlnbert")
+
+
+def _check_verb(words: list[str]) -> None:
+    """A mistyped verb is answered with the nearest ones."""
+    groups = {name.split()[0] for name in VERBS}
+    if words[0] not in groups:
+        raise UnknownNameError("verb", words[0], VERBS)
+    if words[0] not in VERBS and len(words) > 1 and not words[1].startswith("-"):
+        spoken = " ".join(words[:2])
+        if spoken not in VERBS:
+            raise UnknownNameError("verb", spoken, VERBS)
+
+
+def _give_up_output() -> None:
+    """Nothing more can be written; let the interpreter's last flush go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _menu() -> str:

@@ -7,21 +7,7 @@ from typing import Annotated, Literal
 import tyro
 
 from vlnbert.cli.options import DataPath, Flag
-from vlnbert.cli.tables import screen
-
-ROWS = (  # key, name, unit, what it says
-    ("sr", "SR", "%", "success: stopped less than 3 m from the goal"),
-    ("osr", "OSR", "%", "oracle success: came that close at any time"),
-    ("spl", "SPL", "%", "success weighted by path length"),
-    ("ndtw", "nDTW", "%", "likeness to the reference path"),
-    ("sdtw", "SDTW", "%", "the same, where successful"),
-    ("cls", "CLS", "%", "coverage of the reference path, weighted by length"),
-    ("rgs", "RGS", "%", "the right object was named"),
-    ("rgspl", "RGSPL", "%", "the same, weighted by path length"),
-    ("tl", "TL", "m", "trajectory length"),
-    ("ne", "NE", "m", "from the last viewpoint to the goal"),
-)
-VISIBLE = {"sr": "success: stopped where the target is visible", "osr": "oracle success: saw the target at any time"}
+from vlnbert.cli.tables import print_meanings
 
 
 def score(
@@ -68,16 +54,4 @@ def score(
     if json:
         print(dumps(summary))
     else:
-        _print_table(f"{task} {split}, {summary['episodes']:,} episodes", summary)
-
-
-def _print_table(title: str, summary: dict[str, float | int | None]) -> None:
-    from rich.table import Column, Table
-
-    words = VISIBLE if summary["rgs"] is not None else {}
-    table = Table("metric", Column("value", justify="right"), "meaning", title=title, title_justify="left")
-    for key, name, unit, meaning in ROWS:
-        value = summary[key]
-        if value is not None:
-            table.add_row(name, f"{value * 100 if unit == '%' else value:.2f} {unit}", words.get(key, meaning))
-    screen().print(table)
+        print_meanings(f"{task} {split} (rates in %)", summary)

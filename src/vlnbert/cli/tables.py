@@ -8,19 +8,20 @@ if TYPE_CHECKING:
 
 Summary = Mapping[str, float | int | None]
 
-COLUMNS = {  # key -> heading; rates are shown in percent, lengths in metres
-    "sr": "SR",
-    "osr": "OSR",
-    "spl": "SPL",
-    "ndtw": "nDTW",
-    "sdtw": "SDTW",
-    "cls": "CLS",
-    "rgs": "RGS",
-    "rgspl": "RGSPL",
-    "tl": "TL m",
-    "ne": "NE m",
-    "episodes": "episodes",
+METRICS = {  # key -> name and meaning; rates are shown in percent, lengths in metres
+    "sr": ("SR", "success: stopped less than 3 m from the goal"),
+    "osr": ("OSR", "oracle success: came that close at any time"),
+    "spl": ("SPL", "success weighted by path length"),
+    "ndtw": ("nDTW", "likeness to the reference path"),
+    "sdtw": ("SDTW", "the same, where successful"),
+    "cls": ("CLS", "coverage of the reference path, weighted by length"),
+    "rgs": ("RGS", "the right object was named"),
+    "rgspl": ("RGSPL", "the same, weighted by path length"),
+    "tl": ("TL m", "trajectory length"),
+    "ne": ("NE m", "from the last viewpoint to the goal"),
+    "episodes": ("episodes", "how many were scored"),
 }
+VISIBLE = {"sr": "success: stopped where the target is visible", "osr": "oracle success: saw the target at any time"}
 METRES = ("tl", "ne")
 
 
@@ -28,15 +29,15 @@ def screen() -> "Console":
     """Standard output; a pipe or a file gets whole rows, however long."""
     from rich.console import Console
 
-    console = Console()
-    return console if console.is_terminal else Console(width=200)
+    console = Console(markup=False, highlight=False)  # names from files are shown as they are
+    return console if console.is_terminal else Console(markup=False, highlight=False, width=200)
 
 
 def score_rows(summaries: Mapping[str, Summary]) -> tuple[list[str], list[list[str]]]:
     """Headings and a row for each summary; scores that none of them has are left out."""
-    keys = [key for key in COLUMNS if any(summary.get(key) is not None for summary in summaries.values())]
+    keys = [key for key in METRICS if any(summary.get(key) is not None for summary in summaries.values())]
     rows = [[name, *(_shown(key, summary.get(key)) for key in keys)] for name, summary in summaries.items()]
-    return [COLUMNS[key] for key in keys], rows
+    return [METRICS[key][0] for key in keys], rows
 
 
 def print_scores(title: str, summaries: Mapping[str, Summary]) -> None:
@@ -53,9 +54,21 @@ def print_scores(title: str, summaries: Mapping[str, Summary]) -> None:
     screen().print(table)
 
 
-def _shown(key: str, value: float | int | None) -> str:
+def print_meanings(title: str, summary: Summary) -> None:
+    """One summary, with what each score means."""
+    from rich.table import Column, Table
+
+    words = VISIBLE if summary["rgs"] is not None else {}
+    table = Table("metric", Column("value", justify="right"), "meaning", title=title, title_justify="left")
+    for key, (name, meaning) in METRICS.items():
+        if summary[key] is not None:
+            table.add_row(name, _shown(key, summary[key], digits=2), words.get(key, meaning))
+    screen().print(table)
+
+
+def _shown(key: str, value: float | int | None, digits: int = 1) -> str:
     if value is None:
         return "-"
     if key == "episodes":
         return f"{value:,}"
-    return f"{value:.2f}" if key in METRES else f"{100 * value:.1f}"
+    return f"{value:.2f}" if key in METRES else f"{100 * value:.{digits}f}"

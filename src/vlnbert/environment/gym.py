@@ -58,7 +58,7 @@ class NavigationEnv(gymnasium.Env[Seen, np.int64]):
         self.observation_space = _space(
             world.slots, 1 + max(tokenizer.get_vocab().values()), 0 if bank is None else bank.width
         )
-        self._episode, self._steps, self._state = 0, 0, State(*torch.zeros(3, 1, dtype=torch.long))
+        self._episode, self._steps, self._state = 0, 0, State(*torch.ones(3, 1, dtype=torch.long))
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Seen, dict[str, Any]]:
         """Begin an episode: the one that `options` names by its place in the split, or any."""
@@ -74,6 +74,10 @@ class NavigationEnv(gymnasium.Env[Seen, np.int64]):
 
     def step(self, action: np.int64) -> tuple[Seen, float, bool, bool, dict[str, Any]]:
         """Take a slot; stopping terminates the episode, the step limit truncates it."""
+        if not self.action_space.contains(action):
+            raise UsageError(f"no action {action}; choose a whole number from 0 to {self.environment.world.slots - 1}")
+        if self._state.ended:
+            raise UsageError("the episode has ended; begin another with reset()")
         before = self._distance()
         self._state = self.environment.step(self._state, torch.tensor([int(action)]))
         self._steps += 1

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vlnbert.errors import DataError, Faults
+from vlnbert.sources.checks import is_name, is_number
 from vlnbert.sources.files import read_json
 
 Angles = tuple[float, float]  # heading, elevation in radians
@@ -18,7 +19,7 @@ Leg = tuple[str, Angles | None]
 
 EXAMPLE = 'write a list of {"instr_id": ..., "trajectory": [[viewpoint, heading, elevation], ...]}'
 HOP = "give a viewpoint, [viewpoint, heading, elevation], or the list of viewpoints of a long hop"
-LARGEST = 1e6  # an angle beyond it, or one that is not a number, is a mistake
+LONGEST = 1000  # viewpoints of a trajectory; all are held at the length of the longest
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ def _entries(document: list[Any] | dict[str, Any], faults: Faults) -> Iterator[t
         return
     for index, item in enumerate(document):
         given: Any = item.get("instr_id") if isinstance(item, dict) else None
-        if isinstance(given, str) or _is_whole(given):
+        if is_name(given):
             yield str(given), item
         else:
             faults.add(f"item {index}", "is not an object with an 'instr_id'", EXAMPLE)
@@ -122,10 +123,12 @@ def _fault(item: dict[str, Any]) -> tuple[str, str] | None:
         return "has no 'trajectory' that is a list", EXAMPLE
     if not trajectory:
         return "has an empty trajectory", "give at least the start viewpoint"
+    if len(trajectory) > LONGEST:
+        return f"has a trajectory of {len(trajectory):,} hops", f"no agent takes more than {LONGEST:,}"
     for number, hop in enumerate(trajectory):
         if not _legs(hop):
             return f"hop {number} of its trajectory has no known shape", HOP
-    if not (target is None or isinstance(target, str) or _is_whole(target)):
+    if target is not None and not is_name(target):
         return f"'{_spelling(item)}' is not an object id", "give a whole number, a string or null"
     return None
 
@@ -156,17 +159,9 @@ def _legs(hop: Any) -> list[Leg]:
         return []
     if all(isinstance(name, str) for name in hop):
         return [(name, None) for name in hop]
-    if len(hop) == 3 and _is_angle(hop[1]) and _is_angle(hop[2]):
+    if len(hop) == 3 and is_number(hop[1]) and is_number(hop[2]):
         return [(hop[0], (float(hop[1]), float(hop[2])))]
     return []
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_angle(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST
 
 
 def _counted(count: int, one: str, many: str) -> str:

@@ -42,7 +42,7 @@ class Random:
 
     def __init__(self, world: World, seed: int) -> None:
         self.forward, self.turned = _forward(world)
-        self.generator = torch.Generator().manual_seed(seed)
+        self.generator = torch.Generator().manual_seed(seed % 2**63)
 
     def begin(self, state: State, goal: Tensor) -> tuple[Tensor, int]:
         heading = torch.randint(STEPS, state.view.shape, generator=self.generator)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import track, wrap_file
 
 from vlnbert.errors import DataError
@@ -34,7 +35,7 @@ def opened(path: Path, what: str, remedy: str = "check the path") -> Iterator[IO
                 yield file
                 return
             size = path.stat().st_size
-            with wrap_file(file, size, description=path.name, console=console, transient=True) as watched:
+            with wrap_file(file, size, description=escape(path.name), console=console, transient=True) as watched:
                 yield watched
     except FileNotFoundError:
         raise DataError(path, f"no such {what}", remedy) from None
@@ -95,6 +96,8 @@ def written_beside(path: Path) -> Iterator[Path]:
 
     A reader, or another writer of the same file, never sees half of it.
     """
+    if path.exists() and not path.is_file():  # a folder, or a device that a rename would put an end to
+        raise DataError(path, "is not a regular file, so it cannot be replaced", "choose another name")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -104,7 +107,7 @@ def written_beside(path: Path) -> Iterator[Path]:
     temporary = Path(name)
     try:
         yield temporary
-        temporary.chmod(0o644)  # mkstemp is private by default; what we write is meant to be shared
+        temporary.chmod(shared(0o666))  # a temporary file is private, what we write need not be
         temporary.replace(path)
     except OSError as error:
         problem = f"cannot be written ({error.strerror or error})"
@@ -113,12 +116,19 @@ def written_beside(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def shared(mode: int) -> int:
+    """A file mode as the user's umask has it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mode & ~mask
+
+
 def progress(items: Iterable[Item], what: str, total: int | None = None) -> Iterable[Item]:
     """Show a bar on standard error while `items` are consumed; nothing where nobody is looking."""
     console = Console(stderr=True)
     if not console.is_terminal:
         return items
-    return track(items, description=what, total=total, console=console, transient=True)
+    return track(items, description=escape(what), total=total, console=console, transient=True)
 
 
 class _Text:

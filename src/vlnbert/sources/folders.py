@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from vlnbert.errors import DataError
+from vlnbert.sources.files import shared
 
 
 def refuse_full(folder: Path) -> None:
@@ -31,8 +32,8 @@ def built_beside(folder: Path) -> Iterator[Path]:
     try:
         yield beside
         for path in beside.rglob("*"):
-            path.chmod(0o755 if path.is_dir() else 0o644)  # some writers leave private files; these are to be shared
-        beside.chmod(0o755)
+            path.chmod(shared(0o777 if path.is_dir() else 0o666))  # some writers leave private files
+        beside.chmod(shared(0o777))
         refuse_full(folder)
         os.rename(beside, folder)  # noqa: PTH104  # replaces an empty folder, and fails where another writer was first
     except OSError as error:

@@ -71,5 +71,5 @@ def open_folder(root: Path | str) -> DataFolder:
     """The data folder at `root`, once it is known to be a folder."""
     root = Path(root)
     if not root.is_dir():
-        raise DataError(root, "no such data folder", MAKE_ONE)
+        raise DataError(root, "is a file, not a data folder" if root.exists() else "no such data folder", MAKE_ONE)
     return DataFolder(root)

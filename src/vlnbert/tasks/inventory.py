@@ -74,11 +74,12 @@ def _graphs(folder: DataFolder) -> tuple[World | None, list[Part]]:
                 faults += str(error).splitlines()
     except VlnbertError as error:
         return None, [Part("graphs", folder.connectivity, "", (str(error),))]
-    if not graphs:
+    if faults:  # whatever names those scans would be called at fault as well
+        faults.append(f"{folder.connectivity}: the rest of the folder was not held against the graphs; mend them first")
         return None, [Part("graphs", folder.connectivity, "", tuple(faults))]
     world = build_world(graphs)
     holds = f"{len(graphs):,} scans, {len(world):,} viewpoints"
-    return world, [Part("graphs", folder.connectivity, holds, tuple(faults))]
+    return world, [Part("graphs", folder.connectivity, holds)]
 
 
 def _vocabulary(path: Path) -> str:

@@ -1,0 +1,28 @@
+"""What is no regular file is never replaced."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from vlnbert.errors import DataError
+from vlnbert.sources.files import written_beside
+
+
+def test_devices_pipes_and_folders_stay_what_they_are(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for path in (tmp_path / "pipe", tmp_path / "folder", Path("/dev/null")):
+        with pytest.raises(DataError, match="not a regular file"), written_beside(path):
+            raise AssertionError("nothing is begun")
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_the_users_umask_holds(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        with written_beside(tmp_path / "file") as temporary:
+            temporary.write_text("x")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o640
