@@ -28,6 +28,7 @@ class Walk:
     viewpoint: Tensor  # [agent, time]
     view: Tensor  # [agent, time]
     length: Tensor  # [agent] viewpoints before it stopped, the start included
+    memory: Any = None  # what the agent remembers at the end
 
 
 def walk(
@@ -46,4 +47,4 @@ def walk(
             break
     states += [state] * (limit + 1 - len(states))
     viewpoint, view = (torch.stack([getattr(state, name) for state in states], dim=1) for name in ("viewpoint", "view"))
-    return Walk(viewpoint, view, length)
+    return Walk(viewpoint, view, length, memory)

@@ -1,0 +1,55 @@
+"""What a navigator learns from a rollout: imitation where rows followed the teacher, A2C where they explored."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from vlnbert.learning.losses import actor_critic_loss, imitation_loss
+from vlnbert.learning.returns import discounted_returns
+from vlnbert.learning.rewards import Rewards
+from vlnbert.rollout.explore import SAMPLE, TEACHER, Rollout
+
+
+@dataclass(frozen=True)
+class ObjectiveConfig:
+    """The weights of the objective; the defaults are the paper's."""
+
+    imitation: float = 0.2
+    """Weight of the imitation loss beside the actor-critic one."""
+    discount: float = 0.9
+    """Worth of a reward one step later."""
+    value: float = 0.5
+    """Weight of the critic's error."""
+    entropy: float = 0.01
+    """Weight of the policy's entropy, which is rewarded."""
+
+
+@dataclass(frozen=True)
+class Objective:
+    """The total to be minimised, and its parts as they enter it."""
+
+    total: Tensor
+    imitation: Tensor
+    policy: Tensor
+    value: Tensor
+    entropy: Tensor
+
+
+def navigation_objective(
+    rollout: Rollout, how: Tensor, rewards: Rewards, path: Tensor, path_length: Tensor, config: ObjectiveConfig
+) -> Objective:
+    """The objective of a mixed rollout; `how` [row] says which rows imitate and which explore."""
+    taught, tried = how == TEACHER, how == SAMPLE
+    imitation = config.imitation * imitation_loss(
+        rollout.logits, rollout.teacher, rollout.live & taught, rows=taught.sum().clamp(min=1)
+    )
+    reward = rewards(rollout.viewpoint, rollout.slot, path, path_length).to(rollout.value.dtype)
+    returns = discounted_returns(reward, rollout.live, rollout.last_value, rollout.ended, config.discount)
+    log_policy = rollout.logits.log_softmax(dim=-1)
+    chosen = log_policy.gather(-1, rollout.slot[..., None]).squeeze(-1)
+    surprise = torch.where(rollout.logits.isneginf(), 0.0, log_policy)
+    entropy = -(surprise.exp() * surprise * ~rollout.logits.isneginf()).sum(dim=-1)
+    live = rollout.live & tried
+    loss = actor_critic_loss(chosen, entropy, rollout.value, returns, live, config.value, config.entropy)
+    return Objective(imitation + loss.total, imitation, loss.policy, loss.value, loss.entropy)

@@ -1,0 +1,87 @@
+"""Rollouts to learn from: each row follows the teacher, samples or takes the best, and everything is recorded."""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from vlnbert.environment.environment import Environment, State, shortest_path_teacher
+from vlnbert.navigator import Instruction, Navigator
+from vlnbert.rollout.noise import gumbel
+from vlnbert.rollout.walk import LIMIT, walk
+
+PAD = 0
+TEACHER, SAMPLE, GREEDY = 0, 1, 2  # how a row chooses
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """What happened, [time, row] unless said otherwise. Steps at which a row is not live mean nothing."""
+
+    viewpoint: Tensor  # [time + 1, row]
+    view: Tensor  # [time + 1, row]
+    slot: Tensor  # what was chosen
+    teacher: Tensor  # what the teacher would have chosen
+    live: Tensor  # bool: had not stopped before
+    logits: Tensor  # [time, row, slot]
+    value: Tensor  # what the critic expected at the end of the step
+    last_value: Tensor  # [row] the same after the last step, without gradient
+    ended: Tensor  # [row] bool: stopped within the limit
+
+
+@dataclass
+class Memory:
+    """What an exploring agent carries along."""
+
+    hidden: Tensor
+    instruction: Instruction
+    goal: Tensor
+    records: list[dict[str, Tensor]] = field(default_factory=list)
+
+
+class Explorer:
+    """A navigator whose rows each choose in their own way."""
+
+    def __init__(
+        self, navigator: Navigator, environment: Environment, tokens: Tensor, how: Tensor, key: Tensor
+    ) -> None:
+        """[row, token] instructions, how each row chooses, and the key of its noise."""
+        self.navigator, self.environment = navigator, environment
+        self.tokens, self.how, self.key = tokens, how, key
+
+    def begin(self, state: State, goal: Tensor) -> Memory:
+        instruction = self.navigator.encode(self.tokens, self.tokens != PAD)
+        return Memory(instruction.state, instruction, goal)
+
+    def choose(self, state: State, memory: Memory) -> tuple[Tensor, Memory]:
+        step = self.navigator.step(memory.hidden, memory.instruction, self.environment.observe(state))
+        teacher = shortest_path_teacher(self.environment.world, state, memory.goal)
+        noise = gumbel(self.key, len(memory.records), step.logits.shape[1])
+        tried = (step.logits.detach() + noise * (self.how == SAMPLE)[:, None]).argmax(dim=1)
+        slot = torch.where(self.how == TEACHER, teacher, tried)
+        record = {"slot": slot, "teacher": teacher, "live": ~state.ended, "logits": step.logits}
+        record["value"] = self.navigator.value(step.state)
+        return slot, Memory(step.state, step.instruction, memory.goal, [*memory.records, record])
+
+
+def explore(
+    environment: Environment,
+    explorer: Explorer,
+    start: Tensor,
+    heading: Tensor,
+    goal: Tensor,
+    limit: int = LIMIT,
+) -> Rollout:
+    """Walk, and lay the record out. Rows that did not stop are given one more look ahead, for what they expect."""
+    walked = walk(environment, explorer, start, heading, goal, limit)
+    records = walked.memory.records
+    time = len(records)
+    viewpoint, view = walked.viewpoint.T[: time + 1], walked.view.T[: time + 1]
+    names = ("slot", "teacher", "live", "logits", "value")
+    columns = {name: torch.stack([record[name] for record in records]) for name in names}
+    ended = ~columns["live"][-1] | (columns["slot"][-1] == 0)
+    with torch.no_grad():
+        last = environment.observe(State(viewpoint[-1], view[-1], ended))
+        ahead = explorer.navigator.step(walked.memory.hidden, walked.memory.instruction, last)
+        last_value = explorer.navigator.value(ahead.state)
+    return Rollout(viewpoint, view, **columns, last_value=last_value, ended=ended)

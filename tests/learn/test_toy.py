@@ -1,0 +1,58 @@
+"""A toy that every learner must solve: a few episodes of a small house, learned by heart from both kinds of rows."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from vlnbert.environment.environment import Environment
+from vlnbert.evaluation.evaluate import evaluate_navigator
+from vlnbert.learning.objective import ObjectiveConfig, navigation_objective
+from vlnbert.learning.rewards import RewardConfig, Rewards
+from vlnbert.navigator import SIZES, Navigator
+from vlnbert.rollout.explore import SAMPLE, TEACHER, Explorer, explore
+from vlnbert.rollout.noise import keys
+from vlnbert.sources.house import generate
+from vlnbert.sources.layout import open_folder
+from vlnbert.tasks import load_episodes
+from vlnbert.tasks.batches import take
+from vlnbert.tasks.tokens import Tokens, load_tokenizer, tokenise
+from vlnbert.world import open_features, open_world
+
+ROWS = 16
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backbone", ["one-stream", "two-stream"])
+def test_a_few_episodes_are_learned_by_heart(backbone: str, tmp_path: Path) -> None:
+    generate(tmp_path / "house", scans=3, paths_per_scan=8)
+    folder = open_folder(tmp_path / "house")
+    world = open_world(folder)
+    bank, tokenizer = open_features(world, folder.feature_files()[0]), load_tokenizer(folder.vocabulary)
+    every = load_episodes(folder, world, "r2r", "train")
+    episodes = every.select(torch.arange(ROWS // 2))
+    tokens = tokenise(episodes, tokenizer, folder.vocabulary)
+    torch.manual_seed(0)
+    shape = {"feature_width": bank.width, "vocabulary": tokenizer.get_vocab_size(), "feature_dropout": 0.0}
+    navigator = Navigator(replace(SIZES["tiny"][backbone], hidden=48, inner=96, critic_dropout=0.0, **shape))
+    environment, rewards = Environment(world, bank), Rewards(world, RewardConfig())
+    optimiser = torch.optim.AdamW(navigator.parameters(), lr=2e-3)
+    both = torch.arange(ROWS // 2).repeat(2)  # each episode once with the teacher and once without
+    how = torch.tensor([TEACHER] * (ROWS // 2) + [SAMPLE] * (ROWS // 2))
+    batch = take(episodes, tokens, both, tokens.ids.shape[1])
+    for iteration in range(80):
+        explorer = Explorer(navigator, environment, batch.tokens, how, keys(0, iteration, torch.arange(ROWS)))
+        rollout = explore(environment, explorer, batch.start, batch.heading, batch.goal, limit=8)
+        loss = navigation_objective(
+            rollout, how, rewards, batch.path, batch.path_length, ObjectiveConfig(imitation=1.0)
+        )
+        optimiser.zero_grad()
+        loss.total.backward()
+        torch.nn.utils.clip_grad_norm_(navigator.parameters(), 5.0)
+        optimiser.step()
+    result = evaluate_navigator(environment, navigator.eval(), episodes, tokens, limit=8)
+    assert result.scores.sr.mean() == 1.0
+    shuffled = Tokens(tokens.ids.roll(3, 0), tokens.count.roll(3, 0))
+    blind = evaluate_navigator(environment, navigator, episodes, shuffled, limit=8)
+    assert blind.scores.sr.mean() < 0.7, "the words are read"

@@ -1,0 +1,81 @@
+"""Rollouts: each row chooses in its own way, and the record is what happened."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from tests.navigator.samples import TWO, make
+from vlnbert.environment.environment import Environment, State
+from vlnbert.rollout.explore import GREEDY, SAMPLE, TEACHER, Explorer, Rollout, explore
+from vlnbert.rollout.noise import gumbel, keys
+from vlnbert.world import STOP, FeatureBank, World
+from vlnbert.world.sights import facing_views
+
+LIMIT = 6
+
+
+@pytest.fixture
+def scene(world: World) -> tuple[Environment, torch.Tensor, torch.Tensor]:
+    """A ring with a tail to walk, in double precision, and starts and goals in it."""
+    views = facing_views(world)
+    table = torch.randn(views.count + 1, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    table[0] = 0
+    return Environment(world, FeatureBank(table, views.row)), torch.tensor([0, 1, 5, 3]), torch.tensor([5, 4, 0, 3])
+
+
+def roll(scene: tuple, how: list[int], seed: int = 0) -> tuple[Rollout, Explorer]:
+    environment, start, goal = scene
+    navigator = make(replace(TWO, feature_width=7))
+    tokens = torch.randint(4, 50, (4, 6), generator=torch.Generator().manual_seed(1))
+    explorer = Explorer(navigator, environment, tokens, torch.tensor(how), keys(seed, 0, torch.arange(4)))
+    return explore(environment, explorer, start, torch.zeros(4), goal, LIMIT), explorer
+
+
+def test_the_teachers_rows_follow_the_teacher(scene: tuple) -> None:
+    rollout, _ = roll(scene, [TEACHER] * 4)
+    assert torch.equal(rollout.slot[rollout.live], rollout.teacher[rollout.live])
+    assert torch.equal(rollout.viewpoint[-1], scene[2])
+    assert rollout.ended.all()
+    assert rollout.live[:, 3].tolist() == [True] + [False] * (len(rollout.live) - 1)  # it starts at its goal
+
+
+def test_greedy_rows_take_the_best_and_sampled_ones_what_the_noise_says(scene: tuple) -> None:
+    rollout, explorer = roll(scene, [GREEDY, SAMPLE, GREEDY, SAMPLE])
+    for time, logits in enumerate(rollout.logits):
+        noise = gumbel(explorer.key, time, logits.shape[1])
+        expected = torch.where(explorer.how == SAMPLE, (logits + noise).argmax(1), logits.argmax(1))
+        assert torch.equal(rollout.slot[time], expected)
+
+
+def test_the_record_is_what_happened(scene: tuple) -> None:
+    environment = scene[0]
+    rollout, _ = roll(scene, [SAMPLE, TEACHER, SAMPLE, GREEDY])
+    state = environment.reset(scene[1], torch.zeros(4))
+    for time, slot in enumerate(rollout.slot):
+        assert torch.equal(rollout.viewpoint[time], state.viewpoint)
+        assert torch.equal(rollout.view[time], state.view)
+        assert torch.equal(rollout.live[time], ~state.ended)
+        state = environment.step(state, slot)
+    assert torch.equal(rollout.viewpoint[-1], state.viewpoint)
+    assert torch.equal(rollout.ended, state.ended)
+
+
+def test_who_goes_on_expects_what_the_next_step_would_show(scene: tuple) -> None:
+    rollout, explorer = roll(scene, [SAMPLE] * 4)
+    navigator, environment = explorer.navigator, explorer.environment
+    memory = explorer.begin(State(*rollout.viewpoint[:1], rollout.view[0], rollout.ended), scene[2])
+    hidden, instruction = memory.hidden, memory.instruction
+    for viewpoint, view in zip(rollout.viewpoint, rollout.view, strict=True):
+        step = navigator.step(hidden, instruction, environment.observe(State(viewpoint, view, rollout.ended)))
+        hidden, instruction = step.state, step.instruction
+    torch.testing.assert_close(rollout.last_value, navigator.value(hidden))
+    assert not rollout.last_value.requires_grad
+    assert rollout.value.requires_grad
+
+
+def test_a_walk_ends_when_all_have_stopped(scene: tuple) -> None:
+    rollout, _ = roll(scene, [TEACHER] * 4)
+    longest = int(rollout.live.sum(dim=0).max())
+    assert len(rollout.slot) == longest < LIMIT
+    assert (rollout.slot[-1][rollout.live[-1]] == STOP).all()
