@@ -1,0 +1,112 @@
+"""Checkpoints that no kill can spoil: whole folders, and a pointer that is replaced in one move.
+
+A run holds `checkpoints/<iteration>/` (a navigator's folder and `trainer.safetensors`) and `last.json`, which names the
+newest whole one. The folder is written beside and renamed, then the pointer, then older folders go; at every moment the
+pointer names a checkpoint that is whole.
+"""
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+from torch.optim import Optimizer
+
+from vlnbert.errors import DataError
+from vlnbert.navigator import Navigator
+from vlnbert.sources.files import FETCH_AGAIN, read_json, write_json
+from vlnbert.sources.folders import built_beside
+
+TRAINER = "trainer.safetensors"
+POINTER = "last.json"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run is, beside the weights: plain values that go into the checkpoint's header."""
+
+    iteration: int
+    best: float | None  # the best score so far
+    best_iteration: int | None
+
+
+def save_checkpoint(run: Path, navigator: Navigator, optimiser: Optimizer, progress: Progress) -> Path:
+    """Write a whole checkpoint and point to it."""
+    folder = run / "checkpoints" / f"{progress.iteration:07d}"
+    if folder.exists():  # left by a kill between the folder and the pointer; whoever trained it is about to again
+        shutil.rmtree(folder)
+    with built_beside(folder) as beside:
+        try:
+            navigator.save_pretrained(beside)
+            metadata = {"progress": json.dumps(progress.__dict__)}
+            save_file(_optimiser_tensors(optimiser) | _random_states(), beside / TRAINER, metadata)
+        except SafetensorError as error:
+            raise DataError(folder, f"cannot be written ({error})", "free some space; the last one is whole") from None
+    write_json(run / POINTER, {"checkpoint": folder.name})
+    for old in folder.parent.iterdir():
+        if old.name != folder.name:
+            shutil.rmtree(old, ignore_errors=True)
+    return folder
+
+
+def last_checkpoint(run: Path) -> Path:
+    """The newest whole checkpoint of a run."""
+    name = read_json(run / POINTER, "run to resume", "name the folder that a training wrote").get("checkpoint")
+    folder = run / "checkpoints" / str(name)
+    if not (folder / TRAINER).is_file():
+        raise DataError(folder, "the checkpoint is missing", "begin the training anew in another folder")
+    return folder
+
+
+def load_checkpoint(folder: Path, navigator: Navigator, optimiser: Optimizer) -> Progress:
+    """Put a run back exactly where it was: weights, optimiser and every random generator."""
+    weights = Navigator.from_pretrained(folder).state_dict()
+    navigator.load_state_dict(weights)
+    try:
+        with safe_open(folder / TRAINER, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # no other way to list them
+            progress = Progress(**json.loads(file.metadata()["progress"]))
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError):
+        raise DataError(folder / TRAINER, "is not whole", FETCH_AGAIN) from None
+    _restore_optimiser(optimiser, tensors)
+    _restore_random_states(tensors)
+    return progress
+
+
+def _optimiser_tensors(optimiser: Optimizer) -> dict[str, Tensor]:
+    """The optimiser's moments, by the number of the parameter and the name of the moment."""
+    state: dict[int, dict[str, Any]] = optimiser.state_dict()["state"]
+    return {
+        f"optimiser.{number}.{name}": torch.as_tensor(value).contiguous()
+        for number, moments in state.items()
+        for name, value in moments.items()
+    }
+
+
+def _restore_optimiser(optimiser: Optimizer, tensors: dict[str, Tensor]) -> None:
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, value in tensors.items():
+        kind, _, rest = key.partition(".")
+        if kind == "optimiser":
+            number, _, name = rest.partition(".")
+            state.setdefault(int(number), {})[name] = value
+    optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
+
+
+def _random_states() -> dict[str, Tensor]:
+    states = {"random.cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        states |= {f"random.cuda.{index}": state for index, state in enumerate(torch.cuda.get_rng_state_all())}
+    return states
+
+
+def _restore_random_states(tensors: dict[str, Tensor]) -> None:
+    torch.set_rng_state(tensors["random.cpu"])
+    for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
+        if (state := tensors.get(f"random.cuda.{index}")) is not None:
+            torch.cuda.set_rng_state(state, index)
