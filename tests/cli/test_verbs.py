@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -169,14 +170,34 @@ def test_bench_world_reports_every_level(run: Callable, house: Path) -> None:
     assert all(level["steps_per_second"] > 0 and level["loop_steps_per_second"] > 0 for level in levels.values())
 
 
-def test_demo_writes_a_report(run: Callable, tmp_path: Path) -> None:
-    outcome = run("demo", "--out", tmp_path / "demo", "--scans", "3")
+def test_demo_trains_and_writes_a_report(run: Callable, tmp_path: Path) -> None:
+    words = ("demo", "--out", tmp_path / "demo", "--scans", "3", "--iterations", "5", "--threads", "1")
+    outcome = run(*words)
     assert outcome.code == 0
     page = (tmp_path / "demo" / "report.html").read_text()
-    assert page.count("<svg") == 3
-    assert "random" in page
-    again = run("demo", "--out", tmp_path / "demo", "--scans", "3")
+    assert page.count("<svg") == 4  # the curves and three episodes
+    assert "<mark" in page
+    assert all(name in outcome.out for name in ("random", "shortest", "navigator"))
+    again = run(*words)  # nothing is trained or made twice
     assert again.out == outcome.out
+    assert (tmp_path / "demo" / "report.html").read_text() == page
+
+
+def test_an_interrupted_demo_goes_on(run: Callable, tmp_path: Path) -> None:
+    words = ["demo", "--out", str(tmp_path / "demo"), "--scans", "3", "--iterations", "60", "--threads", "1"]
+    process = subprocess.Popen([sys.executable, "-m", "vlnbert", *words], stdout=subprocess.PIPE, text=True)
+    while not list(tmp_path.glob("demo/run*/log.jsonl")):
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    assert "go on with the same command" in process.communicate()[0]
+    assert process.returncode == 0
+    log = next(tmp_path.glob("demo/run*/log.jsonl"))
+    before = json.loads(log.read_text().splitlines()[-1])["iteration"]
+    assert before < 60
+    assert run(*words).code == 0
+    iterations = [json.loads(line)["iteration"] for line in log.read_text().splitlines()]
+    assert max(iterations) == 60
+    assert iterations == sorted(iterations), "it went on, it did not begin anew"
 
 
 MISTAKES = {

@@ -104,6 +104,26 @@ def test_export_gives_the_agent_back(run: Callable, agent: Path, tmp_path: Path)
     assert json.loads(again.out) == {"backbone": "two-stream", "epoch": 3, "model": 99, "critic": 4, "made_up": []}
 
 
+def test_the_model_card_tells_where_weights_are_from(run: Callable, agent: Path, tmp_path: Path) -> None:
+    run("weights", "import", agent, tmp_path / "mine")
+    card = (tmp_path / "mine" / "README.md").read_text()
+    assert "Imported from `agent.pt`, a published Recurrent VLN-BERT agent, two-stream." in card
+    assert "| feature width | 6 |" in card
+    assert str(tmp_path) not in card
+    assert "license" not in card
+
+
+def test_weights_that_are_no_numbers_are_noted(run: Callable, agent: Path, tmp_path: Path) -> None:
+    document = torch.load(agent, weights_only=True)
+    document["vln_bert"]["state_dict"]["state_proj.bias"][3] = torch.nan
+    torch.save(document, agent)
+    note = "state_proj.bias holds NaN or infinity; the navigator will not decide anything"
+    assert f"note: {note}" in run("weights", "inspect", agent).out.splitlines()
+    outcome = run("weights", "import", agent, tmp_path / "mine", "--seed", 10**30, "--json")
+    assert outcome.code == 0
+    assert note in json.loads(outcome.out)["notes"]
+
+
 class Trap:
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -123,6 +143,12 @@ MISTAKES = {
     "in use": (("import", "{agent}", "{tmp}"), "the folder is not empty"),
     "not ours": (("export", "{agent}", "{tmp}/new"), "is not a vlnbert navigator"),
     "no heads": (("inspect", "{agent}", "--heads", "0"), "--heads 0 is too few"),
+    "too wide": (
+        ("inspect", "{agent}", "--object-width", "10000000000000"),
+        "choose a whole number from 0 to 1,048,576",
+    ),
+    "another width": (("inspect", "{agent}", "--feature-width", "64"), "are made for 6; say 6 or leave it out"),
+    "no vocabulary": (("inspect", "{agent}", "--vocabulary", "/nope"), "/nope: no such vocabulary; give a vocab.txt"),
     "no network": (("inspect", "owner/name"), "owner/name: no such file or folder, and the hub gave no model"),
 }
 

@@ -34,7 +34,7 @@ def actor_critic_loss(
     return ActorCriticLoss(policy + error - bonus, policy, error, bonus)
 
 
-def imitation_loss(logits: Tensor, teacher: Tensor, live: Tensor, rows: Tensor | int) -> Tensor:
-    """Cross-entropy with the teacher's slots, summed over the live steps [time, row] and divided by the rows."""
+def imitation_loss(logits: Tensor, teacher: Tensor, weight: Tensor, rows: Tensor | int) -> Tensor:
+    """Cross-entropy with the teacher's slots, summed over [time, row] with weights and divided by the rows."""
     each = cross_entropy(logits.flatten(0, 1), teacher.flatten(), reduction="none").view_as(teacher)
-    return (each * live).sum() / rows
+    return (each * weight).sum() / rows

@@ -17,6 +17,8 @@ class ObjectiveConfig:
 
     imitation: float = 0.2
     """Weight of the imitation loss beside the actor-critic one."""
+    guidance: float = 0.0
+    """Weight of imitation on the rows that explore (student forcing); the paper has none."""
     discount: float = 0.9
     """Worth of a reward one step later."""
     value: float = 0.5
@@ -41,9 +43,8 @@ def navigation_objective(
 ) -> Objective:
     """The objective of a mixed rollout; `how` [row] says which rows imitate and which explore."""
     taught, tried = how == TEACHER, how == SAMPLE
-    imitation = config.imitation * imitation_loss(
-        rollout.logits, rollout.teacher, rollout.live & taught, rows=taught.sum().clamp(min=1)
-    )
+    weight = (config.imitation * taught + config.guidance * tried) * rollout.live
+    imitation = imitation_loss(rollout.logits, rollout.teacher, weight, rows=taught.sum().clamp(min=1))
     reward = rewards(rollout.viewpoint, rollout.slot, path, path_length).to(rollout.value.dtype)
     returns = discounted_returns(reward, rollout.live, rollout.last_value, rollout.ended, config.discount)
     log_policy = rollout.logits.log_softmax(dim=-1)

@@ -1,0 +1,53 @@
+"""What a navigator attended to while it walked."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from vlnbert.environment.environment import Environment, State
+from vlnbert.navigator import Instruction, Navigator
+from vlnbert.rollout.navigate import PAD
+from vlnbert.rollout.walk import LIMIT, walk
+from vlnbert.tasks.episodes import Episodes
+from vlnbert.tasks.tokens import Tokens
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One episode: where the agent was, and how it weighed the words before each choice."""
+
+    viewpoint: list[int]  # as many as there were choices, and the last one repeats where it stopped
+    weights: Tensor  # [choice, token] over the words after [CLS]
+
+
+@dataclass
+class _Watching:
+    """A greedy navigator that remembers its attention."""
+
+    navigator: Navigator
+    environment: Environment
+    tokens: Tensor
+
+    def begin(self, state: State, goal: Tensor) -> tuple[Tensor, Instruction, list[Tensor]]:
+        instruction = self.navigator.encode(self.tokens, self.tokens != PAD)
+        return instruction.state, instruction, []
+
+    def choose(
+        self, state: State, memory: tuple[Tensor, Instruction, list[Tensor]]
+    ) -> tuple[Tensor, tuple[Tensor, Instruction, list[Tensor]]]:
+        hidden, instruction, seen = memory
+        step = self.navigator.step(hidden, instruction, self.environment.observe(state))
+        return step.logits.argmax(dim=1), (step.state, step.instruction, [*seen, step.language_weights])
+
+
+@torch.inference_mode()
+def trace_episode(
+    navigator: Navigator, environment: Environment, episodes: Episodes, tokens: Tokens, row: int, limit: int = LIMIT
+) -> Trace:
+    """Walk one episode greedily and watch."""
+    one = slice(row, row + 1)
+    agent = _Watching(navigator, environment, tokens.ids[one, : int(tokens.count[row])])
+    walked = walk(environment, agent, episodes.start[one], episodes.heading[one], episodes.goal[one], limit)
+    weights = torch.cat(walked.memory[2])
+    return Trace(walked.viewpoint[0, : len(weights)].tolist(), weights)

@@ -1,0 +1,74 @@
+"""Those who watch a training: a bar for people, lines for programs."""
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from vlnbert.learning.trainer import Summary
+
+
+@dataclass
+class JsonLog:
+    """`log.jsonl`: a line for every `every` updates and for each validation. A resumed run writes on."""
+
+    path: Path
+    every: int = 10
+
+    def updated(self, iteration: int, rate: float, parts: dict[str, float]) -> None:
+        if iteration % self.every == 0:
+            self._write({"iteration": iteration, "rate": rate, **parts})
+
+    def validated(self, iteration: int, scores: Mapping[str, Summary]) -> None:
+        self._write({"iteration": iteration, "scores": {name: dict(summary) for name, summary in scores.items()}})
+
+    def _write(self, line: dict[str, Any]) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"time": round(time.time(), 3), **line}) + "\n")
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """The lines of a log, one an iteration: where a resumed run repeated some, the later ones hold."""
+    lines: dict[tuple[int, bool], dict[str, Any]] = {}
+    for text in path.read_text(encoding="utf-8").splitlines():
+        try:
+            line = json.loads(text)
+        except ValueError:
+            continue  # cut by a kill; the resumed run wrote it again
+        lines[line["iteration"], "scores" in line] = line
+    return [lines[key] for key in sorted(lines)]
+
+
+@dataclass
+class Bar:
+    """A progress bar with the losses and the time left, and a line for each validation."""
+
+    total: int
+    done: int = 0
+    console: Console = field(default_factory=lambda: Console(stderr=True, highlight=False))
+
+    def __enter__(self) -> "Bar":
+        losses = TextColumn("{task.fields[losses]}")
+        columns = (TextColumn("training"), BarColumn(), MofNCompleteColumn(), losses, TimeRemainingColumn())
+        self.progress = Progress(*columns, console=self.console, disable=not self.console.is_terminal)
+        self.progress.start()
+        self.task = self.progress.add_task("training", total=self.total, completed=self.done, losses="")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.progress.stop()
+
+    def updated(self, iteration: int, rate: float, parts: dict[str, float]) -> None:
+        losses = f"loss {parts['total']:.2f}, imitation {parts['imitation']:.2f}, rate {rate:.0e}"
+        self.progress.update(self.task, completed=iteration, losses=losses)
+
+    def validated(self, iteration: int, scores: Mapping[str, Summary]) -> None:
+        for split, summary in scores.items():
+            rates = (f"{name.upper()} {100 * (summary.get(name) or 0):.1f}" for name in ("sr", "spl"))
+            self.console.print(f"after {iteration} updates, {split}: {', '.join(rates)}")
