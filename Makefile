@@ -20,7 +20,7 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 
-demo: $(VENV)/.installed  ## make a house, let agents walk it, write demo/report.html
+demo: $(VENV)/.installed  ## make houses, train a navigator in them, write demo/report.html
 	$(BIN)/vlnbert demo --out demo
 
 test: $(VENV)/.installed  ## run the tests

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tests.navigator.samples import CONFIGS, ONE, make, sight, words
 from vlnbert.environment.environment import Observation
-from vlnbert.errors import UnknownNameError, UsageError
+from vlnbert.errors import DataError, UnknownNameError, UsageError
 from vlnbert.navigator import Navigator, NavigatorConfig
 from vlnbert.navigator.attention import Attention
 from vlnbert.navigator.config import SIZES, named_size
@@ -153,7 +153,7 @@ def test_a_checkpoint_that_fits_in_part_is_refused(tmp_path: Path) -> None:
     make(ONE).save_pretrained(tmp_path / "saved")
     text = (tmp_path / "saved" / "config.json").read_text()
     (tmp_path / "saved" / "config.json").write_text(text.replace('"layers": 3', '"layers": 4'))
-    with pytest.raises(RuntimeError, match=r"layers\.3"):
+    with pytest.raises(DataError, match=r"layers\.3"):
         Navigator.from_pretrained(tmp_path / "saved")
 
 
@@ -163,6 +163,8 @@ def test_a_checkpoint_that_fits_in_part_is_refused(tmp_path: Path) -> None:
         ({"heads": 5}, "5 heads cannot share"),
         ({"heads": 0}, "heads is 0"),
         ({"layers": -1}, "layers is -1"),
+        ({"feature_width": 10**13}, "choose a whole number from 1 to 1,048,576"),
+        ({"object_width": 2**20 + 1}, "choose a whole number from 0 to 1,048,576"),
         ({"hidden": True}, "hidden is True"),
         ({"feature_dropout": 1.0}, "feature_dropout is 1.0"),
         ({"angle_width": 6}, "choose a multiple of 4"),

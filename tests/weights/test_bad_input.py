@@ -15,9 +15,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from vlnbert.errors import DataError, UsageError, VlnbertError
-from vlnbert.navigator import Navigator
-from vlnbert.weights import hub
-from vlnbert.weights.importing import import_weights, inspect_weights
+from vlnbert.navigator import Navigator, hub
+from vlnbert.weights.exporting import export_weights
+from vlnbert.weights.importing import import_weights, inspect_weights, load_weights
 from vlnbert.weights.options import Options
 
 MODEL = "vln_bert"
@@ -74,7 +74,7 @@ def test_code_in_a_checkpoint_does_not_run(
 def test_code_in_a_plain_pickle_does_not_run(path: Path, tmp_path: Path, protocol: int) -> None:
     path.write_bytes(pickle.dumps(Trap(tmp_path / "ran"), protocol))
     line = one_line(path, tmp_path)
-    assert "nothing in it was run" in line if protocol < 4 else "is not a whole torch checkpoint" in line
+    assert "nothing in it was run" in line if protocol < 4 else "may hold code; it was not opened" in line
     assert "weights_only" not in line
     assert not (tmp_path / "ran").exists()
     pickle.loads(path.read_bytes()).close()  # noqa: S301  # the trap is a real one
@@ -102,9 +102,18 @@ def test_a_pickle_that_is_not_a_state_dict(path: Path, tmp_path: Path, kind: str
     assert expected in line
 
 
-def test_a_plain_pickle(path: Path, tmp_path: Path) -> None:
-    path.write_bytes(pickle.dumps({"a": 1}))
-    assert "is not a whole torch checkpoint" in one_line(path, tmp_path)
+@pytest.mark.parametrize("protocol", range(1, 6))
+def test_a_plain_pickle(path: Path, tmp_path: Path, protocol: int) -> None:
+    path.write_bytes(pickle.dumps({"a": 1}, protocol))
+    kind = "is a plain pickle, which may hold code; it was not opened" if protocol > 1 else "is no torch checkpoint"
+    assert f"{path}: {kind}; " in one_line(path, tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"hello, world\n", b"\x89PNG\r\n", b"{}", b"\x80"])
+def test_a_file_of_another_kind(path: Path, tmp_path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    whole = "is not a whole torch checkpoint (" if content == b"\x80" else "is no torch checkpoint; give"
+    assert f"{path}: {whole}" in one_line(path, tmp_path)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.02, 0.5, 0.999])
@@ -171,10 +180,61 @@ def test_every_shape_that_does_not_fit_is_named(agent: dict[str, Any], path: Pat
     assert "vln_bert.addlayer.1.lang_inter.dense.bias: has shape 23 where 24 is expected" in lines[1]
 
 
-def test_options_that_do_not_fit_are_shapes_that_do_not_fit(agent: dict[str, Any], path: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("backbone", ["one-stream", "two-stream"])
+def test_widths_that_the_weights_do_not_have(samples: Any, path: Path, tmp_path: Path, backbone: str) -> None:
+    torch.save(samples.agent(backbone), path)
+    line = one_line(path, tmp_path, Options(feature_width=7))
+    assert line == f"--feature-width 7, but the weights in {path} are made for 6; say 6 or leave it out"
+    assert "--angle-width 4, but the weights" in one_line(path, tmp_path, Options(angle_width=4))
+    assert inspect_weights(path, Options(feature_width=6, angle_width=8)).config.feature_width == 6
+
+
+NARROW = {
+    "words": (["embeddings.word_embeddings.weight"], ["has shape 30 x 7 where 30 x 16 is expected"]),
+    "places": (["embeddings.position_embeddings.weight"], ["has shape 20 x 7 where 20 x 16 is expected"]),
+    "both": (
+        ["embeddings.word_embeddings.weight", "embeddings.position_embeddings.weight"],
+        ["has shape 30 x 7 where 30 x 16 is expected", "has shape 20 x 7 where 20 x 16 is expected"],
+    ),
+}
+
+
+@pytest.mark.parametrize("narrow", NARROW)
+def test_shapes_that_contradict_each_other(samples: Any, path: Path, tmp_path: Path, narrow: str) -> None:
+    names, expected = NARROW[narrow]
+    state = samples.bert()
+    torch.save(state | {name: state[name][:, :7].clone() for name in names}, path)
+    lines = fails(path, tmp_path)
+    assert len(lines) == len(names)
+    for line, name, problem in zip(lines, names, expected, strict=True):
+        assert line.startswith(f"{path}: {name}: {problem}")
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float8_e5m2])
+def test_weights_that_are_no_numbers_are_noted(samples: Any, path: Path, value: float, dtype: torch.dtype) -> None:
+    state = {name: tensor.to(dtype) for name, tensor in samples.bert().items()}
+    torch.save(state, path)
+    assert not any("NaN" in note for note in inspect_weights(path).notes)
+    state["embeddings.word_embeddings.weight"][-1, -1] = value
+    torch.save(state, path)
+    end = "NaN or infinity; the navigator will not decide anything"
+    for report in (inspect_weights(path), load_weights(path).report):
+        assert f"embeddings.word_embeddings.weight holds {end}" in report.notes
+    state = {name: torch.full_like(tensor, value) for name, tensor in state.items()}
+    torch.save(state, path)
+    (note,) = (note for note in inspect_weights(path).notes if "NaN" in note)
+    assert f" and {len(state) - 8} more hold {end}" in note
+
+
+def test_weights_that_are_no_numbers_come_back(agent: dict[str, Any], path: Path, tmp_path: Path) -> None:
+    name = "state_proj.weight"
+    agent[MODEL]["state_dict"][name][0, :2] = torch.tensor([torch.nan, torch.inf])
     torch.save(agent, path)
-    lines = fails(path, tmp_path, Options(feature_width=7))
-    assert any("visn_fc.weight: has shape 16 x 14 where 16 x 15 is expected" in line for line in lines)
+    assert f"note: {name} holds NaN or infinity" in "\n".join(import_weights(path, tmp_path / "dest").lines())
+    export_weights(tmp_path / "dest", tmp_path / "back.pt")
+    found = torch.load(tmp_path / "back.pt", weights_only=True)[MODEL]["state_dict"][name]
+    assert torch.equal(found.view(torch.int32), agent[MODEL]["state_dict"][name].view(torch.int32))
 
 
 def remove(condition: Callable[[str], bool]) -> Callable[[dict[str, Any]], None]:
@@ -218,7 +278,7 @@ def test_the_first_half_of_the_keys(agent: dict[str, Any], path: Path, tmp_path:
 
 WEIRD = {
     "whole numbers": (lambda t: t.int(), "holds int32, not weights"),
-    "scattered": (lambda t: t.to_sparse(), "not weights"),
+    "scattered": (lambda t: t.to_sparse(), "state_proj.weight: is sparse; save it dense"),
 }
 
 
@@ -265,6 +325,17 @@ def test_heads_that_cannot_be_guessed(samples: Any, path: Path, tmp_path: Path) 
 def test_options_below_one(bert_folder: Path, tmp_path: Path, option: str) -> None:
     line = one_line(bert_folder, tmp_path, Options(backbone="two-stream", **{option: 0}))
     assert line.startswith(f"--{option.replace('_', '-')} 0 is too few")
+
+
+@pytest.mark.parametrize("option", ["heads", "feature_width", "angle_width", "object_width"])
+def test_options_beyond_all_measure(bert_folder: Path, tmp_path: Path, option: str) -> None:
+    line = one_line(bert_folder, tmp_path, Options(**{option: 10**13}))
+    assert line.startswith(f"{option} is 10000000000000; choose a whole number from ")
+
+
+def test_a_seed_of_any_size(bert_folder: Path) -> None:
+    first, second = (load_weights(bert_folder, Options(seed=seed)).navigator.critic for seed in (10**30, 10**30 + 1))
+    assert not torch.equal(first[0].weight, second[0].weight)
 
 
 def test_cross_layers_need_the_two_stream_backbone(bert_folder: Path, tmp_path: Path) -> None:
@@ -326,7 +397,7 @@ def test_a_destination_in_use_is_left_alone(bert_folder: Path, tmp_path: Path) -
 
 
 def test_a_full_disk_leaves_nothing(bert_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(self: Navigator, folder: Path) -> None:
+    def full(self: Navigator, folder: Path, **_: object) -> None:
         (folder / "model.safetensors").write_text("half")
         raise OSError(28, "No space left on device")
 
@@ -340,7 +411,14 @@ def test_a_damaged_vocabulary(bert_folder: Path, tmp_path: Path) -> None:
     assert "is not a tokenizer" in one_line(bert_folder, tmp_path)
     (bert_folder / "vocab.txt").write_text("the\nof\n")
     assert all("vocab.txt: lacks the token" in line or "[PAD]" in line for line in fails(bert_folder, tmp_path))
-    assert "no such vocabulary" in one_line(bert_folder, tmp_path, Options(vocabulary=tmp_path / "no.txt"))
+
+
+@pytest.mark.parametrize("name", ["no.txt", "no.json", ""])
+def test_a_vocabulary_that_is_not_there(bert_folder: Path, tmp_path: Path, name: str) -> None:
+    asked = tmp_path / name
+    problem = "no such vocabulary" if name else "is a folder"
+    line = one_line(bert_folder, tmp_path, Options(vocabulary=asked))
+    assert line == f"{asked}: {problem}; give a vocab.txt or a tokenizer.json"
 
 
 @pytest.mark.parametrize("text", ["[1]", "{", '{"hidden_size": "a lot", "num_attention_heads": "x"}'])

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from vlnbert.errors import DataError, InvalidFileError
+from vlnbert.errors import DataError
 from vlnbert.navigator import Navigator, NavigatorConfig
 from vlnbert.weights.exporting import export_weights
 from vlnbert.weights.importing import import_weights, inspect_weights
@@ -35,10 +35,19 @@ def test_our_own_folders_are_checked(own: Path, tmp_path: Path) -> None:
     state["critic.9.weight"] = state.pop("critic.0.bias")
     state["critic.3.bias"] = torch.zeros(2)
     save_file(state, own / "model.safetensors")
-    with pytest.raises(InvalidFileError) as caught:
+    with pytest.raises(DataError) as caught:
         export_weights(own, tmp_path / "out.pt")
-    assert [fault.place for fault in caught.value.faults] == ["critic.0.bias", "critic.3.bias", "critic.9.weight"]
+    expected = "lacks critic.0.bias; adds critic.9.weight; critic.3.bias has shape 2 where 1 is expected"
+    assert expected in str(caught.value)
     assert not (tmp_path / "out.pt").exists()
+
+
+def test_weights_that_are_no_numbers_are_noted(own: Path) -> None:
+    assert inspect_weights(own).notes == []
+    state = load_file(own / "model.safetensors")
+    state["critic.3.bias"][0] = torch.inf
+    save_file(state, own / "model.safetensors")
+    assert "critic.3.bias holds NaN or infinity" in inspect_weights(own).notes[0]
 
 
 @pytest.mark.parametrize(

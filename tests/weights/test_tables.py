@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vlnbert.navigator import NavigatorConfig
+from vlnbert.navigator.navigator import key_shapes
 from vlnbert.weights.keys import KeyTable, in_order, whole_keys
-from vlnbert.weights.plan import key_shapes
 from vlnbert.weights.tables import BERT, FAMILIES, PUBLISHED, Family
 
 SMALL = {"hidden": 8, "heads": 2, "inner": 12, "vocabulary": 9, "positions": 7, "feature_width": 5, "angle_width": 4}

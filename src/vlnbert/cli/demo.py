@@ -17,7 +17,7 @@ SHOWN = 3  # episodes drawn in the report
 
 
 def demo(
-    out: Path = Path("demo"), seed: int = 0, scans: int = 24, iterations: int = 700, threads: int | None = None
+    out: Path = Path("demo"), seed: int = 0, scans: int = 24, iterations: int = 800, threads: int | None = None
 ) -> None:
     """Make houses, train a tiny navigator in them, and show how it walks houses it has never seen.
 

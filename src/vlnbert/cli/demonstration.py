@@ -76,9 +76,9 @@ def start_training(scene: Scene, run: Path, seed: int, iterations: int) -> Train
         warmup=min(50, iterations),
         clip=5.0,
         limit=LIMIT,
-        validate_every=max(1, iterations // 5),
+        validate_every=max(1, iterations // 4),
         seed=seed,
-        objective=ObjectiveConfig(imitation=1.0),
+        objective=ObjectiveConfig(imitation=1.0, guidance=1.0, value=0.1),
     )
     splits = {name: Split(scene.episodes[name], scene.tokens[name]) for name in SPLITS}
     trainer = Trainer(

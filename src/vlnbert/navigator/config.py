@@ -9,6 +9,8 @@ BackboneName = Literal["one-stream", "two-stream"]
 Matching = Literal["cross-modal", "visual", "off"]
 LanguageAttention = Literal["once", "embeddings", "initial", "previous"]
 
+LARGEST = 2**20  # of any number; beyond it nothing is meant, only mistyped
+
 
 @dataclass(frozen=True)
 class NavigatorConfig:
@@ -76,8 +78,8 @@ class NavigatorConfig:
     def _check_numbers(self) -> None:
         for field in fields(self):
             value, least = getattr(self, field.name), 0 if field.name in ("cross_layers", "object_width") else 1
-            if field.type is int and (type(value) is not int or value < least):
-                raise UsageError(f"{field.name} is {value!r}; choose a whole number, {least} or more")
+            if field.type is int and (type(value) is not int or not least <= value <= LARGEST):
+                raise UsageError(f"{field.name} is {value!r}; choose a whole number from {least} to {LARGEST:,}")
             if field.type is float and not (isinstance(value, int | float) and 0 <= value < 1):
                 raise UsageError(f"{field.name} is {value!r}; choose a number from 0 to below 1")
 

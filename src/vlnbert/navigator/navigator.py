@@ -8,15 +8,24 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub import PyTorchModelHubMixin, snapshot_download
-from safetensors.torch import load_model
+from huggingface_hub import ModelCard, PyTorchModelHubMixin
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from vlnbert.environment.environment import Observation
 from vlnbert.errors import UsageError
-from vlnbert.navigator.card import TEMPLATE
+from vlnbert.navigator.card import TEMPLATE, facts
 from vlnbert.navigator.config import NavigatorConfig
+from vlnbert.navigator.folder import (
+    CONFIG,
+    TOKENIZER,
+    WEIGHTS,
+    check_fit,
+    find_folder,
+    read_config,
+    read_safetensors,
+    read_tokenizer,
+)
 from vlnbert.navigator.layers import CrossLayer, Embeddings, Layer, Pooler
 from vlnbert.navigator.one_stream import OneStream
 from vlnbert.navigator.recurrence import PastDecision, Refinement, attended
@@ -24,15 +33,12 @@ from vlnbert.navigator.senses import Objects, Views
 from vlnbert.navigator.two_stream import TwoStream
 from vlnbert.navigator.types import Backbone, Instruction, Sights, Step
 
-FILES = ("config.json", "model.safetensors", "tokenizer.json")
-
 
 class Navigator(
     nn.Module,
     PyTorchModelHubMixin,
     library_name="vlnbert",
     tags=["vision-and-language-navigation", "embodied-ai"],
-    license="mit",
     model_card_template=TEMPLATE,
 ):
     """A recurrent BERT that follows instructions. `tokenizer`, where set, is saved and loaded with it."""
@@ -123,21 +129,49 @@ class Navigator(
     def _save_pretrained(self, save_directory: Path) -> None:
         super()._save_pretrained(save_directory)
         if self.tokenizer is not None:
-            self.tokenizer.save(str(save_directory / "tokenizer.json"))
+            self.tokenizer.save(str(save_directory / TOKENIZER))
+
+    def generate_model_card(self, *args: Any, **kwargs: Any) -> ModelCard:
+        """The card shows the configuration; it may be told `preset` and `scores`, or `source` and `family`."""
+        return super().generate_model_card(*args, facts=facts(self.config), **kwargs)
 
     @classmethod
-    def _from_pretrained(  # type: ignore[override]  # the mixin's own subclasses name their options too
-        cls, *, model_id: str, config: NavigatorConfig, **options: Any
+    def from_pretrained(  # type: ignore[override]  # there are no options of the model's own
+        cls,
+        pretrained_model_name_or_path: str | Path,
+        *,
+        force_download: bool = False,
+        token: str | bool | None = None,
+        cache_dir: str | Path | None = None,
+        local_files_only: bool = False,
+        revision: str | None = None,
     ) -> "Navigator":
-        """Load every weight or fail: a checkpoint that fits in part is a fault, not a start."""
-        folder = Path(model_id)
-        if not folder.is_dir():
-            folder = Path(snapshot_download(model_id, allow_patterns=list(FILES), **options))
+        """A navigator from its folder, or by its name on the hub; the options are for the latter.
+
+        Loads every weight or fails: a checkpoint that fits in part is a fault, not a start.
+        """
+        folder = find_folder(
+            pretrained_model_name_or_path,
+            force_download=force_download,
+            token=token,
+            cache_dir=cache_dir,
+            local_files_only=local_files_only,
+            revision=revision,
+        )
+        config = read_config(folder / CONFIG)
+        tensors, _ = read_safetensors(folder / WEIGHTS)
+        check_fit(folder / WEIGHTS, tensors, key_shapes(config))
         navigator = cls(config)
-        load_model(navigator, folder / "model.safetensors")
-        if (folder / "tokenizer.json").exists():
-            navigator.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        navigator.load_state_dict(tensors)
+        if (folder / TOKENIZER).exists():
+            navigator.tokenizer = read_tokenizer(folder / TOKENIZER)
         return navigator.eval()
+
+
+def key_shapes(config: NavigatorConfig) -> dict[str, tuple[int, ...]]:
+    """Every key of a navigator and its shape, without room for a single weight."""
+    with torch.device("meta"):
+        return {name: tuple(tensor.shape) for name, tensor in Navigator(config).state_dict().items()}
 
 
 def _backbone(config: NavigatorConfig) -> Backbone:

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from vlnbert.errors import DataError, Faults
 from vlnbert.navigator.config import NavigatorConfig
+from vlnbert.navigator.folder import shown
 from vlnbert.sources.files import written_beside
 from vlnbert.weights.keys import in_order
-from vlnbert.weights.measures import shown
 from vlnbert.weights.own import KEPT, Own, read_own
 from vlnbert.weights.reading import read_checkpoint
 from vlnbert.weights.recognition import is_own

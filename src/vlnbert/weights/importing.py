@@ -38,7 +38,7 @@ def import_weights(source: str | Path, folder: Path, options: Options = DEFAULTS
     imported = load_weights(source, options)
     with built_beside(folder) as beside:
         try:
-            imported.navigator.save_pretrained(beside)
+            imported.navigator.save_pretrained(beside, model_card_kwargs=_origin(source, imported.report))
             if imported.kept or imported.metadata:
                 save_file(imported.kept, beside / KEPT, metadata=imported.metadata)
         except SafetensorError as error:
@@ -88,7 +88,7 @@ def inspect_weights(source: str | Path, options: Options = DEFAULTS) -> Report:
 def _filled(checkpoint: Checkpoint, plan: Plan, seed: int) -> Navigator:
     """A navigator whose new weights depend on nothing but the seed, in the precision that the source is in."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.manual_seed(seed % 2**63)
         navigator = Navigator(plan.config)
     tensors = {target: checkpoint.tensors[name] for target, name in plan.filled.items()}
     precisions = {tensor.dtype for tensor in tensors.values()}
@@ -96,6 +96,12 @@ def _filled(checkpoint: Checkpoint, plan: Plan, seed: int) -> Navigator:
         navigator.to(precisions.pop())
     navigator.load_state_dict(tensors, strict=False)  # the plan has named what is missing, and why
     return navigator
+
+
+def _origin(source: str | Path, report: Report) -> dict[str, str]:
+    """What the model card tells: a name on the hub as it is; of a path, which is nobody's business, the last part."""
+    name = Path(source).resolve().name if Path(source).exists() else str(source)
+    return {"source": name, "family": report.title}
 
 
 def _told(report: Report, checkpoint: Checkpoint, navigator: Navigator) -> Report:

@@ -1,5 +1,6 @@
 """The shape of a navigator, read from the shapes of somebody's weights."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 from vlnbert.errors import DataError, Faults, UsageError
 from vlnbert.navigator.config import SIZES, NavigatorConfig
+from vlnbert.navigator.folder import listed, shown
 from vlnbert.navigator.layers import EPS
 from vlnbert.weights.keys import KeyTable
 from vlnbert.weights.options import Options
@@ -16,16 +18,21 @@ Shapes = Mapping[str, tuple[int, ...]]  # by the names of the family's table
 
 MEASURES = (  # what, the navigator's key that shows it, along which axis
     ("vocabulary", "backbone.embeddings.words.weight", 0),
-    ("hidden", "backbone.embeddings.words.weight", 1),
     ("positions", "backbone.embeddings.positions.weight", 0),
     ("inner", "backbone.layers.0.feed_forward.inner.weight", 0),
     ("critic_width", "critic.0.weight", 0),
     ("action", "past_decision.project.weight", 1),  # the state and a direction
     ("view", "views.project.weight", 1),  # a feature and a direction
 )
+HIDDEN = (  # keys that show the width of a token, and along which axis; should they differ, most are right
+    ("backbone.embeddings.words.weight", 1),
+    ("backbone.embeddings.positions.weight", 1),
+    ("backbone.layers.0.attention.query.weight", 1),
+    ("backbone.layers.0.feed_forward.inner.weight", 1),
+    ("backbone.layers.0.feed_forward.outer.weight", 0),
+)
 STACKS = (("layers", "backbone.layers."), ("cross_layers", "backbone.cross_layers."))
 ASKED = ("layers", "cross_layers", "feature_width", "angle_width", "object_width", "matching", "language_attention")
-NAMED_AT_ONCE = 8  # missing keys on one line
 HALF = "half a checkpoint: fetch the file again"
 HEAD_WIDTH = 64  # of a head in most BERTs
 FEW_HEADS = 4  # of models too small for that
@@ -46,9 +53,10 @@ def measure(path: Path, table: KeyTable, shapes: Shapes, settings: Mapping[str, 
     """The navigator that the weights are of, with what the options ask for."""
     found = {**_widths(path, table, shapes), **_stacks(path, table, shapes)}
     _check_settings(path, table, found, settings)
-    asked = _asked(path, table, found, options)
+    asked, directions = _asked(path, table, found, options), _directions(path, table, found)
+    _check_agreed(path, asked, directions)
     heads, notes = _heads(path, found["hidden"], settings, options)
-    fields = {**_stacked(table, found), **_directions(path, table, found), **asked, "heads": heads}
+    fields = {**_stacked(table, found), **directions, **asked, "heads": heads}
     config = replace(_like_named(found["hidden"], table.backbone), **fields)
     if (eps := settings.get("layer_norm_eps", EPS)) != EPS:
         notes = (*notes, f"its LayerNorm adds {eps}, a navigator's {EPS}")
@@ -66,6 +74,14 @@ def _asked(path: Path, table: KeyTable, found: Mapping[str, int], options: Optio
     return asked
 
 
+def _check_agreed(path: Path, asked: Mapping[str, Any], directions: Mapping[str, int]) -> None:
+    """Widths that the weights have are not a matter of choice."""
+    for name, width in directions.items():
+        if asked.get(name, width) != width:
+            said = f"--{name.replace('_', '-')} {asked[name]}"
+            raise UsageError(f"{said}, but the weights in {path} are made for {width}; say {width} or leave it out")
+
+
 def _from_top(table: KeyTable) -> bool:
     """Whether cross layers are filled from a BERT's topmost layers, not from such layers of the source's own."""
     return BERT_TOP_ROWS[0] in table.family.rows[table.backbone]
@@ -80,14 +96,19 @@ def _widths(path: Path, table: KeyTable, shapes: Shapes) -> dict[str, int]:
         if len(shapes[source]) != 2 or min(shapes[source]) < 1:
             faults.add(source, f"has shape {shown(shapes[source])} where a matrix is expected", HALF)
     faults.raise_if_any()
-    return {name: shapes[source][axis] for name, source, axis in sources}
+    return {"hidden": _hidden(table, shapes)} | {name: shapes[source][axis] for name, source, axis in sources}
+
+
+def _hidden(table: KeyTable, shapes: Shapes) -> int:
+    """The width of a token, on which most keys agree: those that do not are named when all shapes are checked."""
+    found = [(shapes.get(table.source(target) or "", ()), axis) for target, axis in HIDDEN]
+    return Counter(shape[axis] for shape, axis in found if len(shape) == 2).most_common(1)[0][0]
 
 
 def add_missing(faults: Faults, names: list[str]) -> None:
     """One line for all keys that are not there, however many."""
-    if names := list(dict.fromkeys(names)):
-        more = f" and {len(names) - NAMED_AT_ONCE:,} more" if len(names) > NAMED_AT_ONCE else ""
-        faults.add("", f"lacks {', '.join(names[:NAMED_AT_ONCE])}{more}", HALF)
+    if names:
+        faults.add("", f"lacks {listed(list(dict.fromkeys(names)))}", HALF)
 
 
 def _stacks(path: Path, table: KeyTable, shapes: Shapes) -> dict[str, int]:
@@ -166,7 +187,3 @@ def _check_settings(path: Path, table: KeyTable, found: Mapping[str, int], setti
     if (act := settings.get("hidden_act", GELU[0])) not in GELU:
         faults.add("hidden_act", f"is {act}; a navigator computes gelu", "choose a BERT with gelu")
     faults.raise_if_any()
-
-
-def shown(shape: tuple[int, ...]) -> str:
-    return " x ".join(map(str, shape)) or "of a single number"

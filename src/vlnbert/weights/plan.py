@@ -8,13 +8,14 @@ from torch import Tensor
 
 from vlnbert.errors import Faults, UsageError
 from vlnbert.navigator.config import NavigatorConfig
-from vlnbert.navigator.navigator import Navigator
+from vlnbert.navigator.folder import shown
+from vlnbert.navigator.navigator import key_shapes
 from vlnbert.weights.keys import KeyTable
-from vlnbert.weights.measures import HALF, Measured, add_missing, measure, shown
+from vlnbert.weights.measures import HALF, Measured, add_missing, measure
 from vlnbert.weights.options import Options
 from vlnbert.weights.reading import Checkpoint
 from vlnbert.weights.recognition import modern_names, prefix_of, recognise
-from vlnbert.weights.report import Report
+from vlnbert.weights.report import Report, unsound
 from vlnbert.weights.tables import Family
 
 
@@ -57,24 +58,19 @@ def make_plan(checkpoint: Checkpoint, options: Options) -> Plan:
     unused = _unused(draft, left_out)
     _check(draft, left_out, unused)
     filled = {target: names[source] for target, source in wanted.items() if target not in left_out}
+    loaded = {name: checkpoint.tensors[name] for name in filled.values()}
     report = Report(
         source=str(checkpoint.path),
         family=family.name,
         title=family.title,
         config=measured.config,
-        loaded=list(dict.fromkeys(filled.values())),
+        loaded=list(loaded),
         new=[target for target in expected if target not in filled],
         unused={name: reason for name, reason in unused.items() if reason is not None},
         kept=[names[source] for source in twins],
-        notes=[*checkpoint.notes, *measured.notes],
+        notes=[*checkpoint.notes, *measured.notes, *unsound(loaded)],
     )
     return Plan(measured.config, filled, {source: names[source] for source in twins}, report)
-
-
-def key_shapes(config: NavigatorConfig) -> dict[str, tuple[int, ...]]:
-    """Every key of a navigator and its shape, without room for a single weight."""
-    with torch.device("meta"):
-        return {name: tuple(tensor.shape) for name, tensor in Navigator(config).state_dict().items()}
 
 
 def _check_options(options: Options) -> None:
@@ -154,7 +150,9 @@ def _check_whole(faults: Faults, draft: _Draft, missing: list[str]) -> None:
 def _check_tensor(faults: Faults, name: str, tensor: Tensor, expected: tuple[int, ...]) -> None:
     if tuple(tensor.shape) != expected:
         faults.add(name, f"has shape {shown(tuple(tensor.shape))} where {shown(expected)} is expected", HALF)
-    elif not tensor.is_floating_point() or tensor.layout != torch.strided:
+    elif tensor.layout != torch.strided:
+        faults.add(name, "is sparse", "save it dense")
+    elif not tensor.is_floating_point():
         faults.add(
             name, f"holds {str(tensor.dtype).removeprefix('torch.')}, not weights", "give an unmodified checkpoint"
         )

@@ -8,16 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from vlnbert.errors import DataError, Faults
+from vlnbert.navigator.folder import exists, read_safetensors
+from vlnbert.navigator.hub import fetched, is_hub_name
 from vlnbert.sources.files import FETCH_AGAIN, read_json
-from vlnbert.weights.hub import fetched, is_hub_name
 
 WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
 AGENT_PARTS = ("vln_bert", "critic")
 NOT_WEIGHTS = "give a checkpoint that holds a state dict, or a published agent"
+HEAD = 16  # bytes that tell what a file is
+TORCH_MARKS = (b"PK", b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.")  # today's archive, and the old format's number
+PICKLE_MARK = re.compile(rb"\x80[\x00-\x05]")  # and the protocol
 
 
 @dataclass(frozen=True)
@@ -44,29 +47,16 @@ class Checkpoint:
 def read_checkpoint(source: str | Path) -> Checkpoint:
     """The weights at a path, in a folder of the Hugging Face layout, or on the hub by name."""
     path = Path(source)
-    if path.is_dir():
-        return _read_file(_weights_in(path))
-    if path.exists():
-        return _read_file(path)
+    if exists(path):
+        return _read_file(_weights_in(path) if path.is_dir() else path)
     if is_hub_name(str(source)):
         return _read_file(_weights_in(fetched(str(source), WEIGHT_FILES)))
     raise DataError(source, "no such file or folder", "give a checkpoint, a folder that holds one, or a hub name")
 
 
-def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors and the metadata of a safetensors file, which cannot hold code."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
-    except SafetensorError as error:
-        raise DataError(path, f"is not a whole safetensors file ({error})", FETCH_AGAIN) from None
-    except OSError as error:
-        raise DataError(path, f"cannot be read ({error.strerror or error})", "check the file") from None
-
-
 def _weights_in(folder: Path) -> Path:
     for name in WEIGHT_FILES:
-        if (folder / name).exists():
+        if exists(folder / name):
             return folder / name
     raise DataError(folder, f"holds neither {' nor '.join(WEIGHT_FILES)}", "give the checkpoint file itself")
 
@@ -88,8 +78,10 @@ def _read_file(path: Path) -> Checkpoint:
 
 def _unpickled(path: Path) -> Any:
     """What torch saved, by its loader that builds tensors and plain containers and calls nothing else."""
+    head = b""
     try:
-        with path.open("rb"), warnings.catch_warnings():
+        with path.open("rb") as file, warnings.catch_warnings():
+            head = file.read(HEAD)
             warnings.simplefilter("ignore")  # torch warns of odd pickles before it refuses them
             return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
     except PermissionError as error:
@@ -99,14 +91,24 @@ def _unpickled(path: Path) -> Any:
         if name is not None:
             problem = f"holds code or objects ({name[1]}), not tensors alone; nothing in it was run"
             raise DataError(path, problem, "ask for a checkpoint of plain tensors") from None
-        raise DataError(path, f"is not a whole torch checkpoint ({_reason(error)})", FETCH_AGAIN) from None
+        raise _no_checkpoint(path, head, _reason(error)) from None
+
+
+def _no_checkpoint(path: Path, head: bytes, reason: str) -> DataError:
+    """What a file that torch does not load seems to be, by its first bytes."""
+    if any(head[: len(mark)] == mark[: len(head)] for mark in TORCH_MARKS):
+        return DataError(path, f"is not a whole torch checkpoint ({reason})", FETCH_AGAIN)
+    if PICKLE_MARK.match(head):
+        problem = "is a plain pickle, which may hold code; it was not opened"
+        return DataError(path, problem, "ask for a checkpoint that torch saved, or for safetensors")
+    return DataError(path, "is no torch checkpoint", NOT_WEIGHTS)
 
 
 def _reason(error: Exception) -> str:
     """The gist of an error of torch, without its advice to trust the file."""
     gist = re.search(r"WeightsUnpickler error: (.*)", str(error))
-    lines = str(error).splitlines()
-    return (gist[1] if gist else lines[0] if lines else type(error).__name__)[:100]
+    said = gist[1] if gist else next(iter(str(error).splitlines()), "")
+    return said[:100] or type(error).__name__
 
 
 def _agent(path: Path, document: dict[Any, Any]) -> Checkpoint:

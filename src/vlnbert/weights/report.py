@@ -2,11 +2,14 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from torch import Tensor
+
 from vlnbert.navigator.config import NavigatorConfig
+from vlnbert.navigator.folder import listed
 
 NUMBER = re.compile(r"\.\d+\.")
 
@@ -53,6 +56,19 @@ class Report:
         listed += _section("unused", _with_reasons(self.unused))
         listed += _section("kept beside, for an export", grouped(self.kept))
         return listed + [f"note: {note}" for note in self.notes]
+
+
+def unsound(tensors: Mapping[str, Tensor]) -> list[str]:
+    """A note on weights that are no numbers, if there are any: not an error, since an export gives every bit back."""
+    names = [name for name, tensor in tensors.items() if not _is_finite(tensor)]
+    hold = "holds" if len(names) == 1 else "hold"
+    return [f"{listed(names)} {hold} NaN or infinity; the navigator will not decide anything"] if names else []
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    """In one pass and without a copy: NaN and infinity end up among the extremes."""
+    wide = tensor if tensor.itemsize > 1 else tensor.float()  # torch does not compare single bytes
+    return all(extreme.isfinite() for extreme in wide.aminmax())
 
 
 def grouped(names: Iterable[str]) -> dict[str, int]:

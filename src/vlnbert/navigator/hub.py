@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError
@@ -18,11 +19,14 @@ def is_hub_name(text: str) -> bool:
     return NAME.fullmatch(text) is not None and not text.endswith(FILE_ENDINGS)
 
 
-def fetched(name: str, weight_files: tuple[str, ...]) -> Path:
-    """The local copy of a model on the hub, with the first of the weight files that it has."""
+def fetched(name: str, weight_files: tuple[str, ...], **options: Any) -> Path:
+    """The local copy of a model on the hub, with the first of the weight files that it has.
+
+    The options are those of the hub's library: revision, cache_dir, token, local_files_only, force_download.
+    """
     try:
         for weights in weight_files:
-            folder = Path(snapshot_download(name, allow_patterns=[*BESIDE, weights]))
+            folder = Path(snapshot_download(name, allow_patterns=[*BESIDE, weights], **options))
             if (folder / weights).exists():
                 break
     except Exception as error:  # the hub's library passes on whatever the network's raises

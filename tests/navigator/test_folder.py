@@ -1,0 +1,149 @@
+"""A navigator's folder, here or on the hub: what is wrong with one is told in a line."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from tests.navigator.samples import ONE, make
+from vlnbert.errors import VlnbertError
+from vlnbert.navigator import Navigator, hub
+from vlnbert.tasks.tokens import load_tokenizer
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    vocabulary = tmp_path / "vocab.txt"
+    vocabulary.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nwalk\n")
+    navigator = make(ONE).float()
+    navigator.tokenizer = load_tokenizer(vocabulary)
+    navigator.save_pretrained(tmp_path / "saved")
+    return tmp_path / "saved"
+
+
+def refused(source: object, **options: Any) -> str:
+    with pytest.raises(VlnbertError) as caught:
+        Navigator.from_pretrained(source, **options)
+    (line,) = str(caught.value).splitlines()
+    return line
+
+
+def test_places_that_hold_no_navigator(saved: Path, tmp_path: Path) -> None:
+    for place in ("/nope", "./nope", "a/b/c", "nope.safetensors"):
+        assert refused(place) == f"{place}: no such folder; give a navigator's folder, or its name on the hub"
+    assert "is not a folder; give a navigator's folder" in refused(saved / "model.safetensors")
+    assert "cannot be read (File name too long)" in refused("/" + "a" * 300)
+    (tmp_path / "empty").mkdir()
+    expected = f"{tmp_path / 'empty'}: holds no config.json; give a navigator's folder"
+    assert refused(tmp_path / "empty") == expected
+    (saved / "model.safetensors").unlink()
+    assert refused(saved) == f"{saved}: holds no model.safetensors; give a navigator's folder"
+
+
+def write_config(**change: Any) -> Callable[[Path], None]:
+    def write(folder: Path) -> None:
+        path = folder / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | change))
+
+    return write
+
+
+def write_weights(**change: torch.Tensor | None) -> Callable[[Path], None]:
+    """Change tensors, or remove those that are None; `__` stands for a dot."""
+
+    def write(folder: Path) -> None:
+        tensors = load_file(folder / "model.safetensors")
+        tensors |= {name.replace("__", "."): tensor for name, tensor in change.items()}
+        save_file({name: t for name, t in tensors.items() if t is not None}, folder / "model.safetensors")
+
+    return write
+
+
+def cut(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-5])
+
+
+DAMAGES: dict[str, tuple[Callable[[Path], Any], tuple[str, ...]]] = {
+    "a word for a number": (write_config(heads="two"), ("config.json: heads is 'two'", "save the navigator again")),
+    "heads that do not share": (write_config(heads=5), ("config.json: 5 heads cannot share a width of 24",)),
+    "an unknown word": (write_config(backbone="x"), ("config.json: no backbone 'x'",)),
+    "a huge number": (write_config(hidden=10**13), ("hidden is 10000000000000; choose a whole number from 1 to 1,0",)),
+    "more than there is": (
+        write_config(hidden=24 * 10**4),
+        ("backbone.embeddings.words.weight has shape 50 x 24 where",),
+    ),
+    "a list": (lambda f: (f / "config.json").write_text("[]"), ("config.json: does not describe a navigator",)),
+    "a BERT's": (lambda f: (f / "config.json").write_text('{"hidden_size": 3}'), ("make one with: vlnbert weights",)),
+    "half a config": (lambda f: (f / "config.json").write_text("{"), ("config.json: line 1 column 2: is not whole",)),
+    "cut weights": (cut, ("model.safetensors: is not a whole safetensors file",)),
+    "a missing key": (write_weights(critic__0__bias=None), ("config.json: lacks critic.0.bias; save",)),
+    "one key too many": (write_weights(critic__9__bias=torch.ones(1)), ("config.json: adds critic.9.bias;",)),
+    "all at once": (
+        write_weights(critic__0__bias=None, critic__9__bias=torch.ones(1), critic__3__bias=torch.ones(2)),
+        ("lacks critic.0.bias", "adds critic.9.bias", "critic.3.bias has shape 2 where 1 is expected"),
+    ),
+    "more layers than weights": (write_config(layers=4), ("lacks backbone.layers.3.", " and 8 more")),
+    "fewer layers than weights": (write_config(layers=2), ("adds backbone.layers.2.", " and 8 more")),
+    "half a tokenizer": (lambda f: (f / "tokenizer.json").write_text("{"), ("tokenizer.json: is not a tokenizer",)),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_what_does_not_fit_together_is_named(saved: Path, damage: str) -> None:
+    change, expected = DAMAGES[damage]
+    change(saved)
+    line = refused(saved)
+    assert line.startswith(f"{saved}/")
+    assert all(part in line for part in expected), line
+
+
+def test_a_hub_name_without_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries = []
+
+    def refuse(name: str, **_: object) -> str:
+        tries.append(name)
+        raise ConnectionError("[Errno -2] Name or service not known\nand a long story")
+
+    monkeypatch.setattr(hub, "snapshot_download", refuse)
+    line = refused("org/none")
+    assert line.startswith("org/none: no such file or folder, and the hub gave no model of that name (ConnectionError")
+    assert "long story" not in line
+    assert tries == ["org/none"]
+
+
+def test_a_hub_name_that_is_not_in_the_cache(tmp_path: Path) -> None:
+    line = refused("org/none", local_files_only=True, cache_dir=tmp_path)
+    assert "the hub gave no model of that name (LocalEntryNotFoundError" in line
+
+
+def test_a_hub_name_is_fetched_with_its_options(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = dict[str, Any]()
+
+    def give(name: str, **options: Any) -> str:
+        asked.update(options, name=name)
+        return str(saved)
+
+    monkeypatch.setattr(hub, "snapshot_download", give)
+    options = {"revision": "v1", "cache_dir": "x", "token": "t", "local_files_only": True, "force_download": True}
+    navigator = Navigator.from_pretrained("org/some", **options)
+    assert asked.items() >= {"name": "org/some", **options}.items()
+    assert {"config.json", "model.safetensors", "tokenizer.json"} <= set(asked["allow_patterns"])
+    assert navigator.tokenizer is not None
+    assert not navigator.training
+    (saved / "config.json").unlink()
+    assert refused("org/some") == "org/some: holds no config.json; give a navigator's folder"
+
+
+def test_a_hub_name_in_the_cache_needs_no_network(saved: Path, tmp_path: Path) -> None:
+    repository = tmp_path / "cache" / "models--org--some"
+    shutil.copytree(saved, repository / "snapshots" / ("0" * 40))
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("0" * 40)
+    navigator = Navigator.from_pretrained("org/some", cache_dir=tmp_path / "cache", local_files_only=True)
+    assert navigator.config == ONE
