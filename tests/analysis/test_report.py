@@ -152,7 +152,7 @@ def test_a_ragged_table_is_refused_and_leaves_the_old_report(tmp_path: Path) -> 
 
 def test_a_folder_in_the_way_is_named(tmp_path: Path) -> None:
     (tmp_path / "report.html").mkdir()
-    with pytest.raises(DataError, match=r"report\.html: cannot be written"):
+    with pytest.raises(DataError, match=r"report\.html: is not a regular file"):
         write_report(tmp_path / "report.html", Report("R", ""))
 
 

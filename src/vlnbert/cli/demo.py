@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 SHOWN = 3  # episodes drawn in the report
 
 
-def demo(
-    out: Path = Path("demo"), seed: int = 0, scans: int = 24, iterations: int = 800, threads: int | None = None
-) -> None:
+def demo(out: Path = Path("demo"), seed: int = 0, scans: int = 24, iterations: int = 800, threads: int = 1) -> None:
     """Make houses, train a tiny navigator in them, and show how it walks houses it has never seen.
 
     Needs no data and no network, and takes about three minutes on two cores. Interrupted, it goes on where it was when
@@ -31,7 +29,7 @@ def demo(
         seed: Chooses the houses and the training.
         scans: How many houses to make; about two in three are for training.
         iterations: Updates of the navigator's weights.
-        threads: CPU threads; torch's choice otherwise. On a busy machine one may be faster.
+        threads: CPU threads. So small a navigator gains nothing from a second.
     """
     import torch
 
@@ -39,8 +37,8 @@ def demo(
     from vlnbert.cli.demonstration import open_scene, random_and_shortest, start_training
     from vlnbert.navigator import Navigator
 
-    require_within(iterations=(iterations, 1, 1_000_000), threads=(threads or 1, 1, 256), seed=(seed, 0, 2**31))
-    torch.set_num_threads(threads or torch.get_num_threads())
+    require_within(iterations=(iterations, 1, 1_000_000), threads=(threads, 1, 256), seed=(seed, 0, 2**31))
+    torch.set_num_threads(threads)
     scene = open_scene(out / f"house-{seed}-{scans}", seed, scans)
     run = out / f"run-{seed}-{scans}-{iterations}"
     trainer = start_training(scene, run, seed, iterations)
