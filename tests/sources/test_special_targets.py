@@ -7,6 +7,7 @@ import pytest
 
 from vlnbert.errors import DataError
 from vlnbert.sources.files import written_beside
+from vlnbert.sources.folders import replaced
 
 
 def test_devices_pipes_and_folders_stay_what_they_are(tmp_path: Path) -> None:
@@ -26,3 +27,18 @@ def test_the_users_umask_holds(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o640
+
+
+def test_a_folder_is_replaced_only_by_a_whole_one(tmp_path: Path) -> None:
+    for text in ("old", "new"):
+        with replaced(tmp_path / "best") as beside:
+            (beside / "file").write_text(text)
+            assert text == "old" or (tmp_path / "best" / "file").read_text() == "old"
+    assert (tmp_path / "best" / "file").read_text() == "new"
+    with pytest.raises(KeyboardInterrupt), replaced(tmp_path / "best") as beside:
+        raise KeyboardInterrupt
+    assert (tmp_path / "best" / "file").read_text() == "new"
+    (tmp_path / "best.new").mkdir()  # as a kill between the two renames would leave it
+    with replaced(tmp_path / "best") as beside:
+        (beside / "file").write_text("newer")
+    assert [path.name for path in tmp_path.iterdir()] == ["best"]

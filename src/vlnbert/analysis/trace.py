@@ -7,7 +7,7 @@ from torch import Tensor
 
 from vlnbert.environment.environment import Environment, State
 from vlnbert.navigator import Instruction, Navigator
-from vlnbert.rollout.navigate import PAD
+from vlnbert.rollout.navigate import read
 from vlnbert.rollout.walk import LIMIT, walk
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.tokens import Tokens
@@ -30,7 +30,7 @@ class _Watching:
     tokens: Tensor
 
     def begin(self, state: State, goal: Tensor) -> tuple[Tensor, Instruction, list[Tensor]]:
-        instruction = self.navigator.encode(self.tokens, self.tokens != PAD)
+        instruction = read(self.navigator, self.tokens)
         return instruction.state, instruction, []
 
     def choose(

@@ -9,13 +9,13 @@ from vlnbert.cli.devices import require_device, require_within
 from vlnbert.cli.options import Flag
 from vlnbert.cli.tables import screen
 
-MOST = 1_000_000
-
 if TYPE_CHECKING:
     from vlnbert.benchmarks.navigator import Gain
     from vlnbert.benchmarks.world import Comparison
     from vlnbert.sources.layout import DataFolder
     from vlnbert.world import FeatureBank, World
+
+MOST = 1_000_000
 
 
 def bench_world(

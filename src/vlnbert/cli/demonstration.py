@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
 from tokenizers import Tokenizer
 
 from vlnbert.environment.environment import Environment
@@ -61,8 +62,6 @@ def open_scene(folder: Path, seed: int, scans: int) -> Scene:
 
 def start_training(scene: Scene, run: Path, seed: int, iterations: int) -> Trainer:
     """A tiny navigator at the start of its training, or where an earlier demo left it."""
-    import torch
-
     torch.manual_seed(seed)
     size = named_size("tiny", "two-stream")
     pieces = 1 + max(scene.tokenizer.get_vocab().values())

@@ -20,7 +20,7 @@ from torch.optim import Optimizer
 from vlnbert.errors import DataError
 from vlnbert.navigator import Navigator
 from vlnbert.sources.files import FETCH_AGAIN, read_json, write_json
-from vlnbert.sources.folders import built_beside
+from vlnbert.sources.folders import replaced
 
 TRAINER = "trainer.safetensors"
 POINTER = "last.json"
@@ -38,9 +38,7 @@ class Progress:
 def save_checkpoint(run: Path, navigator: Navigator, optimiser: Optimizer, progress: Progress) -> Path:
     """Write a whole checkpoint and point to it."""
     folder = run / "checkpoints" / f"{progress.iteration:07d}"
-    if folder.exists():  # left by a kill between the folder and the pointer; whoever trained it is about to again
-        shutil.rmtree(folder)
-    with built_beside(folder) as beside:
+    with replaced(folder) as beside:  # one of this name may be left from a kill before the pointer was moved
         try:
             navigator.save_pretrained(beside)
             metadata = {"progress": json.dumps(progress.__dict__)}

@@ -19,6 +19,7 @@ from vlnbert.learning.rewards import Rewards
 from vlnbert.navigator import Navigator
 from vlnbert.rollout.explore import SAMPLE, TEACHER, Explorer, explore
 from vlnbert.rollout.noise import keys
+from vlnbert.sources.folders import replaced
 from vlnbert.tasks.batches import TrainingBatches, bucket, take
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.tokens import Tokens
@@ -63,6 +64,8 @@ class Trainer:
         self.run, self.navigator, self.environment, self.config = run, navigator, environment, config
         self.train_split, self.validation, self.best_on, self.callbacks = train, validation, best_on, callbacks
         self.optimiser = torch.optim.AdamW(navigator.parameters(), lr=config.rate, weight_decay=config.weight_decay)
+        critic = set(navigator.critic.parameters())
+        self.clipped = [weight for weight in navigator.parameters() if weight not in critic]
         self.rewards = Rewards(environment.world, config.rewards)
         self.batches = TrainingBatches(train.tokens.count.cpu(), config.batch, config.seed)
         half = config.batch // 2
@@ -100,8 +103,7 @@ class Trainer:
             number = iteration * self.config.accumulate + part
             loss = self._loss(number)
             torch.autograd.backward(loss.total / self.config.accumulate)
-        critic = set(self.navigator.critic.parameters())
-        clip_grad_norm_([weight for weight in self.navigator.parameters() if weight not in critic], self.config.clip)
+        clip_grad_norm_(self.clipped, self.config.clip)
         self.optimiser.step()
         parts = {name: float(value.detach()) for name, value in loss.__dict__.items()}
         for callback in self.callbacks:
@@ -138,7 +140,8 @@ class Trainer:
         score = scores[self.best_on]["spl"] if self.best_on in scores else None
         if score is not None and (self.progress.best is None or score > self.progress.best):
             self.progress = Progress(self.progress.iteration, float(score), self.progress.iteration)
-            self.navigator.save_pretrained(self.run / "best")
+            with replaced(self.run / "best") as beside:
+                self.navigator.save_pretrained(beside)
 
     def _scores(self, split: Split) -> Summary:
         result = evaluate_navigator(self.environment, self.navigator, split.episodes, split.tokens, self.config.limit)

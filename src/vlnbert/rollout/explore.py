@@ -7,10 +7,11 @@ from torch import Tensor
 
 from vlnbert.environment.environment import Environment, State, shortest_path_teacher
 from vlnbert.navigator import Instruction, Navigator
+from vlnbert.rollout.navigate import read
 from vlnbert.rollout.noise import gumbel
 from vlnbert.rollout.walk import LIMIT, walk
+from vlnbert.world.world import STOP
 
-PAD = 0
 TEACHER, SAMPLE, GREEDY = 0, 1, 2  # how a row chooses
 
 
@@ -50,7 +51,7 @@ class Explorer:
         self.tokens, self.how, self.key = tokens, how, key
 
     def begin(self, state: State, goal: Tensor) -> Memory:
-        instruction = self.navigator.encode(self.tokens, self.tokens != PAD)
+        instruction = read(self.navigator, self.tokens)
         return Memory(instruction.state, instruction, goal)
 
     def choose(self, state: State, memory: Memory) -> tuple[Tensor, Memory]:
@@ -79,7 +80,7 @@ def explore(
     viewpoint, view = walked.viewpoint.T[: time + 1], walked.view.T[: time + 1]
     names = ("slot", "teacher", "live", "logits", "value")
     columns = {name: torch.stack([record[name] for record in records]) for name in names}
-    ended = ~columns["live"][-1] | (columns["slot"][-1] == 0)
+    ended = ~columns["live"][-1] | (columns["slot"][-1] == STOP)
     with torch.no_grad():
         last = environment.observe(State(viewpoint[-1], view[-1], ended))
         ahead = explorer.navigator.step(walked.memory.hidden, walked.memory.instruction, last)

@@ -5,7 +5,12 @@ from torch import Tensor
 from vlnbert.environment.environment import Environment, State
 from vlnbert.navigator import Instruction, Navigator
 
-PAD = 0
+PAD = 0  # the token that fills short instructions up
+
+
+def read(navigator: Navigator, tokens: Tensor) -> Instruction:
+    """Let a navigator read instructions [row, token]."""
+    return navigator.encode(tokens, tokens != PAD)
 
 
 class Greedy:
@@ -16,7 +21,7 @@ class Greedy:
         self.navigator, self.environment, self.tokens = navigator, environment, tokens
 
     def begin(self, state: State, goal: Tensor) -> tuple[Tensor, Instruction]:
-        instruction = self.navigator.encode(self.tokens, self.tokens != PAD)
+        instruction = read(self.navigator, self.tokens)
         return instruction.state, instruction
 
     def choose(self, state: State, memory: tuple[Tensor, Instruction]) -> tuple[Tensor, tuple[Tensor, Instruction]]:

@@ -41,3 +41,14 @@ def built_beside(folder: Path) -> Iterator[Path]:
         raise DataError(folder, problem, "free some space or choose a folder that is new or empty") from None
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+
+
+@contextmanager
+def replaced(folder: Path) -> Iterator[Path]:
+    """The same for a folder that may be there already: the old one stays until the new one is whole."""
+    new = folder.with_name(f"{folder.name}.new")
+    shutil.rmtree(new, ignore_errors=True)  # left by a kill
+    with built_beside(new) as beside:
+        yield beside
+    shutil.rmtree(folder, ignore_errors=True)
+    new.rename(folder)
