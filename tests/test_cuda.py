@@ -9,9 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.conftest import TinyData
 from tests.navigator.samples import CONFIGS, make, sight, words
+from tests.world.samples import codes_of, furnished
 from vlnbert.environment.environment import Environment, shortest_path_teacher
-from vlnbert.world import World
+from vlnbert.world import ObjectBank, World
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here"),
@@ -45,6 +47,7 @@ def walk(environment: Environment, start: Tensor, heading: Tensor, goal: Tensor)
     for _ in range(5):
         observation = environment.observe(state)
         seen += [state.viewpoint, state.view, observation.direction, observation.choosable]
+        seen += vars(observation.objects).values() if observation.objects is not None else ()
         state = environment.step(state, shortest_path_teacher(environment.world, state, goal))
     return seen
 
@@ -54,6 +57,20 @@ def test_agents_walk_alike_and_nobody_waits(world: World) -> None:
     heading = torch.linspace(-3, 9, 6, dtype=torch.float64)
     expected = walk(Environment(world), start, heading, goal)
     on_gpu = Environment(world.to("cuda"))
+    given = [value.cuda() for value in (start, heading, goal)]
+    with no_synchronisation():
+        found = walk(on_gpu, *given)
+    for one, other in zip(expected, found, strict=True):
+        torch.testing.assert_close(other.cpu(), one)
+
+
+def test_objects_look_alike_and_nobody_waits(tiny: TinyData, world: World) -> None:
+    objects = furnished(tiny, world)
+    bank = ObjectBank.from_codebook(objects, codes_of(objects))
+    start, goal = torch.arange(6), torch.tensor([5, 4, 3, 2, 1, 0])
+    heading = torch.linspace(-3, 9, 6, dtype=torch.float64)
+    expected = walk(Environment(world, objects=replace(bank, fixed=True)), start, heading, goal)
+    on_gpu = Environment(world.to("cuda"), objects=bank.to("cuda"))
     given = [value.cuda() for value in (start, heading, goal)]
     with no_synchronisation():
         found = walk(on_gpu, *given)

@@ -1,17 +1,24 @@
 """Named experiments, one line of description each, and what data each of them needs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from vlnbert.errors import UnknownNameError
+from vlnbert.learning.config import TrainConfig
+from vlnbert.learning.experiment import CAPTIONS, Experiment
+from vlnbert.learning.objective import ObjectiveConfig
+from vlnbert.learning.rewards import RewardConfig
+from vlnbert.navigator import SIZES, NavigatorConfig
 
 NEEDS = {
     "graphs": "connectivity/<scan>_connectivity.json",
     "vocabulary": "vocab.txt of an uncased BERT",
     "r2r": "r2r/R2R_{train,val_seen,val_unseen}.json",
     "augmented": "r2r/prevalent_aug.json",
-    "reverie": "reverie/REVERIE_{train,val_seen,val_unseen}.json",
-    "boxes": "reverie/BBox/<scan>_<viewpoint>.json",
     "features": "image features in features/, as .hdf5 or 36-view .tsv",
     "captions": "captions/<scan>.json",
 }
+R2R = ("graphs", "vocabulary", "r2r")
+FULL = (*R2R, "augmented", "features")
 
 
 @dataclass(frozen=True)
@@ -21,27 +28,124 @@ class Preset:
     name: str
     description: str
     needs: tuple[str, ...]
+    experiment: Experiment
+    start_hint: str = ""  # said to who starts from random weights where the recipe does not
 
 
-_R2R = ("graphs", "vocabulary", "r2r")
-_REVERIE = ("graphs", "vocabulary", "reverie", "boxes")
+ONE, TWO = SIZES["base"]["one-stream"], SIZES["base"]["two-stream"]
+OSCAR = "the paper's agent starts from OSCAR's: --start FILE"
+PREVALENT = "the paper's agent starts from PREVALENT's: --start FILE"
+HOPS = RewardConfig(unit="hops")  # as the published agents counted
 
-PRESETS = (
-    Preset("demo", "a tiny navigator in a generated house, which it makes itself", ()),
-    Preset(
-        "r2r-one-stream",
-        "the paper's R2R agent from OSCAR: ResNet features, augmented data",
-        (*_R2R, "augmented", "features"),
-    ),
-    Preset(
-        "r2r-two-stream",
-        "the paper's R2R agent from PREVALENT: ResNet features, augmented data",
-        (*_R2R, "augmented", "features"),
-    ),
-    Preset("r2r-open", "R2R with open data alone: captions and detections as features", (*_R2R, "captions")),
-    Preset("reverie-one-stream", "the paper's REVERIE agent from OSCAR", (*_REVERIE, "features")),
-    Preset("reverie-two-stream", "the paper's REVERIE agent from PREVALENT", (*_REVERIE, "features")),
-    Preset(
-        "reverie-open", "REVERIE with open data alone: captions and object names as features", (*_REVERIE, "captions")
+
+def _paper(navigator: NavigatorConfig, training: TrainConfig | None = None) -> Experiment:
+    """The paper's R2R recipe: R2R and augmented batches in turn, 300,000 updates of 8 + 8 rows."""
+    training = training or TrainConfig(rewards=HOPS)
+    return Experiment(train_on=("r2r/train", "r2r/aug"), navigator=navigator, training=training)
+
+
+NO_FIDELITY = TrainConfig(rewards=replace(HOPS, fidelity=False, departure=False))
+IN_QUARTERS = TrainConfig(batch=4, accumulate=4, rewards=HOPS)  # appendix C.2: they need the memory
+
+OPEN = Experiment(
+    features=CAPTIONS,
+    start="all-MiniLM-L6-v2",
+    navigator=SIZES["minilm"]["two-stream"],
+    training=TrainConfig(
+        iterations=7500,
+        batch=128,
+        rate=1e-4,
+        schedule="cosine",
+        warmup=100,
+        clip=5.0,
+        precision="bfloat16",
+        validate_every=500,
+        objective=ObjectiveConfig(imitation=1.0, guidance=0.5, value=0.1),
     ),
 )
+
+DEMO = Experiment(
+    validate_on=("r2r/val_unseen",),
+    navigator=replace(SIZES["tiny"]["two-stream"], hidden=64, inner=256),
+    training=TrainConfig(
+        iterations=800,
+        batch=64,
+        rate=1e-3,
+        schedule="cosine",
+        warmup=50,
+        clip=5.0,
+        limit=12,  # the longest shortest path of a generated house has six
+        validate_every=200,
+        objective=ObjectiveConfig(imitation=1.0, guidance=1.0, value=0.1),
+    ),
+)
+
+PRESETS = (
+    Preset("demo", "a tiny navigator from nothing, in generated houses", (*R2R, "features"), DEMO),
+    Preset("r2r-open", "R2R with open data alone: captions as features, from MiniLM", (*R2R, "captions"), OPEN),
+    Preset(
+        "r2r-open-scratch",
+        "the same from random weights",
+        (*R2R, "captions"),
+        replace(OPEN, start=None),
+    ),
+    Preset("r2r-one-stream", "the paper's R2R agent from OSCAR", FULL, _paper(ONE), OSCAR),
+    Preset(
+        "r2r-one-stream-unmatched",
+        "the same without cross-modal matching (Table 3)",
+        FULL,
+        _paper(replace(ONE, matching="off")),
+        OSCAR,
+    ),
+    Preset(
+        "r2r-one-stream-unshaped",
+        "the same without path-fidelity rewards (appendix B.6)",
+        FULL,
+        _paper(ONE, NO_FIDELITY),
+        OSCAR,
+    ),
+    Preset(
+        "r2r-one-stream-emb-attn",
+        "words attend at every step, on their embeddings (Table 4, C.2)",
+        FULL,
+        _paper(replace(ONE, language_attention="embeddings"), IN_QUARTERS),
+        OSCAR,
+    ),
+    Preset(
+        "r2r-one-stream-init-attn",
+        "words attend at every step, on their initial features (Table 4, C.2)",
+        FULL,
+        _paper(replace(ONE, language_attention="initial"), IN_QUARTERS),
+        OSCAR,
+    ),
+    Preset(
+        "r2r-one-stream-re-attn",
+        "words attend at every step, on the last step's output (Table 4, C.2)",
+        FULL,
+        _paper(replace(ONE, language_attention="previous"), IN_QUARTERS),
+        OSCAR,
+    ),
+    Preset("r2r-two-stream", "the paper's R2R agent from PREVALENT", FULL, _paper(TWO), PREVALENT),
+    Preset(
+        "r2r-two-stream-unmatched",
+        "the same without cross-modal matching (appendix B)",
+        FULL,
+        _paper(replace(TWO, matching="off")),
+        PREVALENT,
+    ),
+    Preset(
+        "r2r-two-stream-unshaped",
+        "the same without path-fidelity rewards (appendix B.6)",
+        FULL,
+        _paper(TWO, NO_FIDELITY),
+        PREVALENT,
+    ),
+)
+
+
+def find_preset(name: str) -> Preset:
+    """A preset by its name."""
+    found = {preset.name: preset for preset in PRESETS}
+    if name not in found:
+        raise UnknownNameError("preset", name, found)
+    return found[name]

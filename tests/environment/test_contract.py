@@ -7,9 +7,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.world.samples import codes_of, furnished
 from vlnbert.environment.contract import ContractError, check_environment, check_world, require
 from vlnbert.environment.environment import Environment
-from vlnbert.world import build_world, open_features
+from vlnbert.world import ObjectBank, build_world, open_features
 
 
 def changed(world, name, place, value):
@@ -195,6 +196,39 @@ def test_a_broken_environment(world, kind, words):
     broken = check_environment(kind(world))
     assert any(words in line for line in broken), broken
     assert len(broken) == len(set(broken))
+
+
+OBJECTS = {
+    "no masks": (lambda o: replace(o, present=o.present.long()), "present is not whether"),
+    "another count": (lambda o: replace(o, position=o.position[:, 1:]), "objects are not a feature"),
+    "short directions": (lambda o: replace(o, direction=o.direction[..., :3]), "objects are not a feature"),
+    "things in padding": (lambda o: replace(o, features=o.features + 1), "padding behind objects is not all zeros"),
+    "no number": (lambda o: replace(o, features=o.features / 0), "an object is not finite"),
+    "pixels": (lambda o: replace(o, position=o.position * 640), "a position is not a box"),
+    "another area": (lambda o: replace(o, position=o.position**2), "a position is not a box"),
+    "half a direction": (lambda o: replace(o, direction=o.direction / 2), "direction is not two angles"),
+}
+
+
+@pytest.fixture
+def things(tiny, world):
+    objects = furnished(tiny, world)
+    return ObjectBank.from_codebook(objects, codes_of(objects))
+
+
+def test_good_objects_pass(world, things):
+    assert check_environment(Environment(world, objects=things)) == []
+
+
+@pytest.mark.parametrize(("change", "words"), OBJECTS.values(), ids=OBJECTS)
+def test_broken_objects(world, things, change, words):
+    class Broken(Environment):
+        def observe(self, state):
+            seen = super().observe(state)
+            return replace(seen, objects=change(seen.objects))
+
+    broken = check_environment(Broken(world, objects=things))
+    assert any(words in line for line in broken), broken
 
 
 def test_an_environment_of_a_broken_world(world):

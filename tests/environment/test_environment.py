@@ -8,8 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.world.samples import codes_of, furnished
 from vlnbert.environment.environment import Environment, State, shortest_path_teacher
-from vlnbert.world import STOP, FeatureBank, build_world, open_features
+from vlnbert.world import STOP, FeatureBank, ObjectBank, build_world, open_features
 from vlnbert.world.geometry import angle_feature
 
 
@@ -95,6 +96,16 @@ def test_features_come_with_the_bank(tiny, environment):
     assert torch.equal(seen.features, bank.look(torch.tensor([3, 8])))
 
 
+def test_objects_come_with_their_bank(tiny, environment):
+    world = environment.world
+    objects = furnished(tiny, world)
+    bank = ObjectBank.from_codebook(objects, codes_of(objects))
+    state = environment.reset(torch.tensor([1, 2]), torch.tensor([0.0, 3.0]))
+    assert environment.observe(state).objects is None
+    seen, expected = Environment(world, objects=bank).observe(state).objects, bank.look(state.viewpoint, state.view)
+    assert all(torch.equal(getattr(seen, name), getattr(expected, name)) for name in vars(expected))
+
+
 @given(seed=st.integers(0, 10_000), count=st.integers(2, 12), extra=st.integers(0, 10))
 def test_the_teacher_walks_the_shortest_length(random_graph, seed, count, extra):
     world = build_world([random_graph(seed, count, extra), random_graph(seed + 1, 5, 2)])
@@ -118,7 +129,9 @@ def test_the_teacher_stops_where_no_path_leads(world):
 
 def test_nothing_waits_for_the_device(tiny, environment, no_waiting):
     world = environment.world
-    environment = Environment(world, open_features(world, tiny.path("features/tiny.hdf5")))
+    objects = furnished(tiny, world)
+    things = replace(ObjectBank.from_codebook(objects, codes_of(objects)), fixed=True)
+    environment = Environment(world, open_features(world, tiny.path("features/tiny.hdf5")), things)
     start, heading, slot, goal = torch.tensor([0, 3]), torch.rand(2), torch.tensor([1, 2]), torch.tensor([5, 0])
     with no_waiting():
         state = environment.reset(start, heading)

@@ -13,8 +13,18 @@ def test_everything_is_found(tiny):
     assert list(folder.splits("reverie")) == ["test", "train", "val_unseen"]
     assert folder.split("r2r", "aug") == tiny.path("r2r/prevalent_aug.json")
     assert [path.name for path in folder.feature_files()] == ["tiny.hdf5", "tiny.tsv"]
+    assert folder.object_feature_files() == []
     for path in (folder.connectivity, folder.boxes, folder.captions, folder.features, folder.vocabulary):
         assert path.exists()
+
+
+def test_features_of_objects_are_told_by_their_name(tiny):
+    """Those that HAMT and DUET publish are, as they are."""
+    names = ["obj.avg.top3.min80_vit_base_patch16_224_imagenet.hdf5", "objects.h5"]
+    for name in (*names, "obj.tsv", "notes.txt"):
+        tiny.path(f"features/{name}").touch()
+    assert [path.name for path in tiny.folder.object_feature_files()] == names
+    assert [path.name for path in tiny.folder.feature_files()] == ["obj.tsv", "tiny.hdf5", "tiny.tsv"]
 
 
 def test_no_folder(tmp_path, refuses):
@@ -28,7 +38,7 @@ def test_an_empty_folder(tmp_path, refuses):
     refuses(tmp_path / "connectivity", folder.graphs, "holds no <scan>_connectivity.json")
     refuses(tmp_path / "r2r", lambda: folder.split("r2r", "train"), "holds no R2R_<split>.json")
     assert folder.splits("reverie") == {}
-    assert folder.feature_files() == []
+    assert folder.feature_files() == folder.object_feature_files() == []
 
 
 def test_unknown_names(tiny):

@@ -1,5 +1,7 @@
 """What a data folder holds: everything is read, faults are told and never raised."""
 
+import h5py
+import numpy as np
 import pytest
 
 from vlnbert.tasks.inventory import meets, take_inventory
@@ -20,6 +22,19 @@ def test_a_good_folder(tiny):
     assert holds["captions"] == f"{36 * 17} captioned views"
     assert holds["features"] == "17 panoramas, 6 wide"
     assert faults(tiny.folder) == {}
+
+
+def test_object_features(tiny):
+    path = tiny.path("features/objects.hdf5")
+    with h5py.File(path, "w") as file:
+        file["alpha_a3"] = np.ones((1, 9))
+        file["alpha_a3"].attrs["obj_ids"] = [7]
+        file["delta_d0"] = np.ones((2, 9))
+        file["delta_d0"].attrs["obj_ids"] = [1, 2]
+    holds = {part.need: part.holds for part in take_inventory(tiny.folder)}
+    assert holds["object features"] == "1 objects at 1 viewpoints, 9 wide"
+    tiny.cut("features/objects.hdf5", 10)
+    assert set(faults(tiny.folder)) == {"object features"}
 
 
 @pytest.mark.parametrize(

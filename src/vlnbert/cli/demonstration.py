@@ -1,95 +1,95 @@
-"""What the demo is made of: a house as tensors, a training in it, agents to compare with."""
+"""What the demo is made of: a training in a generated house, agents to compare with, pieces of the report."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
-import torch
-from tokenizers import Tokenizer
-
+from vlnbert.analysis import Drawing, EpisodeCard, Report, Table, attended_words, draw_episode, figure_svg
+from vlnbert.analysis.curves import draw_curves
+from vlnbert.analysis.trace import trace_episode
+from vlnbert.cli.tables import Summary, score_rows
 from vlnbert.environment.environment import Environment
 from vlnbert.evaluation.evaluate import Evaluation, evaluate_agent, evaluate_navigator
-from vlnbert.learning.checkpoints import POINTER
-from vlnbert.learning.config import TrainConfig
-from vlnbert.learning.objective import ObjectiveConfig
-from vlnbert.learning.trainer import Split, Trainer
+from vlnbert.learning.callbacks import read_log
+from vlnbert.learning.runs import begin_run, is_run, resume_run
+from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import Navigator
-from vlnbert.navigator.config import named_size
+from vlnbert.presets import find_preset
 from vlnbert.rollout.baselines import baseline
 from vlnbert.sources.house import generate
-from vlnbert.sources.layout import open_folder
-from vlnbert.tasks import Episodes, load_episodes
-from vlnbert.tasks.tokens import Tokens, load_tokenizer, tokenise
-from vlnbert.world import World, open_features, open_world
+from vlnbert.tasks.splits import Split
 
-LIMIT = 12  # steps; the longest shortest path of a generated house has six
-SPLITS = ("train", "val_unseen")
+SHOWN = 3  # episodes drawn in the report
 
 
-@dataclass(frozen=True)
-class Scene:
-    """A generated house, ready to walk."""
-
-    world: World
-    environment: Environment
-    tokenizer: Tokenizer
-    episodes: dict[str, Episodes]
-    tokens: dict[str, Tokens]
-    width: int  # of the features
-    split: str = "val_unseen"
-
-    def evaluate(self, navigator: Navigator) -> Evaluation:
-        return evaluate_navigator(
-            self.environment, navigator.eval(), self.episodes[self.split], self.tokens[self.split], LIMIT, batch=256
-        )
-
-    def pieces(self, row: int) -> list[str]:
-        """The word pieces of an instruction after [CLS]."""
-        ids = self.tokens[self.split].ids[row, 1 : int(self.tokens[self.split].count[row])]
-        return [self.tokenizer.id_to_token(piece) or "" for piece in ids.tolist()]
-
-
-def open_scene(folder: Path, seed: int, scans: int) -> Scene:
-    """Make the house unless it is there already, and open it."""
-    if not folder.exists():
-        generate(folder, seed=seed, scans=scans)
-    data = open_folder(folder)
-    world = open_world(data)
-    bank, tokenizer = open_features(world, data.feature_files()[0]), load_tokenizer(data.vocabulary)
-    episodes = {split: load_episodes(data, world, "r2r", split) for split in SPLITS}
-    tokens = {split: tokenise(found, tokenizer, data.split("r2r", split)) for split, found in episodes.items()}
-    return Scene(world, Environment(world, bank), tokenizer, episodes, tokens, bank.width)
-
-
-def start_training(scene: Scene, run: Path, seed: int, iterations: int) -> Trainer:
-    """A tiny navigator at the start of its training, or where an earlier demo left it."""
-    torch.manual_seed(seed)
-    size = named_size("tiny", "two-stream")
-    pieces = 1 + max(scene.tokenizer.get_vocab().values())
-    navigator = Navigator(replace(size, hidden=64, inner=256, feature_width=scene.width, vocabulary=pieces))
-    navigator.tokenizer = scene.tokenizer
-    config = TrainConfig(
+def start_training(house: Path, run: Path, seed: int, scans: int, iterations: int) -> Trainer:
+    """Make the house unless it is there; a tiny navigator at the start of its training, or where it was left."""
+    if not house.exists():
+        generate(house, seed=seed, scans=scans)
+    if is_run(run):
+        return resume_run(run, house)
+    experiment = find_preset("demo").experiment
+    training = replace(
+        experiment.training,
         iterations=iterations,
-        batch=64,
-        rate=1e-3,
-        schedule="cosine",
-        warmup=min(50, iterations),
-        clip=5.0,
-        limit=LIMIT,
+        warmup=min(experiment.training.warmup, iterations),
         validate_every=max(1, iterations // 4),
         seed=seed,
-        objective=ObjectiveConfig(imitation=1.0, guidance=1.0, value=0.1),
     )
-    splits = {name: Split(scene.episodes[name], scene.tokens[name]) for name in SPLITS}
-    trainer = Trainer(
-        run, navigator, scene.environment, splits["train"], {scene.split: splits[scene.split]}, config, scene.split
-    )
-    if (run / POINTER).exists():
-        trainer.resume()
-    return trainer
+    return begin_run("demo", replace(experiment, training=training), house, run)
 
 
-def random_and_shortest(scene: Scene, seed: int) -> dict[str, Evaluation]:
-    """What a navigator must beat, and what nobody can."""
-    agents = {name: baseline(name, scene.world, seed) for name in ("random", "shortest")}
-    split = scene.episodes[scene.split]
-    return {name: evaluate_agent(scene.environment, agent, split, LIMIT) for name, agent in agents.items()}
+def evaluate_all(trainer: Trainer, navigator: Navigator, seed: int) -> dict[str, Evaluation]:
+    """The navigator beside what it must beat and what nobody can."""
+    environment, split, limit = trainer.environment, trainer.validation[trainer.best_on], trainer.config.limit
+    agents = {name: baseline(name, environment.world, seed) for name in ("random", "shortest")}
+    others = {name: evaluate_agent(environment, agent, split.episodes, limit) for name, agent in agents.items()}
+    own = evaluate_navigator(environment, navigator, split.episodes, split.tokens, limit, batch=256)
+    return others | {"navigator": own}
+
+
+def make_report(
+    trainer: Trainer,
+    navigator: Navigator,
+    evaluation: Evaluation,
+    summaries: Mapping[str, Summary],
+    seed: int,
+    scans: int,
+) -> Report:
+    """The table, the learning curves and some episodes with the words that were attended to."""
+    headings, rows = score_rows(summaries)
+    table = Table("Unseen houses", ("agent", *headings), tuple(map(tuple, rows)), "SR to CLS in percent.")
+    others = {name: float(summaries[name]["sr"] or 0) for name in ("random", "shortest")}
+    log = read_log(trainer.run / "log.jsonl")
+    curves = Drawing(figure_svg(draw_curves(log, trainer.best_on, others)), "How it learned.")
+    context = (
+        f"A tiny navigator trained from nothing on {scans} generated houses (seed {seed}), here in houses it has never "
+        "seen. The random agent picks a heading and walks five steps; the shortest agent knows the goal. Below, words "
+        "are tinted by the attention that the navigator paid them before each choice."
+    )
+    cards = _cards(trainer.environment, trainer.validation[trainer.best_on], navigator, evaluation)
+    return Report("vlnbert demo", context, (table,), (curves,), cards)
+
+
+def _cards(
+    environment: Environment, split: Split, navigator: Navigator, evaluation: Evaluation
+) -> tuple[EpisodeCard, ...]:
+    """Some episodes, evenly spread over the split, with what was read at every step."""
+    episodes, scores, cards = split.episodes, evaluation.scores, []
+    for row in range(0, len(episodes), -(-len(episodes) // SHOWN)):
+        trace = trace_episode(navigator, environment, episodes, split.tokens, row)
+        path = episodes.path[row, : episodes.path_length[row]].tolist()
+        figure, pieces = draw_episode(environment.world, trace.viewpoint, path), _pieces(navigator, split, row)
+        steps = [(str(step), attended_words(pieces, w.tolist())) for step, w in enumerate(trace.weights)]
+        table = Table("What it read", ("step", "attention"), tuple(steps))
+        succeeded = scores is not None and bool(scores.sr[row])
+        outcome = f"stopped {scores.ne[row]:.1f} m from the goal" if scores is not None else ""
+        title = f"Episode {episodes.ids[row]}"
+        cards.append(EpisodeCard(title, episodes.texts[row], outcome, figure_svg(figure), succeeded, table))
+    return tuple(cards)
+
+
+def _pieces(navigator: Navigator, split: Split, row: int) -> list[str]:
+    """The word pieces of an instruction after [CLS]."""
+    ids = split.tokens.ids[row, 1 : int(split.tokens.count[row])].tolist()
+    return [navigator.tokenizer.id_to_token(piece) or "" for piece in ids] if navigator.tokenizer else []

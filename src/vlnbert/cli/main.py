@@ -12,9 +12,12 @@ from vlnbert.cli.bench import bench_navigator, bench_world
 from vlnbert.cli.data import check_data
 from vlnbert.cli.demo import demo
 from vlnbert.cli.evaluate import evaluate
+from vlnbert.cli.features import caption_features
 from vlnbert.cli.house import house
+from vlnbert.cli.presets import presets
 from vlnbert.cli.score import score
 from vlnbert.cli.submit import submit
+from vlnbert.cli.train import train
 from vlnbert.cli.weights import export_weights, import_weights, inspect_weights
 from vlnbert.cli.world import candidates, check_world
 from vlnbert.errors import UnknownNameError, VlnbertError
@@ -22,10 +25,13 @@ from vlnbert.runtime import keep_freed_memory
 
 VERBS: dict[str, Callable[..., None]] = {
     "demo": demo,
+    "train": train,
     "house": house,
     "data check": check_data,
     "world candidates": candidates,
     "world check": check_world,
+    "features captions": caption_features,
+    "presets": presets,
     "evaluate": evaluate,
     "score": score,
     "submit": submit,
@@ -68,7 +74,10 @@ def _run(words: list[str]) -> None:
         print(f"vlnbert {__version__}")
     else:
         _check_verb(words)
-        _app(VERBS).cli(prog="vlnbert")
+        if words[0] == "train":  # its next word chooses among presets, each with settings of its own
+            train(words[1:])
+        else:
+            _app({name: verb for name, verb in VERBS.items() if verb is not train}).cli(prog="vlnbert")
 
 
 def _check_verb(words: list[str]) -> None:

@@ -13,6 +13,7 @@ from vlnbert.environment.environment import Observation, State
 from vlnbert.environment.world_contract import ANGLE_TOLERANCE, check_meaning, check_tables, real_slots, unless
 from vlnbert.errors import VlnbertError
 from vlnbert.world.geometry import angle_feature, level_view, view_elevation, view_heading
+from vlnbert.world.object_bank import ObjectsInView
 from vlnbert.world.world import STOP, World
 
 
@@ -89,6 +90,25 @@ def _check_observation(world: World, state: State, seen: Observation) -> list[st
         *unless(all(table.isfinite().all() for table in numbers), "an observation is not finite"),
         *unless(_alike(seen.direction, direction), "a direction is not that of its slot from the view faced"),
         *unless(_alike(seen.facing, facing), "facing is not the direction of the view faced"),
+        *([] if seen.objects is None else _check_objects(len(state.viewpoint), seen.objects)),
+    ]
+
+
+def _check_objects(agents: int, found: ObjectsInView) -> list[str]:
+    tables, present = (found.features, found.position, found.direction), found.present
+    widths = (found.features.shape[-1], 5, 4)
+    if present.dtype != torch.bool or present.dim() != 2 or len(present) != agents:
+        return ["present is not whether an object is there, an agent and object"]
+    if any(table.shape != (*present.shape, width) for table, width in zip(tables, widths, strict=True)):
+        return ["objects are not a feature, five and four numbers an agent and object"]
+    left, top, right, bottom, area = found.position.unbind(dim=-1)
+    inside = ((found.position >= 0) & (found.position <= 1)).all() and (left <= right).all() and (top <= bottom).all()
+    sines = found.direction.reshape(*present.shape, 2, 2).norm(dim=-1)
+    return [
+        *unless(all(table.isfinite().all() for table in tables), "an object is not finite"),
+        *unless(all(not table[~present].any() for table in tables), "padding behind objects is not all zeros"),
+        *unless(inside and _alike(area, (right - left) * (bottom - top)), "a position is not a box in the view"),
+        *unless(_alike(sines[present], torch.ones_like(sines[present])), "an object's direction is not two angles"),
     ]
 
 

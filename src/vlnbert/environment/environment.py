@@ -7,6 +7,7 @@ from torch import Tensor
 
 from vlnbert.world.banks import Bank
 from vlnbert.world.geometry import STEPS, VIEWS, angle_feature, level_view, view_elevation, view_heading
+from vlnbert.world.object_bank import ObjectBank, ObjectsInView
 from vlnbert.world.world import STOP, World
 
 
@@ -20,16 +21,6 @@ class State:
 
 
 @dataclass(frozen=True)
-class ObjectsInView:
-    """The objects that each agent sees at its viewpoint, padded."""
-
-    features: Tensor  # [agent, object, width]
-    position: Tensor  # [agent, object, 5] left, top, right, bottom and area of its box, as shares of the view
-    direction: Tensor  # [agent, object, 4] of the view that shows it, as for slots
-    present: Tensor  # [agent, object] bool, false for padding
-
-
-@dataclass(frozen=True)
 class Observation:
     """What each agent sees and may choose. Slot 0 stops; its numbers, and those of padding, are all zero."""
 
@@ -37,14 +28,14 @@ class Observation:
     direction: Tensor  # [agent, slot, 4] sin, cos of the heading from the current view; sin, cos of the elevation
     facing: Tensor  # [agent, 4] the same of the current view itself, absolute: the last action as a direction
     features: Tensor | None  # [agent, slot, width] of the view that faces each neighbour, where there is a bank
-    objects: ObjectsInView | None = None  # in tasks that look for one
+    objects: ObjectsInView | None = None  # where there is a bank of them, in tasks that look for one
 
 
 class Environment:
     """Navigation over a world, for any number of agents at once."""
 
-    def __init__(self, world: World, bank: Bank | None = None) -> None:
-        self.world, self.bank = world, bank
+    def __init__(self, world: World, bank: Bank | None = None, objects: ObjectBank | None = None) -> None:
+        self.world, self.bank, self.objects = world, bank, objects
         slots = torch.arange(world.slots, device=world.device)
         self._choosable = slots < world.choices[:, None]  # [viewpoint, slot]
         self._neighbour, self._view = world.neighbour.flatten(), world.view.flatten()
@@ -64,6 +55,7 @@ class Environment:
             direction=self._compass.index_select(0, (state.view % STEPS).add(viewpoint, alpha=STEPS)),
             facing=self._facing.index_select(0, state.view),
             features=None if self.bank is None else self.bank.look(viewpoint),
+            objects=None if self.objects is None else self.objects.look(viewpoint, state.view),
         )
 
     def step(self, state: State, slot: Tensor) -> State:

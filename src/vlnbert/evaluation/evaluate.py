@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from vlnbert.environment.environment import Environment
 from vlnbert.evaluation.metrics import Scores
 from vlnbert.evaluation.scoring import score_walks
 from vlnbert.navigator import Navigator
+from vlnbert.ranks import ALONE, Ranks
 from vlnbert.rollout.navigate import Greedy
 from vlnbert.rollout.walk import LIMIT, Agent, Walk, walk
 from vlnbert.sources.files import progress
@@ -41,20 +41,23 @@ def evaluate_navigator(
     tokens: Tokens,
     limit: int = LIMIT,
     batch: int = 64,
+    ranks: Ranks = ALONE,
 ) -> Evaluation:
-    """Let a navigator walk all episodes of a split greedily, those with instructions of like length together."""
-    order, walks = list[Tensor](), list[Walk]()
-    batches = list(evaluation_batches(tokens.count.cpu(), batch))
+    """Let a navigator walk all episodes of a split greedily, those with instructions of like length together.
+
+    Several ranks share the batches out, and each gets what all have walked.
+    """
+    device, count = environment.world.device, tokens.count.cpu()
+    viewpoint, view = (torch.zeros(len(episodes), limit + 1, dtype=torch.long, device=device) for _ in range(2))
+    length = torch.zeros(len(episodes), dtype=torch.long, device=device)
+    batches = list(evaluation_batches(count, batch, ranks.rank, ranks.count))
     for rows in progress(batches, f"{episodes.task} {episodes.split}"):
-        width = int(tokens.count[rows].max())
-        agent = Greedy(navigator, environment, tokens.ids[rows, :width])
-        parts = (episodes.start[rows], episodes.heading[rows], episodes.goal[rows])
-        walks.append(walk(environment, agent, *parts, limit))
-        order.append(rows)
-    place = torch.cat(order).argsort()  # back into the order of the split
-    names = ("viewpoint", "view", "length")
-    merged = Walk(*(torch.cat([getattr(part, name) for part in walks])[place] for name in names))
-    return _scored(environment, episodes, merged)
+        index = rows.to(device)
+        agent = Greedy(navigator, environment, tokens.ids[index, : int(count[rows].max())])
+        parts = (episodes.start[index], episodes.heading[index], episodes.goal[index])
+        walked = walk(environment, agent, *parts, limit)
+        viewpoint[index], view[index], length[index] = walked.viewpoint, walked.view, walked.length
+    return _scored(environment, episodes, Walk(*map(ranks.sum, (viewpoint, view, length))))
 
 
 def _scored(environment: Environment, episodes: Episodes, walked: Walk) -> Evaluation:

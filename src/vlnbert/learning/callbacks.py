@@ -1,4 +1,4 @@
-"""Those who watch a training: a bar for people, lines for programs."""
+"""Those who watch a training: a bar for people, lines for programs, curves for TensorBoard."""
 
 import json
 import time
@@ -10,27 +10,50 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from vlnbert.errors import DataError
 from vlnbert.learning.trainer import Summary
 
 
 @dataclass
 class JsonLog:
-    """`log.jsonl`: a line for every `every` updates and for each validation. A resumed run writes on."""
+    """`log.jsonl`: a line for each report and each validation. A resumed run writes on."""
 
     path: Path
-    every: int = 10
 
     def updated(self, iteration: int, rate: float, parts: dict[str, float]) -> None:
-        if iteration % self.every == 0:
-            self._write({"iteration": iteration, "rate": rate, **parts})
+        self._write({"iteration": iteration, "rate": rate, **parts})
 
     def validated(self, iteration: int, scores: Mapping[str, Summary]) -> None:
         self._write({"iteration": iteration, "scores": {name: dict(summary) for name, summary in scores.items()}})
 
     def _write(self, line: dict[str, Any]) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"time": round(time.time(), 3), **line}) + "\n")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"time": round(time.time(), 3), **line}) + "\n")
+        except OSError as error:
+            problem = f"cannot be written ({error.strerror})"
+            raise DataError(self.path, problem, "free some space, then resume: the last checkpoint is whole") from None
+
+
+class TensorBoard:
+    """Curves in `tensorboard/`; a resumed run draws on from where it was."""
+
+    def __init__(self, folder: Path, done: int) -> None:
+        from torch.utils.tensorboard import SummaryWriter  # it takes a second to import
+
+        self.writer = SummaryWriter(str(folder), purge_step=done + 1 if done else None)
+
+    def updated(self, iteration: int, rate: float, parts: dict[str, float]) -> None:
+        for name, value in {"rate": rate, **parts}.items():
+            self.writer.add_scalar(f"training/{name}", value, iteration)
+
+    def validated(self, iteration: int, scores: Mapping[str, Summary]) -> None:
+        for split, summary in scores.items():
+            for name, value in summary.items():
+                if value is not None:
+                    self.writer.add_scalar(f"{split}/{name}", value, iteration)
+        self.writer.flush()
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
@@ -51,12 +74,13 @@ class Bar:
 
     total: int
     done: int = 0
+    disabled: bool = False
     console: Console = field(default_factory=lambda: Console(stderr=True, highlight=False))
 
     def __enter__(self) -> "Bar":
         losses = TextColumn("{task.fields[losses]}")
         columns = (TextColumn("training"), BarColumn(), MofNCompleteColumn(), losses, TimeRemainingColumn())
-        self.progress = Progress(*columns, console=self.console, disable=not self.console.is_terminal)
+        self.progress = Progress(*columns, console=self.console, disable=self.disabled or not self.console.is_terminal)
         self.progress.start()
         self.task = self.progress.add_task("training", total=self.total, completed=self.done, losses="")
         return self

@@ -7,6 +7,7 @@ pointer names a checkpoint that is whole.
 
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ def save_checkpoint(run: Path, navigator: Navigator, optimiser: Optimizer, progr
         try:
             navigator.save_pretrained(beside)
             metadata = {"progress": json.dumps(progress.__dict__)}
-            save_file(_optimiser_tensors(optimiser) | _random_states(), beside / TRAINER, metadata)
+            save_file(_optimiser_tensors(optimiser), beside / TRAINER, metadata)
         except SafetensorError as error:
             raise DataError(folder, f"cannot be written ({error})", "free some space; the last one is whole") from None
     write_json(run / POINTER, {"checkpoint": folder.name})
@@ -50,6 +51,15 @@ def save_checkpoint(run: Path, navigator: Navigator, optimiser: Optimizer, progr
         if old.name != folder.name:
             shutil.rmtree(old, ignore_errors=True)
     return folder
+
+
+def save_navigator(folder: Path, navigator: Navigator, card: Mapping[str, Any]) -> None:
+    """Write a navigator's folder, in place of an older one; `card` is what its model card shall tell."""
+    with replaced(folder) as beside:
+        try:
+            navigator.save_pretrained(beside, model_card_kwargs=dict(card))
+        except SafetensorError as error:
+            raise DataError(folder, f"cannot be written ({error})", "free some space and resume") from None
 
 
 def last_checkpoint(run: Path) -> Path:
@@ -62,7 +72,7 @@ def last_checkpoint(run: Path) -> Path:
 
 
 def load_checkpoint(folder: Path, navigator: Navigator, optimiser: Optimizer) -> Progress:
-    """Put a run back exactly where it was: weights, optimiser and every random generator."""
+    """Put a run back exactly where it was: weights and moments. All else follows from the number of the update."""
     weights = Navigator.from_pretrained(folder).state_dict()
     navigator.load_state_dict(weights)
     try:
@@ -72,7 +82,6 @@ def load_checkpoint(folder: Path, navigator: Navigator, optimiser: Optimizer) ->
     except (SafetensorError, OSError, KeyError, TypeError, ValueError):
         raise DataError(folder / TRAINER, "is not whole", FETCH_AGAIN) from None
     _restore_optimiser(optimiser, tensors)
-    _restore_random_states(tensors)
     return progress
 
 
@@ -94,17 +103,3 @@ def _restore_optimiser(optimiser: Optimizer, tensors: dict[str, Tensor]) -> None
             number, _, name = rest.partition(".")
             state.setdefault(int(number), {})[name] = value
     optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
-
-
-def _random_states() -> dict[str, Tensor]:
-    states = {"random.cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        states |= {f"random.cuda.{index}": state for index, state in enumerate(torch.cuda.get_rng_state_all())}
-    return states
-
-
-def _restore_random_states(tensors: dict[str, Tensor]) -> None:
-    torch.set_rng_state(tensors["random.cpu"])
-    for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
-        if (state := tensors.get(f"random.cuda.{index}")) is not None:
-            torch.cuda.set_rng_state(state, index)

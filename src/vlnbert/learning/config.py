@@ -29,10 +29,18 @@ class TrainConfig:
     """Largest norm of the navigator's gradient; the critic's is not clipped."""
     accumulate: int = 1
     """Batches whose gradients make one update."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Of the forward pass. Weights, losses and the optimiser stay in float32; bfloat16 is for GPUs."""
+    graphs: bool = True
+    """On a GPU, record updates as CUDA graphs and replay them: the same numbers, many times faster."""
     limit: int = 15
     """Steps of an episode."""
     validate_every: int = 2000
     """Updates between validations, which are also when the run is saved."""
+    validation_batch: int = 256
+    """Episodes that are walked together in a validation."""
+    report_every: int = 10
+    """Updates between lines of the log. On a GPU, to report is to wait."""
     patience: int = 0
     """Validations without a better score after which training stops; 0 for never."""
     seed: int = 0
@@ -45,7 +53,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         if self.batch < 2 or self.batch % 2:
             raise UsageError(f"a batch of {self.batch} has no two halves; choose an even number")
-        for name in ("iterations", "accumulate", "limit", "validate_every"):
+        for name in ("iterations", "accumulate", "limit", "validate_every", "validation_batch", "report_every"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} is {getattr(self, name)}; choose 1 or more")
 

@@ -24,9 +24,13 @@ def actor_critic_loss(
     live: Tensor,
     value_weight: float = 0.5,
     entropy_weight: float = 0.01,
+    count: Tensor | None = None,
 ) -> ActorCriticLoss:
-    """A2C over [time, row] tensors; `live` is true where a row had not stopped before. Advantages carry no gradient."""
-    count = live.sum().clamp(min=1)
+    """A2C over [time, row] tensors; `live` is true where a row had not stopped before. Advantages carry no gradient.
+
+    `count` is what the sums are divided by where the live steps here are not all there are.
+    """
+    count = (live.sum() if count is None else count).clamp(min=1)
     advantage = (returns - value).detach()
     policy = -(log_probability * advantage * live).sum() / count
     error = value_weight * ((returns.detach() - value).square() * live).sum() / count

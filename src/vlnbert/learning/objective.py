@@ -8,6 +8,7 @@ from torch import Tensor
 from vlnbert.learning.losses import actor_critic_loss, imitation_loss
 from vlnbert.learning.returns import discounted_returns
 from vlnbert.learning.rewards import Rewards
+from vlnbert.ranks import ALONE, Ranks
 from vlnbert.rollout.explore import SAMPLE, TEACHER, Rollout
 
 
@@ -39,12 +40,22 @@ class Objective:
 
 
 def navigation_objective(
-    rollout: Rollout, how: Tensor, rewards: Rewards, path: Tensor, path_length: Tensor, config: ObjectiveConfig
+    rollout: Rollout,
+    how: Tensor,
+    rewards: Rewards,
+    path: Tensor,
+    path_length: Tensor,
+    config: ObjectiveConfig,
+    ranks: Ranks = ALONE,
 ) -> Objective:
-    """The objective of a mixed rollout; `how` [row] says which rows imitate and which explore."""
+    """The objective of a mixed rollout; `how` [row] says which rows imitate and which explore.
+
+    Sums are divided by the mean counts of all ranks, so that the mean of their objectives is that of the whole batch.
+    """
     taught, tried = how == TEACHER, how == SAMPLE
     weight = (config.imitation * taught + config.guidance * tried) * rollout.live
-    imitation = imitation_loss(rollout.logits, rollout.teacher, weight, rows=taught.sum().clamp(min=1))
+    rows = ranks.mean(taught.sum()).clamp(min=1)
+    imitation = imitation_loss(rollout.logits, rollout.teacher, weight, rows)
     reward = rewards(rollout.viewpoint, rollout.slot, path, path_length).to(rollout.value.dtype)
     returns = discounted_returns(reward, rollout.live, rollout.last_value, rollout.ended, config.discount)
     log_policy = rollout.logits.log_softmax(dim=-1)
@@ -52,5 +63,6 @@ def navigation_objective(
     surprise = torch.where(rollout.logits.isneginf(), 0.0, log_policy)
     entropy = -(surprise.exp() * surprise * ~rollout.logits.isneginf()).sum(dim=-1)
     live = rollout.live & tried
-    loss = actor_critic_loss(chosen, entropy, rollout.value, returns, live, config.value, config.entropy)
+    count = ranks.mean(live.sum())
+    loss = actor_critic_loss(chosen, entropy, rollout.value, returns, live, config.value, config.entropy, count)
     return Objective(imitation + loss.total, imitation, loss.policy, loss.value, loss.entropy)

@@ -1,28 +1,27 @@
 """The trainer: set up, update, validate, save. What is shown or logged along the way is left to callbacks."""
 
+import hashlib
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-from torch.nn.utils import clip_grad_norm_
+from torch.nn.parallel import DistributedDataParallel
 
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import VlnbertError
 from vlnbert.evaluation.evaluate import evaluate_navigator
-from vlnbert.learning.checkpoints import Progress, last_checkpoint, load_checkpoint, save_checkpoint
+from vlnbert.learning.checkpoints import Progress, last_checkpoint, load_checkpoint, save_checkpoint, save_navigator
 from vlnbert.learning.config import TrainConfig
-from vlnbert.learning.objective import Objective, navigation_objective
-from vlnbert.learning.rewards import Rewards
+from vlnbert.learning.feed import Feed
+from vlnbert.learning.learner import PARTS, Learner
+from vlnbert.learning.updates import EagerUpdate, ReplayedUpdate, Update
 from vlnbert.navigator import Navigator
-from vlnbert.rollout.explore import SAMPLE, TEACHER, Explorer, explore
-from vlnbert.rollout.noise import keys
-from vlnbert.sources.folders import replaced
-from vlnbert.tasks.batches import TrainingBatches, bucket, take
-from vlnbert.tasks.episodes import Episodes
-from vlnbert.tasks.tokens import Tokens
+from vlnbert.ranks import ALONE, Ranks
+from vlnbert.tasks.splits import Split
 
 Summary = Mapping[str, float | int | None]
 
@@ -31,46 +30,53 @@ class TrainingError(VlnbertError):
     """Training cannot go on; the last good checkpoint is whole."""
 
 
-@dataclass(frozen=True)
-class Split:
-    """Episodes with their tokens, on the environment's device."""
-
-    episodes: Episodes
-    tokens: Tokens
-
-
 class Callback(Protocol):
     """Somebody who watches."""
 
-    def updated(self, iteration: int, rate: float, parts: dict[str, float]) -> None: ...
+    def updated(self, iteration: int, rate: float, parts: dict[str, float]) -> None:
+        """Some updates were made; the parts of the loss are means over them."""
 
-    def validated(self, iteration: int, scores: dict[str, Summary]) -> None: ...
+    def validated(self, iteration: int, scores: Mapping[str, Summary]) -> None: ...
 
 
 class Trainer:
-    """One run: a navigator that learns on a split, in a folder that holds all it needs to go on after a kill."""
+    """One run: a navigator that learns on some splits, in a folder that holds all it needs to go on after a kill."""
 
     def __init__(
         self,
         run: Path,
         navigator: Navigator,
         environment: Environment,
-        train: Split,
+        train: Sequence[Split],
         validation: Mapping[str, Split],
         config: TrainConfig,
         best_on: str,
-        callbacks: Sequence[Callback] = (),
+        ranks: Ranks = ALONE,
+        card: Mapping[str, Any] | None = None,
     ) -> None:
+        """`best_on` names the validation split whose SPL decides; `card` is what the best's model card shall tell."""
         self.run, self.navigator, self.environment, self.config = run, navigator, environment, config
-        self.train_split, self.validation, self.best_on, self.callbacks = train, validation, best_on, callbacks
-        self.optimiser = torch.optim.AdamW(navigator.parameters(), lr=config.rate, weight_decay=config.weight_decay)
+        self.validation, self.best_on, self.ranks, self.card = validation, best_on, ranks, dict(card or {})
+        self.callbacks: Sequence[Callback] = ()
+        device = environment.world.device
+        self.feed = Feed(train, config.batch, config.seed, ranks, device)
+        self.learner: torch.nn.Module = Learner(navigator, environment, config, ranks)
+        if ranks.count > 1:
+            self.learner = DistributedDataParallel(self.learner, find_unused_parameters=navigator.objects is not None)
+        self.optimiser = torch.optim.AdamW(
+            navigator.parameters(),
+            lr=torch.tensor(config.rate, device=device) if device.type == "cuda" else config.rate,
+            weight_decay=config.weight_decay,
+            fused=True,
+            capturable=device.type == "cuda",
+        )
         critic = set(navigator.critic.parameters())
-        self.clipped = [weight for weight in navigator.parameters() if weight not in critic]
-        self.rewards = Rewards(environment.world, config.rewards)
-        self.batches = TrainingBatches(train.tokens.count.cpu(), config.batch, config.seed)
-        half = config.batch // 2
-        self.how = torch.tensor([TEACHER] * half + [SAMPLE] * half, device=environment.world.device)
+        clipped = [weight for weight in navigator.parameters() if weight not in critic]
+        self.eager = EagerUpdate(self.learner, self.optimiser, self.feed.how, clipped, config.clip)
+        graphs = config.graphs and device.type == "cuda" and ranks.count == 1
+        self.update: Update = ReplayedUpdate(self.eager) if graphs else self.eager
         self.progress = Progress(0, None, None)
+        self.unreported: list[Tensor] = []  # the losses of the last updates, which nobody has looked at yet
         self.stopping: bool = False  # set from outside to end after the update under way
 
     def resume(self) -> None:
@@ -80,56 +86,67 @@ class Trainer:
     def train(self) -> None:
         """Update until done, stopped from outside, or no longer improving."""
         if self.progress.iteration == 0:
-            save_checkpoint(self.run, self.navigator, self.optimiser, self.progress)
-        while self.progress.iteration < self.config.iterations and not self.stopping and not self._stale():
-            iteration = self.progress.iteration
-            self._update(iteration)
+            self._save()
+        stopped = False
+        while self.progress.iteration < self.config.iterations and not stopped and not self._stale():
+            self._update(self.progress.iteration)
             best = self.progress.best, self.progress.best_iteration
-            self.progress = Progress(iteration + 1, *best)
-            due = (iteration + 1) % self.config.validate_every == 0 or iteration + 1 == self.config.iterations
-            if due:
+            self.progress = Progress(self.progress.iteration + 1, *best)
+            validate = self._due(self.config.validate_every)
+            if validate or self._due(self.config.report_every) or (self.stopping and self.ranks.count == 1):
+                self._report()  # a loss that is no number must not be saved
+                stopped = self.ranks.any(self.stopping, self.environment.world.device)
+            if validate:
                 self._validate()
-            if due or self.stopping:
-                save_checkpoint(self.run, self.navigator, self.optimiser, self.progress)
+            if validate or stopped:
+                self._save()
+
+    def _due(self, every: int) -> bool:
+        return self.progress.iteration % every == 0 or self.progress.iteration == self.config.iterations
 
     def _update(self, iteration: int) -> None:
-        """One update, from one batch or several."""
-        rate = self.config.rate_at(iteration)
-        for group in self.optimiser.param_groups:
-            group["lr"] = rate
+        """One update, from one batch or several. Nothing in it waits for the device."""
+        self._set_rate(self.config.rate_at(iteration))
         self.navigator.train()
+        torch.manual_seed(dropout_seed(self.config.seed, iteration, self.ranks.rank))
+        count = self.config.accumulate
+        if count == 1:
+            self.unreported.append(self.update(*self.feed[iteration]))
+            return
         self.optimiser.zero_grad(set_to_none=True)
-        for part in range(self.config.accumulate):
-            number = iteration * self.config.accumulate + part
-            loss = self._loss(number)
-            torch.autograd.backward(loss.total / self.config.accumulate)
-        clip_grad_norm_(self.clipped, self.config.clip)
-        self.optimiser.step()
-        parts = {name: float(value.detach()) for name, value in loss.__dict__.items()}
+        for part in range(count):
+            with self._apart() if part < count - 1 else nullcontext():
+                self.unreported.append(self.eager.learn(*self.feed[iteration * count + part], share=1 / count))
+        self.eager.step()
+
+    def _set_rate(self, rate: float) -> None:
+        for group in self.optimiser.param_groups:
+            if isinstance(group["lr"], Tensor):  # a graph reads it where it lies
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
+
+    def _apart(self) -> AbstractContextManager[None]:
+        """Gradients stay with their rank for now: more are to come before they are shared."""
+        return self.learner.no_sync() if isinstance(self.learner, DistributedDataParallel) else nullcontext()
+
+    def _report(self) -> None:
+        """Bring the losses since the last report to the host; all must be numbers."""
+        losses = self.ranks.mean(torch.stack(self.unreported))
+        self.unreported = []
+        first = self.progress.iteration * self.config.accumulate - len(losses)
+        for number, total in enumerate(losses[:, 0].tolist(), first):
+            if not math.isfinite(total):
+                self._give_up(number, total)
+        parts = dict(zip(PARTS, losses.mean(dim=0).tolist(), strict=True))
         for callback in self.callbacks:
-            callback.updated(iteration + 1, rate, parts)
+            callback.updated(self.progress.iteration, self.config.rate_at(self.progress.iteration - 1), parts)
 
-    def _loss(self, number: int) -> Objective:
-        rows = self.batches[number]
-        split, device = self.train_split, self.environment.world.device
-        width = bucket(int(split.tokens.count[rows].max()))
-        batch = take(split.episodes, split.tokens, rows.to(device), width)
-        key = keys(self.config.seed, number, batch.index)
-        explorer = Explorer(self.navigator, self.environment, batch.tokens, self.how, key)
-        rollout = explore(self.environment, explorer, batch.start, batch.heading, batch.goal, self.config.limit)
-        loss = navigation_objective(
-            rollout, self.how, self.rewards, batch.path, batch.path_length, self.config.objective
-        )
-        self._require_finite(loss.total, rows, number)
-        return loss
-
-    def _require_finite(self, total: Tensor, rows: Tensor, number: int) -> None:
-        if not torch.isfinite(total):
-            names = ", ".join(self.train_split.episodes.ids[row] for row in rows.tolist())
-            problem = f"the loss of batch {number} is {float(total.detach())} (instructions {names})"
-            raise TrainingError(
-                f"{problem}; {self.run} still holds the last good checkpoint, lower the rate and resume"
-            )
+    def _give_up(self, number: int, total: float) -> None:
+        episodes = self.feed.split_of(number).episodes
+        names = ", ".join(episodes.ids[row] for row in self.feed.rows(number).tolist())
+        problem = f"the loss of batch {number} is {total} (instructions {names})"
+        raise TrainingError(f"{problem}; {self.run} still holds the last good checkpoint, lower the rate and resume")
 
     def _validate(self) -> None:
         """Walk the validation splits, remember the best and keep its weights."""
@@ -140,15 +157,28 @@ class Trainer:
         score = scores[self.best_on]["spl"] if self.best_on in scores else None
         if score is not None and (self.progress.best is None or score > self.progress.best):
             self.progress = Progress(self.progress.iteration, float(score), self.progress.iteration)
-            with replaced(self.run / "best") as beside:
-                self.navigator.save_pretrained(beside)
+            if self.ranks.writes:
+                save_navigator(self.run / "best", self.navigator, {**self.card, "scores": scores})
 
     def _scores(self, split: Split) -> Summary:
-        result = evaluate_navigator(self.environment, self.navigator, split.episodes, split.tokens, self.config.limit)
+        limit, batch = self.config.limit, self.config.validation_batch
+        result = evaluate_navigator(
+            self.environment, self.navigator, split.episodes, split.tokens, limit, batch, self.ranks
+        )
         return result.scores.summary() if result.scores is not None else {}
+
+    def _save(self) -> None:
+        if self.ranks.writes:
+            save_checkpoint(self.run, self.navigator, self.optimiser, self.progress)
+        self.ranks.wait()
 
     def _stale(self) -> bool:
         if not self.config.patience or self.progress.best_iteration is None:
             return False
         since = self.progress.iteration - self.progress.best_iteration
         return since >= self.config.patience * self.config.validate_every
+
+
+def dropout_seed(seed: int, iteration: int, rank: int) -> int:
+    """A seed for the dropout of one update: there is no generator whose state must be saved."""
+    return int.from_bytes(hashlib.blake2b(f"{seed} {iteration} {rank}".encode(), digest_size=7).digest())

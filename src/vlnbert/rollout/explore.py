@@ -56,12 +56,12 @@ class Explorer:
 
     def choose(self, state: State, memory: Memory) -> tuple[Tensor, Memory]:
         step = self.navigator.step(memory.hidden, memory.instruction, self.environment.observe(state))
+        logits, value = _whole(step.logits), _whole(self.navigator.value(step.state))
         teacher = shortest_path_teacher(self.environment.world, state, memory.goal)
-        noise = gumbel(self.key, len(memory.records), step.logits.shape[1])
-        tried = (step.logits.detach() + noise * (self.how == SAMPLE)[:, None]).argmax(dim=1)
+        noise = gumbel(self.key, len(memory.records), logits.shape[1])
+        tried = (logits.detach() + noise * (self.how == SAMPLE)[:, None]).argmax(dim=1)
         slot = torch.where(self.how == TEACHER, teacher, tried)
-        record = {"slot": slot, "teacher": teacher, "live": ~state.ended, "logits": step.logits}
-        record["value"] = self.navigator.value(step.state)
+        record = {"slot": slot, "teacher": teacher, "live": ~state.ended, "logits": logits, "value": value}
         return slot, Memory(step.state, step.instruction, memory.goal, [*memory.records, record])
 
 
@@ -84,5 +84,10 @@ def explore(
     with torch.no_grad():
         last = environment.observe(State(viewpoint[-1], view[-1], ended))
         ahead = explorer.navigator.step(walked.memory.hidden, walked.memory.instruction, last)
-        last_value = explorer.navigator.value(ahead.state)
+        last_value = _whole(explorer.navigator.value(ahead.state))
     return Rollout(viewpoint, view, **columns, last_value=last_value, ended=ended)
+
+
+def _whole(numbers: Tensor) -> Tensor:
+    """Numbers that losses are made of are never of half precision."""
+    return numbers.to(torch.promote_types(numbers.dtype, torch.float32))

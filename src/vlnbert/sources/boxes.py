@@ -46,13 +46,18 @@ def read_boxes(path: Path) -> ViewpointObjects:
     return ViewpointObjects(scan, viewpoint, tuple(_object(*item) for item in document[viewpoint].items()), path)
 
 
-def read_box_folder(folder: Path) -> Iterator[ViewpointObjects]:
-    """Every viewpoint of a BBox folder, in alphabetical order; the faults of all files are raised together."""
+def box_files(folder: Path) -> list[Path]:
+    """The files of a BBox folder, in alphabetical order."""
     paths = sorted(folder.glob("*_*.json"))
     if not paths:
         raise DataError(folder, "holds no <scan>_<viewpoint>.json", "unpack REVERIE's BBox folder there")
+    return paths
+
+
+def read_box_folder(folder: Path) -> Iterator[ViewpointObjects]:
+    """Every viewpoint of a BBox folder, in alphabetical order; the faults of all files are raised together."""
     faults = Faults(folder)
-    for path in progress(paths, "object boxes"):
+    for path in progress(box_files(folder), "object boxes"):
         with faults.including():
             yield read_boxes(path)
     faults.raise_if_any()

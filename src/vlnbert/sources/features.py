@@ -6,7 +6,6 @@ Both stream: one panorama is in memory at a time, whatever the size of the file.
 import base64
 import binascii
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,13 +13,12 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from vlnbert.errors import DataError, Faults, UsageError
-from vlnbert.sources.files import FETCH_AGAIN, opened, progress
+from vlnbert.errors import Faults, UsageError
+from vlnbert.sources.files import FETCH_AGAIN, opened
+from vlnbert.sources.hdf5 import read_datasets
 
 VIEWS = 36
-HDF5_FAULTS = (OSError, RuntimeError, KeyError, TypeError, ValueError, MemoryError)  # what damage makes h5py raise
 TSV_FIELDS = ("scanId", "viewpointId", "image_w", "image_h", "vfov", "features")
-NO_DATASET = "is not a dataset named <scan>_<viewpoint>"
 
 
 @dataclass(frozen=True)
@@ -35,12 +33,11 @@ def read_features(path: Path, width: int | None = None) -> Iterator[PanoramaFeat
 
     Some HDF5 files append class scores to the features: `width` keeps the part that is wanted.
     """
-    if width is not None and width < 1:
-        raise UsageError(f"features of width {width} hold nothing; choose 1 or more, or leave the width out")
-    raw = _read_tsv(path) if path.suffix == ".tsv" else _read_hdf5(path)
+    check_width(width)
+    raw = _read_tsv(path) if path.suffix == ".tsv" else read_datasets(path, _views)
     faults, seen, common = Faults(path), set[tuple[str, str]](), width
     for place, scan, viewpoint, values in raw:
-        problem = values if isinstance(values, str) else _problem(values, common, exact=width is None)
+        problem = values if isinstance(values, str) else numbers_problem(values, common, exact=width is None)
         if (scan, viewpoint) in seen:
             problem = "occurs twice"
         seen.add((scan, viewpoint))
@@ -59,7 +56,14 @@ def feature_width(path: Path) -> int:
     return int(next(read_features(path)).values.shape[1])
 
 
-def _problem(values: NDArray[np.float32], width: int | None, exact: bool) -> str:
+def check_width(width: int | None) -> None:
+    """Refuse to ask for features that hold nothing."""
+    if width is not None and width < 1:
+        raise UsageError(f"features of width {width} hold nothing; choose 1 or more, or leave the width out")
+
+
+def numbers_problem(values: NDArray[np.float32], width: int | None, exact: bool) -> str:
+    """What is wrong with [any, width] features; `exact` where a wider one may not be sliced."""
     if width is not None and (values.shape[1] != width if exact else values.shape[1] < width):
         return f"is {values.shape[1]} wide, where {width} is expected"
     if not np.isfinite(values).all():
@@ -91,31 +95,10 @@ def _decode(field: bytes) -> NDArray[np.float32] | str:
     return np.frombuffer(content, dtype="<f4").reshape(VIEWS, -1)
 
 
-def _read_hdf5(path: Path) -> Raw:
-    with opened(path, "feature file"):
-        pass  # it can be: what follows is about what it holds
-    with ExitStack() as stack:
-        try:
-            file = stack.enter_context(h5py.File(path, "r"))
-            keys = list(file)
-        except HDF5_FAULTS:
-            raise DataError(path, "is not a whole HDF5 file", FETCH_AGAIN) from None
-        for key in progress(keys, path.name):
-            name = key if isinstance(key, str) else key.decode(errors="replace")  # bytes where it is not UTF-8
-            scan, _, viewpoint = name.rpartition("_")
-            yield f"key {name}", scan, viewpoint, _dataset(file, key) if scan else NO_DATASET
-
-
-def _dataset(file: h5py.File, key: str | bytes) -> NDArray[np.float32] | str:
-    try:
-        dataset = file[key]
-        if not isinstance(dataset, h5py.Dataset):
-            return NO_DATASET
-        shape: tuple[int, ...] = dataset.shape or ()  # an empty one has none
-        kind = dataset.dtype
-        if len(shape) != 2 or shape[0] != VIEWS or not shape[1] or not np.issubdtype(kind, np.floating):
-            return f"is {kind} of shape {shape}, not 36 views of floating-point features"
-        with np.errstate(over="ignore"):  # what does not fit becomes infinite, which is refused
-            return np.asarray(dataset[()], dtype=np.float32)
-    except HDF5_FAULTS:
-        return "cannot be read: the file is damaged there"
+def _views(dataset: h5py.Dataset) -> NDArray[np.float32] | str:
+    shape: tuple[int, ...] = dataset.shape or ()  # an empty one has none
+    kind = dataset.dtype
+    if len(shape) != 2 or shape[0] != VIEWS or not shape[1] or not np.issubdtype(kind, np.floating):
+        return f"is {kind} of shape {shape}, not 36 views of floating-point features"
+    with np.errstate(over="ignore"):  # what does not fit becomes infinite, which is refused
+        return np.asarray(dataset[()], dtype=np.float32)

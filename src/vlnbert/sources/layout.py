@@ -6,6 +6,7 @@ from pathlib import Path
 from vlnbert.errors import DataError, UnknownNameError
 
 TASKS = ("r2r", "reverie")
+HDF5 = (".hdf5", ".h5")
 MAKE_ONE = "unpack the open data there, or make a house with: vlnbert house DIR"
 
 
@@ -64,7 +65,12 @@ class DataFolder:
 
     def feature_files(self) -> list[Path]:
         """Image feature files that lie in `features/`."""
-        return sorted(path for path in self.features.glob("*") if path.suffix in {".hdf5", ".h5", ".tsv"})
+        found = {path for path in self.features.glob("*") if path.suffix in {*HDF5, ".tsv"}}
+        return sorted(found.difference(self.object_feature_files()))
+
+    def object_feature_files(self) -> list[Path]:
+        """Features of objects lie there too; their names begin with obj, as those of the published ones do."""
+        return sorted(path for path in self.features.glob("obj*") if path.suffix in HDF5)
 
 
 def open_folder(root: Path | str) -> DataFolder:

@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from vlnbert.errors import DataError, Faults
-from vlnbert.sources.boxes import read_box_folder
 from vlnbert.sources.instructions import EpisodeRecord, read_episodes
 from vlnbert.sources.layout import DataFolder
-from vlnbert.world.objects import Sightings, find_sightings
+from vlnbert.world.objects import Sightings, find_sightings, open_objects
 from vlnbert.world.world import World
 
 NONE = -1  # pads a list of viewpoints
@@ -65,7 +64,7 @@ class Episodes:
 def load_episodes(folder: DataFolder, world: World, task: str, split: str) -> Episodes:
     """Read a split of a data folder and bind it to a world."""
     path = folder.split(task, split)
-    sightings = find_sightings(world, read_box_folder(folder.boxes), folder.boxes) if task == "reverie" else None
+    sightings = find_sightings(world, open_objects(world, folder.boxes)) if task == "reverie" else None
     return bind(path, read_episodes(task, path), world, task, split, sightings)
 
 

@@ -12,10 +12,12 @@ from vlnbert.sources.features import read_features
 from vlnbert.sources.files import progress
 from vlnbert.sources.instructions import is_augmented, read_episodes
 from vlnbert.sources.layout import TASKS, DataFolder
+from vlnbert.sources.object_features import read_object_features
 from vlnbert.tasks.episodes import bind
 from vlnbert.tasks.tokens import load_tokenizer
 from vlnbert.world.build import build_world
-from vlnbert.world.objects import find_sightings
+from vlnbert.world.object_features import placed_objects
+from vlnbert.world.objects import build_objects, find_sightings
 from vlnbert.world.sights import placed, read_captions_of
 from vlnbert.world.world import World
 
@@ -45,8 +47,11 @@ def take_inventory(folder: DataFolder) -> list[Part]:
         parts.append(_part("boxes", folder.boxes, partial(_boxes, world, folder.boxes)))
     if folder.captions.is_dir():
         parts.append(_part("captions", folder.captions, partial(_captions, world, folder.captions)))
-    features = folder.feature_files()
-    return parts + [_part("features", path, partial(_features, world, path)) for path in features]
+    for path in folder.feature_files():
+        parts.append(_part("features", path, partial(_features, world, path)))
+    for path in folder.object_feature_files():
+        parts.append(_part("object features", path, partial(_object_features, world, path)))
+    return parts
 
 
 def meets(need: str, parts: Iterable[Part]) -> bool:
@@ -92,8 +97,8 @@ def _episodes(world: World, task: str, split: str, path: Path) -> str:
 
 
 def _boxes(world: World, folder: Path) -> str:
-    sightings = find_sightings(world, read_box_folder(folder), folder)
-    return f"{len(sightings):,} visible objects, {sum(map(len, sightings.values())):,} sightings"
+    objects = build_objects(world, read_box_folder(folder), folder)
+    return f"{len(find_sightings(world, objects)):,} visible objects, {len(objects):,} sightings"
 
 
 def _captions(world: World, folder: Path) -> str:
@@ -106,3 +111,10 @@ def _features(world: World, path: Path) -> str:
     for _, panorama in placed(world, read_features(path), path):
         count, width = count + 1, panorama.values.shape[1]
     return f"{count:,} panoramas, {width} wide"
+
+
+def _object_features(world: World, path: Path) -> str:
+    count, viewpoints, width = 0, 0, 0
+    for _, place in placed_objects(world, read_object_features(path), path):
+        count, viewpoints, width = count + len(place.ids), viewpoints + 1, max(width, place.values.shape[1])
+    return f"{count:,} objects at {viewpoints:,} viewpoints, {width} wide"

@@ -66,6 +66,8 @@ def content_digest(path: Path) -> str:
 
 
 def _hashed(path: Path) -> str:
+    if path.stat().st_size < LARGE:  # ten thousand small files need no bar of progress each
+        return hashlib.blake2b(path.read_bytes()).hexdigest()
     with opened(path, "file") as file:
         return hashlib.file_digest(file, "blake2b").hexdigest()  # type: ignore[arg-type]  # a watched file reads as well
 

@@ -94,6 +94,26 @@ def test_features_of_the_included_viewpoints(folder):
             assert np.isfinite(features[key][:]).all()
 
 
+def test_object_features_name_what_the_boxes_show(folder):
+    with h5py.File(folder.path / "features" / "objects.hdf5") as features:
+        keys = {path.stem for path in (folder.path / "reverie" / "BBox").iterdir()}
+        shown = {key: visible_objects(folder, key) for key in keys}
+        assert set(features) == {key for key, entries in shown.items() if entries}
+        for key in features:
+            ids, boxes, views = (features[key].attrs[name] for name in ("obj_ids", "bboxes", "viewindexs"))
+            assert list(map(str, ids)) == list(shown[key])
+            assert features[key].shape == (len(ids), 128)
+            assert features[key].dtype == np.float16
+            for entry, box, view in zip(shown[key].values(), boxes, views, strict=True):
+                areas = {at: w * h for at, (_, _, w, h) in zip(entry["visible_pos"], entry["bbox2d"], strict=True)}
+                assert view == max(areas, key=areas.get)
+                assert box.tolist() == entry["bbox2d"][entry["visible_pos"].index(view)]
+
+
+def visible_objects(folder, key):
+    return {number: entry for number, entry in folder.boxes(*key.split("_")).items() if entry["visible_pos"]}
+
+
 def test_ids_are_unique_and_belong_together(folder):
     numbers = [
         r["path_id"] for split in ("train", "val_seen", "val_unseen", "test") for r in folder.records("R2R", split)

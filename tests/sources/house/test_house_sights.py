@@ -9,7 +9,8 @@ import pytest
 
 from vlnbert.sources.house import features
 from vlnbert.sources.house.building import Building
-from vlnbert.sources.house.features import view_features
+from vlnbert.sources.house.features import object_features, view_features
+from vlnbert.sources.house.lexicon import COLOURS, KINDS
 from vlnbert.sources.house.sights import DOOR, DOWN, OBJECT, UP, panoramas
 from vlnbert.sources.house.viewpoints import DOORWAY, LANDING, ROOM
 
@@ -70,6 +71,38 @@ def test_views_of_different_things_differ_more_than_noise(folder, house):
             distinct = [i for i in range(12) if clean[12 + i].any()]
             matched += [nearest[i] == i for i in distinct]
     assert np.mean(matched) > 0.9
+
+
+def test_kind_and_colour_can_be_read_from_an_objects_feature(folder, buildings):
+    """The nearest of all codes of kinds and colours is its own."""
+    codes = {
+        (kind.name, colour): features._object_code(kind.name, kind.family, colour, WIDTH)
+        for kind in KINDS.values()
+        for colour in COLOURS
+    }
+    names, table = list(codes), np.array(list(codes.values()))
+    read = []
+    with h5py.File(folder.path / "features" / "objects.hdf5") as stored:
+        for key in stored:
+            things = buildings[key.split("_")[0]].things
+            nearest = (stored[key][:].astype(np.float64) @ table.T).argmax(axis=1)
+            own = [(things[id].kind.name, things[id].colour) for id in stored[key].attrs["obj_ids"]]
+            read += [names[place] == name for place, name in zip(nearest, own, strict=True)]
+    assert len(read) > 500
+    assert np.mean(read) > 0.99
+
+
+def test_object_features_are_their_own(house):
+    """An object's noise is its own at every viewpoint, and not that of the views there."""
+    things = house.things[:3]
+    clean = object_features(things, WIDTH, 0.0, "key")
+    noisy, again, other = (object_features(things, WIDTH, NOISE, key) for key in ("key", "key", "other"))
+    assert (noisy == again).all()
+    assert (noisy != other).mean() > 0.9
+    noise = noisy.astype(np.float64) - clean
+    assert noise.std() == pytest.approx(NOISE, rel=0.1)
+    assert abs(np.corrcoef(noise)[0, 1]) < 0.4
+    assert clean.std() > 2 * NOISE
 
 
 def test_a_door_shows_the_room_behind_it(house):

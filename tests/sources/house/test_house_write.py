@@ -12,7 +12,7 @@ from vlnbert.sources.house import generate, write
 from vlnbert.sources.house.building import build
 
 SMALL = {"seed": 7, "scans": 3, "paths_per_scan": 6}
-DIGEST = "f569c85c90caf7436b5899c1ea48ee404e37f0ee04b5f48d62643deae668a790"
+DIGEST = "fd9d55062dd128b68d02875bc0b2fd381dad6ac326a12e3d8b8afa0f8da33640"
 
 
 def digest(folder):
@@ -26,6 +26,8 @@ def digest(folder):
             with h5py.File(path) as arrays:
                 for key in sorted(arrays):
                     total.update(key.encode() + np.ascontiguousarray(arrays[key][:]).astype("<f2").tobytes())
+                    for name, values in sorted(arrays[key].attrs.items()):
+                        total.update(name.encode() + np.ascontiguousarray(values).astype("<i8").tobytes())
         else:
             total.update(path.read_bytes())
     return total.hexdigest()

@@ -1,11 +1,13 @@
-"""View features: a sum of fixed codes of what a view shows, plus noise; by integer hashing, alike on every machine."""
+"""Features: sums of fixed codes of what is shown, plus noise; by integer hashing, alike on every machine."""
 
 import hashlib
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vlnbert.sources.house.objects import Thing
 from vlnbert.sources.house.sights import OBJECT, PATCH, Panorama, Sight
 from vlnbert.sources.house.views import VIEWS
 
@@ -23,12 +25,23 @@ def view_features(panorama: Panorama, width: int, noise: float, key: str) -> NDA
     return features.astype(np.float16)
 
 
+def object_features(things: Sequence[Thing], width: int, noise: float, key: str) -> NDArray[np.float16]:
+    """[object, width]: the same codes as in views, of each object alone; `key` as there."""
+    codes = np.array([_code_of_thing(thing, width) for thing in things])
+    features: NDArray[np.float64] = GAIN * codes + noise * _noise(f"objects/{key}", codes.size).reshape(codes.shape)
+    return features.astype(np.float16)
+
+
 def _code_of(sight: Sight, width: int) -> NDArray[np.float64]:
     if sight.kind == OBJECT and sight.thing:
-        return _object_code(sight.thing.kind.name, sight.thing.kind.family, sight.thing.colour, width)
+        return _code_of_thing(sight.thing, width)
     if sight.kind == PATCH:
         return _room_code(sight.place, sight.spot.floors[0], width)
     return _opening_code(sight.kind, sight.place, width)
+
+
+def _code_of_thing(thing: Thing, width: int) -> NDArray[np.float64]:
+    return _object_code(thing.kind.name, thing.kind.family, thing.colour, width)
 
 
 @cache

@@ -41,6 +41,19 @@ def boxes_of(building: Building, index: int, panorama: Panorama) -> dict[str, An
     return {building.viewpoints[index].name: entries}
 
 
+def largest_boxes(entries: dict[str, Any]) -> dict[str, list[Any]]:
+    """What an object feature file says of the objects that some view shows: ids, the largest box, and its view."""
+    shown = {number: entry for number, entry in entries.items() if entry["visible_pos"]}
+    best = [int(np.argmax([box[2] * box[3] for box in entry["bbox2d"]])) for entry in shown.values()]
+    if not shown:
+        return {}
+    return {
+        "obj_ids": [int(number) for number in shown],
+        "bboxes": [entry["bbox2d"][place] for entry, place in zip(shown.values(), best, strict=True)],
+        "viewindexs": [entry["visible_pos"][place] for entry, place in zip(shown.values(), best, strict=True)],
+    }
+
+
 def _pose(rng: Random, viewpoint: Viewpoint) -> list[float]:
     """A camera that looks level in some direction: columns right, down, forward and position."""
     x, y, z = viewpoint.position

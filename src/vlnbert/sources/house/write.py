@@ -22,8 +22,8 @@ from vlnbert.sources.house.episodes import (
     split_of_scan,
     walks_of,
 )
-from vlnbert.sources.house.features import view_features
-from vlnbert.sources.house.records import boxes_of, connectivity
+from vlnbert.sources.house.features import object_features, view_features
+from vlnbert.sources.house.records import boxes_of, connectivity, largest_boxes
 from vlnbert.sources.house.sights import panoramas
 from vlnbert.sources.house.vocabulary import vocabulary
 
@@ -58,9 +58,10 @@ def generate(
     _check_options(scans, paths_per_scan, feature_width, noise)
     with built_beside(folder) as beside:
         writer = _Writer(beside, seed, paths_per_scan, feature_width, noise)
-        with h5py.File(beside / "features" / "views.hdf5", "w") as features:
+        files = beside / "features"
+        with h5py.File(files / "views.hdf5", "w") as views, h5py.File(files / "objects.hdf5", "w") as objects:
             for number in progress(range(scans), "building houses", total=scans):
-                writer.add_house(number, split_of_scan(number, scans), features)
+                writer.add_house(number, split_of_scan(number, scans), views, objects)
         return writer.finish()
 
 
@@ -82,13 +83,13 @@ class _Writer:
         for name in ("connectivity", "r2r", "reverie/BBox", "captions", "features"):
             (folder / name).mkdir(parents=True)
 
-    def add_house(self, number: int, split: str, features: h5py.File) -> None:
+    def add_house(self, number: int, split: str, views: h5py.File, objects: h5py.File) -> None:
         building = build(self.seed, number)
         self.names.append(building.scan)
         self.viewpoints += sum(viewpoint.included for viewpoint in building.viewpoints)
         self.objects += len(building.things)
         self._json(f"connectivity/{building.scan}_connectivity.json", connectivity(building))
-        self._add_sights(building, features)
+        self._add_sights(building, views, objects)
         self._add_episodes(number, building, split)
 
     def finish(self) -> HouseSummary:
@@ -103,14 +104,19 @@ class _Writer:
         }
         return HouseSummary(len(self.names), self.viewpoints, self.objects, counts)
 
-    def _add_sights(self, building: Building, features: h5py.File) -> None:
+    def _add_sights(self, building: Building, views: h5py.File, objects: h5py.File) -> None:
         rng = Random(f"{self.seed}/{building.scan}/captions")
         captions = {}
         for index, panorama in panoramas(building).items():
             name = building.viewpoints[index].name
             key = f"{building.scan}_{name}"
-            features[key] = view_features(panorama, self.width, self.noise, f"{self.seed}/{key}")
-            self._json(f"reverie/BBox/{key}.json", boxes_of(building, index, panorama), indent=2)
+            views[key] = view_features(panorama, self.width, self.noise, f"{self.seed}/{key}")
+            boxes = boxes_of(building, index, panorama)
+            self._json(f"reverie/BBox/{key}.json", boxes, indent=2)
+            if shown := largest_boxes(boxes[name]):
+                things = [building.things[int(number)] for number in shown["obj_ids"]]
+                objects[key] = object_features(things, self.width, self.noise, f"{self.seed}/{key}")
+                objects[key].attrs.update(shown)
             captions[name] = view_captions(rng, panorama)
         self._json(f"captions/{building.scan}.json", captions)
 

@@ -1,0 +1,37 @@
+"""The batches of a training, from one split or from several in turn: each a pure function of its number."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from vlnbert.ranks import Ranks
+from vlnbert.rollout.explore import SAMPLE, TEACHER
+from vlnbert.rollout.noise import keys
+from vlnbert.tasks.batches import Batch, TrainingBatches, bucket, take
+from vlnbert.tasks.splits import Split
+
+
+class Feed:
+    """Batch n comes from split n modulo their number. Its first half follows the teacher, its second half explores."""
+
+    def __init__(self, splits: Sequence[Split], size: int, seed: int, ranks: Ranks, device: torch.device) -> None:
+        self.splits, self.seed, self.device = splits, seed, device
+        self.batches = [TrainingBatches(s.tokens.count.cpu(), size, seed, ranks.rank, ranks.count) for s in splits]
+        half = size // 2
+        self.how = torch.tensor([TEACHER] * half + [SAMPLE] * half)[ranks.rank :: ranks.count].to(device)
+
+    def split_of(self, number: int) -> Split:
+        return self.splits[number % len(self.splits)]
+
+    def rows(self, number: int) -> Tensor:
+        """[row] the episodes of a batch that fall to this rank, on the CPU."""
+        return self.batches[number % len(self.splits)][number // len(self.splits)]
+
+    def __getitem__(self, number: int) -> tuple[Batch, Tensor]:
+        """A batch on the device and the keys of its noise; the host does not wait for either."""
+        split, rows = self.split_of(number), self.rows(number)
+        width = bucket(int(self.batches[number % len(self.splits)].lengths[rows].max()))
+        index = rows.pin_memory().to(self.device, non_blocking=True) if self.device.type == "cuda" else rows
+        batch = take(split.episodes, split.tokens, index, width)
+        return batch, keys(self.seed, number, batch.index)

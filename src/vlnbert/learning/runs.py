@@ -1,0 +1,113 @@
+"""Runs: an experiment in a folder of its own, begun or resumed.
+
+A run's folder holds `run.json` (the preset's name, all settings, the data folder and digests of what is read from it),
+`checkpoints/` and `last.json`, `best/` (a navigator's folder) and the logs.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vlnbert.errors import DataError, UsageError
+from vlnbert.learning.checkpoints import POINTER, last_checkpoint
+from vlnbert.learning.experiment import Experiment
+from vlnbert.learning.records import from_plain, to_plain
+from vlnbert.learning.setting import Setting, fingerprints, new_navigator, open_setting, open_splits
+from vlnbert.learning.trainer import Trainer
+from vlnbert.navigator import Navigator
+from vlnbert.ranks import ALONE, Ranks
+from vlnbert.sources.files import read_json, write_json
+from vlnbert.sources.layout import DataFolder, open_folder
+from vlnbert.tasks.tokens import load_tokenizer
+from vlnbert.world import open_world
+
+RECORD = "run.json"
+ANOTHER = "resume it with: vlnbert train --resume {run}, or choose another folder"
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run's folder says of itself."""
+
+    preset: str
+    data: str
+    experiment: Experiment
+    fingerprints: dict[str, str]
+
+
+def begin_run(
+    preset: str, experiment: Experiment, data: Path, run: Path, device: str = "cpu", ranks: Ranks = ALONE
+) -> Trainer:
+    """A new run in an empty folder, ready to train."""
+    if (run / RECORD).exists():
+        raise DataError(run, f"holds a run of {read_run(run).preset}", ANOTHER.format(run=run))
+    if run.exists() and (not run.is_dir() or any(run.iterdir())):
+        raise DataError(run, "is not an empty folder", "choose another one for the run")
+    folder = open_folder(data)
+    record = Run(preset, str(data.resolve()), experiment, fingerprints(experiment, folder))
+    setting = open_setting(folder, open_world(folder, device=device), experiment.features, experiment.encoder)
+    trainer = _trainer(record, run, setting, new_navigator(experiment, setting), ranks)
+    ranks.wait()  # until all have found the folder empty
+    if ranks.writes:
+        write_json(run / RECORD, to_plain(record), indent=2)
+    return trainer
+
+
+def resume_run(run: Path, data: Path | None = None, device: str = "cpu", ranks: Ranks = ALONE) -> Trainer:
+    """A run where it was left. The data may lie elsewhere now, but must be what it was."""
+    record = read_run(run)
+    folder = open_folder(data or record.data)
+    _require_unchanged(record, folder)
+    world = open_world(folder, device=device)
+    setting = open_setting(folder, world, record.experiment.features, record.experiment.encoder)
+    if not (run / POINTER).exists():  # killed before the first checkpoint
+        return _trainer(record, run, setting, new_navigator(record.experiment, setting), ranks)
+    trainer = _trainer(record, run, setting, Navigator.from_pretrained(last_checkpoint(run)), ranks)
+    trainer.resume()
+    return trainer
+
+
+def read_run(run: Path) -> Run:
+    """What a run's folder says of itself, checked."""
+    path = run / RECORD
+    values: Any = read_json(path, "run", "name the folder that a training wrote")
+    try:
+        return from_plain(Run, values)
+    except (UsageError, TypeError) as error:
+        raise DataError(path, f"is damaged ({error})", "begin the training anew in another folder") from None
+
+
+def best_weights(run: Path) -> Path:
+    """The folder of a run's best navigator, or of its last where none was validated yet."""
+    best = run / "best"
+    return best if best.is_dir() else last_checkpoint(run)
+
+
+def is_run(folder: Path) -> bool:
+    return (folder / RECORD).is_file()
+
+
+def _trainer(record: Run, run: Path, setting: Setting, navigator: Navigator, ranks: Ranks) -> Trainer:
+    experiment, device = record.experiment, setting.world.device
+    tokenizer = navigator.tokenizer or load_tokenizer(setting.folder.vocabulary)
+    names = dict.fromkeys((*experiment.train_on, *experiment.validate_on))
+    splits = open_splits(setting, tokenizer, names, experiment.tokens)
+    return Trainer(
+        run,
+        navigator.float().to(device),
+        setting.environment,
+        [splits[name] for name in experiment.train_on],
+        {name: splits[name] for name in experiment.validate_on},
+        experiment.training,
+        experiment.best_on,
+        ranks,
+        {"preset": record.preset},
+    )
+
+
+def _require_unchanged(record: Run, folder: DataFolder) -> None:
+    now = fingerprints(record.experiment, folder)
+    changed = [name for name, digest in record.fingerprints.items() if now.get(name) != digest]
+    if changed:
+        problem = f"{', '.join(changed)} changed since the run began"
+        raise DataError(folder.root, problem, "give the data it began with (--data DIR), or begin another run")

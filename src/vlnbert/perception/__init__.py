@@ -1,0 +1,1 @@
+"""What open data shows: captions, detections and object names, through a text encoder."""

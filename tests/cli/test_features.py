@@ -1,0 +1,76 @@
+"""`vlnbert features captions`: what it counts, where it keeps it, and what it says when something is missing."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.perception.samples import write_bert
+from vlnbert.world import open_world
+from vlnbert.world.sights import facing_views, index_captions, open_labels
+
+WORDS = ("features", "captions", "--data")
+
+
+@pytest.fixture(scope="module")
+def bert(house: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_bert(tmp_path_factory.mktemp("bert"), house / "vocab.txt")
+
+
+def test_an_object_tells_what_was_made(run: Callable, house: Path, bert: Path, cache: Path) -> None:
+    outcome = run(*WORDS, house, "--encoder", bert, "--json")
+    assert (outcome.code, outcome.err) == (0, "")
+    facts = json.loads(outcome.out)
+    world = open_world(house)
+    classes = len(open_labels(world, house / "captions")[1])
+    captions = len(index_captions(world, house / "captions")[0])
+    seconds = facts.pop("seconds")
+    assert facts == {
+        "views": facing_views(world).count,
+        "captions": captions,
+        "caption_width": 24,
+        "classes": classes,
+        "width": 24 + classes,
+        "cache": str(next(cache.glob("captions-*.safetensors"))),
+    }
+    assert 0 < seconds < 600
+    again = json.loads(run(*WORDS, house, "--encoder", bert, "--json").out)
+    assert {**facts, "seconds": again["seconds"]} == again
+
+
+def test_a_table_tells_the_same(run: Callable, house: Path, bert: Path) -> None:
+    facts = json.loads(run(*WORDS, house, "--encoder", bert, "--json").out)
+    printed = run(*WORDS, house, "--encoder", bert).out
+    rows = {row[1].strip(): row[2].strip() for line in printed.splitlines() if len(row := line.split("│")) == 4}
+    assert rows["views that face a neighbour"] == f"{facts['views']:,}"
+    assert rows["distinct captions"] == f"{facts['captions']:,}"
+    assert rows["width of a caption's embedding"] == "24"
+    assert rows["classes of detected objects"] == str(facts["classes"])
+    assert rows["width of a view's feature"] == str(facts["width"])
+    assert printed.splitlines()[-1] == f"cached in {facts['cache']}"
+
+
+def test_a_cache_that_cannot_be_written_is_told(
+    run: Callable, house: Path, bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("VLNBERT_CACHE", str(tmp_path / "file" / "below"))
+    assert json.loads(run(*WORDS, house, "--encoder", bert, "--json").out)["cache"] is None
+    assert "not cached" in run(*WORDS, house, "--encoder", bert).out
+
+
+def test_what_is_missing_is_one_line(run: Callable, house: Path, bert: Path, tmp_path: Path) -> None:
+    bare = shutil.copytree(house, tmp_path / "bare")
+    shutil.rmtree(bare / "captions")
+    for words, expected in (
+        ((bare, "--encoder", bert), "no such caption file; unpack"),
+        ((tmp_path / "no-data", "--encoder", bert), "no such data folder"),
+        ((house, "--encoder", tmp_path / "no-bert"), "no such file or folder"),
+        ((house, "--encoder", bert, "--device", "tpu7"), "no device 'tpu7' here"),
+    ):
+        outcome = run(*WORDS, *words)
+        assert (outcome.code, outcome.out) == (2, "")
+        assert len(outcome.err.splitlines()) == 1
+        assert expected in outcome.err

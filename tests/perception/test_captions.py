@@ -1,0 +1,149 @@
+"""The captions bank shows in every slot the caption of the view that faces it, and opens from the cache."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from tests.perception.samples import plainly, write_bert
+from vlnbert.errors import DataError
+from vlnbert.perception import captions
+from vlnbert.perception.captions import captions_key, open_captions, open_sentences
+from vlnbert.sources.layout import DataFolder
+from vlnbert.world import World, open_labels, open_world
+
+
+@pytest.fixture
+def world(house: DataFolder) -> World:
+    return open_world(house)
+
+
+def closed(*_: object, **__: object) -> NoReturn:
+    raise AssertionError("read again")
+
+
+def shut_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From here on neither captions are read nor an encoder opened."""
+    monkeypatch.setattr(captions, "index_captions", closed)
+    monkeypatch.setattr(captions, "open_encoder", closed)
+
+
+def written(house: DataFolder, world: World) -> dict[tuple[int, int], str]:
+    """The caption of the view that faces each neighbour, by viewpoint and slot, straight from the files."""
+    files = [json.loads((house.captions / f"{scan}.json").read_text()) for scan in world.scans]
+    return {
+        (number, slot): files[world.scan_of[number]][name][str(int(world.view[number, slot]))]["global_cap"]
+        for number, name in enumerate(world.viewpoints)
+        for slot in range(1, int(world.choices[number]))
+    }
+
+
+def test_each_slot_shows_its_view(house: DataFolder, world: World, bert: Path) -> None:
+    bank = open_captions(world, house.captions, bert)
+    labels, classes = open_labels(world, house.captions)
+    assert bank.width == 24 + len(classes)
+    seen = bank.look(torch.arange(len(world)))
+    expected = torch.zeros(len(world), world.slots, 24)
+    texts = written(house, world)
+    distinct = sorted(set(texts.values()))
+    vectors = plainly(bert, distinct)
+    for place, text in texts.items():
+        expected[place] = vectors[distinct.index(text)]
+    assert seen.dtype == torch.float32
+    assert (seen[..., :24] - expected).abs().max() < 1e-3  # half precision in the cache
+    assert (vectors[0] - vectors[-1]).abs().max() > 0.1
+    assert torch.equal(seen[..., 24:], labels.look(torch.arange(len(world))))
+
+
+def test_captions_are_kept_once(house: DataFolder, world: World, bert: Path) -> None:
+    bank = open_sentences(world, house.captions, bert)
+    assert len(bank.table) == 1 + len(set(written(house, world).values()))
+    assert not bank.table[0].any()
+
+
+def test_the_second_opening_reads_and_embeds_nothing(
+    house: DataFolder, world: World, bert: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = open_sentences(world, house.captions, bert)
+    shut_all(monkeypatch)
+    second = open_sentences(world, house.captions, str(bert))
+    assert torch.equal(second.table, first.table)
+    assert torch.equal(second.row, first.row)
+    assert (second.table.dtype, second.row.dtype) == (torch.float32, torch.long)
+
+
+def test_the_cache_holds_halves(house: DataFolder, world: World, bert: Path) -> None:
+    open_sentences(world, house.captions, bert)
+    kept = load_file(captions_key(world, house.captions, bert).path)
+    assert kept["vectors"].dtype == torch.float16
+
+
+def test_another_encoder_is_another_entry(house: DataFolder, world: World, bert: Path, tmp_path: Path) -> None:
+    other = write_bert(tmp_path / "other", house.vocabulary, seed=1)
+    assert captions_key(world, house.captions, bert) != captions_key(world, house.captions, other)
+    one, two = (open_sentences(world, house.captions, source) for source in (bert, other))
+    assert not torch.allclose(one.table, two.table, atol=0.1)
+
+
+def test_other_captions_are_another_entry(tiny: Any, bert: Path) -> None:
+    world = open_world(tiny.folder)
+    before = open_sentences(world, tiny.folder.captions, bert)
+    tiny.edit("captions/beta.json", _all_alike)
+    after = open_sentences(world, tiny.folder.captions, bert)
+    assert len(after.table) < len(before.table)
+
+
+def test_other_graphs_are_another_entry(tiny: Any, bert: Path) -> None:
+    keys = {captions_key(open_world(tiny.folder, scans), tiny.folder.captions, bert) for scans in (None, ["beta"])}
+    tiny.edit("connectivity/beta_connectivity.json", lambda entries: entries[0]["pose"].__setitem__(3, 4.0))
+    keys.add(captions_key(open_world(tiny.folder), tiny.folder.captions, bert))
+    assert len(keys) == 3
+
+
+def test_missing_and_damaged_captions_are_named(tiny: Any, bert: Path, refuses: Any, cache: Path) -> None:
+    world, folder = open_world(tiny.folder), tiny.folder.captions
+
+    def call() -> object:
+        return open_captions(world, folder, bert)
+
+    tiny.cut("captions/gamma.json", -20)
+    refuses(folder / "gamma.json", call, "is not whole JSON")
+    tiny.edit("captions/beta.json", lambda document: document.pop("b1"))
+    tiny.path("captions/gamma.json").unlink()
+    refuses(folder / "gamma.json", call, "no such caption file; unpack the caption files there")
+    shutil.rmtree(folder)
+    refuses(folder / "alpha.json", call, "no such caption file; unpack the caption files there")
+    assert not list(cache.glob("captions-*"))
+
+
+def test_an_encoder_that_cannot_read_is_refused_before_the_captions(
+    house: DataFolder, world: World, tmp_path: Path, refuses: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(captions, "index_captions", closed)
+    path = tmp_path / "none"
+    refuses(path, lambda: open_captions(world, house.captions, path), "no such file or folder")
+    mute = write_bert(tmp_path / "mute", house.vocabulary)
+    (mute / "vocab.txt").unlink()
+    refuses(mute, lambda: open_captions(world, house.captions, mute), "comes without a vocabulary")
+
+
+def test_embeddings_that_are_not_numbers_are_not_kept(
+    house: DataFolder, world: World, tmp_path: Path, cache: Path
+) -> None:
+    folder = write_bert(tmp_path / "sick", house.vocabulary)
+    tensors = load_file(folder / "model.safetensors")
+    tensors["encoder.layer.1.output.LayerNorm.bias"][3] = torch.nan
+    save_file(tensors, folder / "model.safetensors")
+    with pytest.raises(DataError, match="sick: gives embeddings that are not numbers"):
+        open_captions(world, house.captions, folder)
+    assert not list(cache.glob("captions-*"))
+
+
+def _all_alike(document: dict[str, Any]) -> None:
+    for views in document.values():
+        for view in views.values():
+            view["global_cap"] = "a wall"

