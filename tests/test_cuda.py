@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,9 +11,13 @@ import torch
 from torch import Tensor
 
 from tests.conftest import TinyData
+from tests.learning.samples import CONFIG, NO_DROPOUT, SHAPE, Watcher, trainer
 from tests.navigator.samples import CONFIGS, make, sight, words
 from tests.world.samples import codes_of, furnished
 from vlnbert.environment.environment import Environment, shortest_path_teacher
+from vlnbert.learning.trainer import Trainer
+from vlnbert.learning.updates import ReplayedUpdate
+from vlnbert.sources.house import generate
 from vlnbert.world import ObjectBank, World
 
 pytestmark = [
@@ -89,3 +94,88 @@ def test_navigators_decide_alike_and_nobody_waits(name: str) -> None:
         found = navigator.step(instruction.state, instruction, seen)
     torch.testing.assert_close(found.logits.cpu(), expected.logits)
     torch.testing.assert_close(found.state.cpu(), expected.state)
+
+
+# All twelve episodes in every batch: one width of instructions, so that one graph serves all updates.
+TRAINING = replace(CONFIG, batch=12, rate=1e-4, validate_every=100)
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cuda") / "house"
+    generate(folder, scans=3, paths_per_scan=8)
+    return folder
+
+
+def losses(one: Trainer) -> dict[int, float]:
+    """Train to the end and tell the loss of every update."""
+    watcher = Watcher()
+    one.callbacks = [watcher]
+    one.train()
+    return {iteration: parts["total"] for iteration, parts in watcher.losses.items()}
+
+
+def stopped_after(one: Trainer, updates: int) -> Trainer:
+    """A trainer that is asked to stop after some updates."""
+    update = one.update
+
+    def counted(*words: Tensor) -> Tensor:
+        one.stopping = one.progress.iteration + 1 == updates
+        return update(*words)
+
+    one.update = counted
+    return one
+
+
+def close(found: dict[int, float], expected: dict[int, float], share: float = 1e-4) -> None:
+    assert found.keys() == expected.keys()
+    for iteration, loss in expected.items():
+        assert found[iteration] == pytest.approx(loss, rel=share, abs=share), f"update {iteration}"
+
+
+@pytest.mark.parametrize("graphs", [False, True])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_nobody_waits_for_a_whole_update(house: Path, tmp_path: Path, graphs: bool, precision: str) -> None:
+    one = trainer(house, tmp_path, replace(TRAINING, graphs=graphs, precision=precision), device="cuda")
+    for iteration in range(3):  # the first warms up, the second is recorded
+        one.advance(iteration)
+    with no_synchronisation():
+        one.advance(3)
+    assert torch.stack(one.unreported).isfinite().all()
+
+
+def test_replayed_updates_are_what_they_would_be(house: Path, tmp_path: Path) -> None:
+    """Dropout too: what is random in a recording follows the seed of each update."""
+    config = replace(TRAINING, iterations=30)
+    replayed = trainer(house, tmp_path / "replayed", config, device="cuda")
+    assert isinstance(replayed.update, ReplayedUpdate)
+    eager = trainer(house, tmp_path / "eager", replace(config, graphs=False), device="cuda")
+    found = losses(replayed)
+    assert len(replayed.update.recordings) == 1
+    assert len(set(found.values())) == 30, "every update is another"
+    close(found, losses(eager))
+
+
+def test_graphs_of_several_widths_take_turns(house: Path, tmp_path: Path) -> None:
+    config = replace(TRAINING, iterations=30, batch=2)
+    replayed = trainer(house, tmp_path / "replayed", config, device="cuda")
+    found = losses(replayed)
+    assert len(replayed.update.recordings) > 1
+    close(found, losses(trainer(house, tmp_path / "eager", replace(config, graphs=False), device="cuda")))
+
+
+@pytest.mark.parametrize("graphs", [False, True])
+def test_a_resumed_run_goes_on_as_it_would_have(house: Path, tmp_path: Path, graphs: bool) -> None:
+    config = replace(TRAINING, iterations=10, validate_every=5, graphs=graphs)
+    expected = losses(trainer(house, tmp_path / "whole", config, device="cuda"))
+    found = losses(stopped_after(trainer(house, tmp_path / "halves", config, device="cuda"), 5))
+    second = trainer(house, tmp_path / "halves", config, device="cuda")
+    second.resume()
+    assert second.progress.iteration == 5
+    close(found | losses(second), expected)
+
+
+def test_the_gpu_learns_what_the_cpu_learns(house: Path, tmp_path: Path) -> None:
+    shape, config = replace(SHAPE, **NO_DROPOUT), replace(TRAINING, iterations=5)
+    expected = losses(trainer(house, tmp_path / "cpu", config, shape=shape))
+    close(losses(trainer(house, tmp_path / "cuda", config, shape=shape, device="cuda")), expected, share=1e-3)

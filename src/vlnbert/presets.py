@@ -1,10 +1,11 @@
 """Named experiments, one line of description each, and what data each of them needs."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from vlnbert.errors import UnknownNameError
 from vlnbert.learning.config import TrainConfig
-from vlnbert.learning.experiment import CAPTIONS, Experiment
+from vlnbert.learning.experiment import CAPTIONS, NAMES, Experiment
 from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.rewards import RewardConfig
 from vlnbert.navigator import SIZES, NavigatorConfig
@@ -14,10 +15,14 @@ NEEDS = {
     "vocabulary": "vocab.txt of an uncased BERT",
     "r2r": "r2r/R2R_{train,val_seen,val_unseen}.json",
     "augmented": "r2r/prevalent_aug.json",
+    "reverie": "reverie/REVERIE_{train,val_seen,val_unseen}.json",
+    "boxes": "reverie/BBox/<scan>_<viewpoint>.json",
     "features": "image features in features/, as .hdf5 or 36-view .tsv",
+    "object features": "object features in features/, as obj*.hdf5",
     "captions": "captions/<scan>.json",
 }
 R2R = ("graphs", "vocabulary", "r2r")
+REVERIE = ("graphs", "vocabulary", "reverie", "boxes")
 FULL = (*R2R, "augmented", "features")
 
 
@@ -80,14 +85,69 @@ DEMO = Experiment(
     ),
 )
 
+
+def _reverie(experiment: Experiment, **training: Any) -> Experiment:
+    """The same experiment on REVERIE: the state takes in what was seen, without the words (appendix B)."""
+    return replace(
+        experiment,
+        train_on=("reverie/train",),
+        validate_on=tuple(name.replace("r2r", "reverie") for name in experiment.validate_on),
+        best_on="reverie/val_unseen",
+        navigator=replace(experiment.navigator, matching="visual"),
+        training=replace(experiment.training, **training),
+    )
+
+
+def _both(experiment: Experiment) -> Experiment:
+    """R2R beside REVERIE, batches in turn: one network for both tasks, as many updates of each as alone."""
+    training = experiment.training
+    return replace(
+        experiment,
+        training=replace(training, iterations=2 * training.iterations, validate_every=2 * training.validate_every),
+        train_on=("reverie/train", "r2r/train"),
+        validate_on=(*experiment.validate_on, *(name.replace("reverie", "r2r") for name in experiment.validate_on)),
+    )
+
+
+REVERIE_DEMO = _reverie(DEMO, objective=replace(DEMO.training.objective, grounding=10.0))  # 5 : 1, as in the paper
+REVERIE_OPEN = replace(
+    _reverie(OPEN, iterations=4500, objective=replace(OPEN.training.objective, grounding=7.5)),
+    objects=NAMES,
+    most_objects=20,  # 99.7 % of the viewpoints show no more; one shows 60
+)
+
 PRESETS = (
     Preset("demo", "a tiny navigator from nothing, in generated houses", (*R2R, "features"), DEMO),
+    Preset(
+        "demo-reverie",
+        "the same for REVERIE: find the room, then the object",
+        (*REVERIE, "features", "object features"),
+        REVERIE_DEMO,
+    ),
+    Preset(
+        "demo-both",
+        "one tiny navigator for both tasks",
+        (*R2R, *REVERIE[2:], "features", "object features"),
+        _both(REVERIE_DEMO),
+    ),
     Preset("r2r-open", "R2R with open data alone: captions as features, from MiniLM", (*R2R, "captions"), OPEN),
     Preset(
         "r2r-open-scratch",
         "the same from random weights",
         (*R2R, "captions"),
         replace(OPEN, start=None),
+    ),
+    Preset(
+        "reverie-open",
+        "REVERIE with open data alone: captions and object names as features, from MiniLM",
+        (*REVERIE, "captions"),
+        REVERIE_OPEN,
+    ),
+    Preset(
+        "reverie-r2r-open",
+        "one navigator for both tasks, with open data alone",
+        (*R2R, *REVERIE[2:], "captions"),
+        _both(REVERIE_OPEN),
     ),
     Preset("r2r-one-stream", "the paper's R2R agent from OSCAR", FULL, _paper(ONE), OSCAR),
     Preset(
@@ -138,6 +198,20 @@ PRESETS = (
         "the same without path-fidelity rewards (appendix B.6)",
         FULL,
         _paper(TWO, NO_FIDELITY),
+        PREVALENT,
+    ),
+    Preset(
+        "reverie-one-stream",
+        "the paper's REVERIE agent from OSCAR",
+        (*REVERIE, "features", "object features"),
+        _reverie(_paper(ONE), batch=8, iterations=200_000),
+        OSCAR,
+    ),
+    Preset(
+        "reverie-two-stream",
+        "the paper's REVERIE agent from PREVALENT",
+        (*REVERIE, "features", "object features"),
+        _reverie(_paper(TWO), batch=8, iterations=200_000),
         PREVALENT,
     ),
 )

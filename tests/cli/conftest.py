@@ -2,7 +2,9 @@
 
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -19,24 +21,28 @@ class Outcome:
 
 
 Run = Callable[..., Outcome]
+# Settings with which an update takes a few hundredths of a second.
+TINY = (
+    *("--training.batch", "4", "--training.limit", "4", "--training.report-every", "1"),
+    *("--threads", "1", "--navigator.hidden", "16", "--navigator.heads", "2", "--navigator.inner", "32"),
+)
 
 
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def called(*words: object) -> Outcome:
     """`vlnbert` with some words: its exit code and what it printed."""
-
-    def call(*words: object) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["vlnbert", *map(str, words)])
-        capsys.readouterr()
-        code = 0
+    out, err, code = StringIO(), StringIO(), 0
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "argv", ["vlnbert", *map(str, words)])
         try:
             main()
         except SystemExit as stop:
             code = int(stop.code or 0)
-        printed = capsys.readouterr()
-        return Outcome(code, printed.out, printed.err)
+    return Outcome(code, out.getvalue(), err.getvalue())
 
-    return call
+
+@pytest.fixture
+def run() -> Run:
+    return called
 
 
 @pytest.fixture(scope="session")

@@ -1,25 +1,32 @@
-"""The log of a training: what is written is read, also after a kill and a resume."""
+"""The log and the curves of a training: what is written is read, also after a kill and a resume."""
 
+import errno
+import os
+from contextlib import closing
 from pathlib import Path
 
-from vlnbert.learning.callbacks import JsonLog, read_log
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from vlnbert.errors import DataError
+from vlnbert.learning.callbacks import JsonLog, TensorBoard, read_log
 
 PARTS = {"total": 2.0, "imitation": 1.0}
 
 
 def test_a_log_is_read_back(tmp_path: Path) -> None:
-    log = JsonLog(tmp_path / "run" / "log.jsonl", every=2)
-    for iteration in range(1, 5):
+    log = JsonLog(tmp_path / "run" / "log.jsonl")
+    for iteration in (2, 4):
         log.updated(iteration, 0.1, PARTS)
-    log.validated(4, {"val_unseen": {"sr": 0.5}})
+    log.validated(4, {"r2r/val_unseen": {"sr": 0.5}})
     lines = read_log(log.path)
     assert [(line["iteration"], "scores" in line) for line in lines] == [(2, False), (4, False), (4, True)]
     assert lines[0]["total"] == 2.0
-    assert lines[2]["scores"] == {"val_unseen": {"sr": 0.5}}
+    assert lines[2]["scores"] == {"r2r/val_unseen": {"sr": 0.5}}
 
 
 def test_what_a_resumed_run_repeats_holds_once(tmp_path: Path) -> None:
-    log = JsonLog(tmp_path / "log.jsonl", every=1)
+    log = JsonLog(tmp_path / "log.jsonl")
     log.updated(1, 0.1, PARTS)
     log.updated(2, 0.1, PARTS)
     with log.path.open("a") as file:
@@ -28,3 +35,47 @@ def test_what_a_resumed_run_repeats_holds_once(tmp_path: Path) -> None:
     log.updated(2, 0.1, {"total": 9.0})
     log.updated(3, 0.1, PARTS)
     assert [(line["iteration"], line["total"]) for line in read_log(log.path)] == [(1, 2.0), (2, 9.0), (3, 2.0)]
+
+
+def curves(folder: Path) -> dict[str, list[tuple[int, float]]]:
+    """What TensorBoard would draw."""
+    found = EventAccumulator(str(folder))
+    found.Reload()
+    return {tag: [(event.step, event.value) for event in found.Scalars(tag)] for tag in found.Tags()["scalars"]}
+
+
+def test_curves_are_drawn(tmp_path: Path) -> None:
+    with closing(TensorBoard(tmp_path, done=0)) as board:
+        board.updated(1, 0.5, PARTS)
+        board.updated(2, 0.25, PARTS)
+        board.validated(2, {"r2r/val_unseen": {"spl": 0.75, "rgs": None}})
+        shown = curves(tmp_path)  # while it goes on, too
+    assert shown["training/total"] == [(1, 2.0), (2, 2.0)]
+    assert shown["training/rate"] == [(1, 0.5), (2, 0.25)]
+    assert shown["r2r/val_unseen/spl"] == [(2, 0.75)]
+    assert "r2r/val_unseen/rgs" not in shown
+    assert curves(tmp_path) == shown
+
+
+@pytest.mark.parametrize("done", [0, 2])
+def test_what_a_resumed_run_repeats_is_drawn_once(tmp_path: Path, done: int) -> None:
+    """A run that was killed after three updates goes on from its last checkpoint."""
+    killed = TensorBoard(tmp_path, done=0)
+    for iteration in (1, 2, 3):
+        killed.updated(iteration, 0.1, {"total": float(iteration)})
+    with closing(TensorBoard(tmp_path, done)) as board:
+        for iteration in range(done + 1, 5):
+            board.updated(iteration, 0.1, {"total": 10.0 * iteration})
+    killed.close()
+    expected = [(step, float(step) if step <= done else 10.0 * step) for step in range(1, 5)]
+    assert curves(tmp_path)["training/total"] == expected
+
+
+def test_curves_that_cannot_be_written_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full() -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with closing(TensorBoard(tmp_path, done=0)) as board:
+        monkeypatch.setattr(board.writer, "flush", full)
+        with pytest.raises(DataError, match=rf"^{tmp_path}: cannot be written \(No space left on device\); free some"):
+            board.updated(1, 0.1, PARTS)

@@ -1,73 +1,34 @@
 """Training that never loses work: killed at any moment and resumed, it ends with the same bits."""
 
-import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
+from torch.optim import Optimizer
 
-from vlnbert.environment.environment import Environment
-from vlnbert.learning.checkpoints import last_checkpoint
-from vlnbert.learning.config import TrainConfig
-from vlnbert.learning.trainer import Split, Trainer, TrainingError
-from vlnbert.navigator import SIZES, Navigator
-from vlnbert.sources.house import generate
-from vlnbert.sources.layout import open_folder
-from vlnbert.tasks import load_episodes
-from vlnbert.tasks.tokens import load_tokenizer, tokenise
-from vlnbert.world import open_features, open_world
-
-CONFIG = TrainConfig(iterations=24, batch=4, rate=1e-3, validate_every=2, limit=5, schedule="cosine", warmup=3)
-
-
-def trainer(house: Path, run: Path, config: TrainConfig = CONFIG) -> Trainer:
-    """A small run, with dropout on, so that the generators count."""
-    torch.set_num_threads(1)
-    folder = open_folder(house)
-    world = open_world(folder)
-    bank, tokenizer = open_features(world, folder.feature_files()[0]), load_tokenizer(folder.vocabulary)
-
-    def split(name: str, count: int) -> Split:
-        episodes = load_episodes(folder, world, "r2r", name).select(torch.arange(count))
-        return Split(episodes, tokenise(episodes, tokenizer, folder.vocabulary))
-
-    torch.manual_seed(config.seed)
-    shape = {"hidden": 24, "heads": 2, "inner": 32, "hidden_dropout": 0.1}
-    size = replace(SIZES["tiny"]["two-stream"], feature_width=bank.width, vocabulary=270, **shape)
-    environment, validation = Environment(world, bank), {"val_unseen": split("val_unseen", 4)}
-    return Trainer(run, Navigator(size), environment, split("train", 12), validation, config, best_on="val_unseen")
-
-
-@pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("trainer") / "house"
-    generate(folder, scans=3, paths_per_scan=8)
-    return folder
-
-
-def weights(run: Path) -> dict[str, torch.Tensor]:
-    return Navigator.from_pretrained(last_checkpoint(run)).state_dict()
-
-
-def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+import vlnbert.learning.trainer
+from tests.learning.samples import CONFIG, SCORED, Watcher, go_on, same, trainer, weights
+from tests.processes import PROCESSES
+from vlnbert.evaluation.evaluate import evaluate_navigator
+from vlnbert.learning.checkpoints import POINTER, Progress, last_checkpoint, save_checkpoint
+from vlnbert.learning.trainer import Trainer, TrainingError, dropout_seed
+from vlnbert.navigator import Navigator
 
 
 def test_a_resumed_run_ends_with_the_same_bits(house: Path, tmp_path: Path) -> None:
     trainer(house, tmp_path / "whole").train()
-    first = trainer(house, tmp_path / "halves", replace(CONFIG, seed=0))
-    first.config = replace(CONFIG, validate_every=2)
+    first = trainer(house, tmp_path / "halves")
     while first.progress.iteration < 9:  # stopped from outside, between validations too
         first.stopping = False
-        first.config = replace(first.config, iterations=CONFIG.iterations)
         stop_after(first, 3)
         first.train()
+    assert first.progress.iteration == 9
     torch.rand(5)  # whatever happens to the generator in between
     second = trainer(house, tmp_path / "halves")
     second.resume()
@@ -79,14 +40,10 @@ def test_a_resumed_run_ends_with_the_same_bits(house: Path, tmp_path: Path) -> N
 def stop_after(run: Trainer, updates: int) -> None:
     """Ask a run to stop once it has made some more updates."""
 
-    class Stopper:
-        left = updates
-
-        def updated(self, *_: object) -> None:
-            self.left -= 1
-            run.stopping = self.left <= 0
-
-        def validated(self, *_: object) -> None: ...
+    class Stopper(Watcher):
+        def updated(self, iteration: int, rate: float, parts: dict[str, float]) -> None:
+            super().updated(iteration, rate, parts)
+            run.stopping = len(self.losses) >= updates
 
     run.callbacks = [Stopper()]
 
@@ -94,52 +51,94 @@ def stop_after(run: Trainer, updates: int) -> None:
 @pytest.mark.slow
 def test_twenty_kills_lose_nothing(house: Path, tmp_path: Path) -> None:
     trainer(house, tmp_path / "whole").train()
-    run, rng = tmp_path / "killed", random.Random(0)
-    code = (
-        "import sys; sys.path.insert(0, sys.argv[3]); from pathlib import Path\n"
-        "from tests.learning.test_trainer import trainer\n"
-        "one = trainer(Path(sys.argv[1]), Path(sys.argv[2]))\n"
-        "(one.run / 'last.json').exists() and one.resume()\n"
-        "print('ready', flush=True); one.train()"
-    )
-    command = [sys.executable, "-c", code, str(house), str(run), str(Path(__file__).parents[2])]
-    kills = 0
+    rng, kills, runs = random.Random(0), 0, [tmp_path / "0"]
     while kills < 20:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"})
-        process.stdout.readline()
-        time.sleep(rng.uniform(0.0, 0.25))
-        kills += process.poll() is None
-        process.send_signal(signal.SIGKILL)
-        finished = process.wait() == 0
-        process.stdout.close()
-        if (run / "last.json").exists():
-            assert weights(run), "every moment leaves a whole checkpoint"
-        if finished:
-            break
-    last = trainer(house, run)
-    last.resume()
-    last.train()
-    assert same(weights(tmp_path / "whole"), weights(run))
+        ready = PROCESSES.Event()
+        process = PROCESSES.Process(target=go_on, args=(house, runs[-1], ready))
+        process.start()
+        assert ready.wait(60)
+        time.sleep(rng.uniform(0.0, 0.4))
+        process.kill()
+        process.join()
+        kills += process.exitcode == -signal.SIGKILL
+        if (runs[-1] / POINTER).exists():
+            assert weights(runs[-1]), "every moment leaves a whole checkpoint"
+        if process.exitcode == 0:  # it was faster; there are more to be killed
+            runs.append(tmp_path / str(len(runs)))
+    go_on(house, runs[-1], ready)
+    assert all(same(weights(tmp_path / "whole"), weights(run)) for run in runs)
 
 
-def test_a_loss_that_is_no_number_stops_and_names_its_batch(house: Path, tmp_path: Path) -> None:
-    run = trainer(house, tmp_path / "run")
-    run.train()
-    before = weights(tmp_path / "run")
-    broken = trainer(house, tmp_path / "run", replace(CONFIG, iterations=30))
-    broken.resume()
-    with torch.no_grad():
-        broken.navigator.critic[3].bias.fill_(torch.nan)
-    with pytest.raises(TrainingError, match=r"batch 24 is nan \(instructions \w+"):
-        broken.train()
-    assert same(before, weights(tmp_path / "run"))
+def test_a_checkpoint_is_never_written_over(house: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kill in between would leave none, and the pointer would name nothing."""
+    saved: list[int] = []
+
+    def spy(run: Path, navigator: Navigator, optimiser: Optimizer, progress: Progress) -> Path:
+        saved.append(progress.iteration)
+        return save_checkpoint(run, navigator, optimiser, progress)
+
+    monkeypatch.setattr(vlnbert.learning.trainer, "save_checkpoint", spy)
+    config = replace(CONFIG, validate_every=100)
+    for _ in range(2):  # begun, and resumed where nothing was done yet
+        one = trainer(house, tmp_path / "run", config)
+        if saved:
+            one.resume()
+        one.callbacks = [Failing()]
+        with pytest.raises(RuntimeError):
+            one.train()
+    assert saved == [0]
+
+
+class Failing(Watcher):
+    """Somebody who watches, and breaks."""
+
+    def updated(self, *_: object) -> None:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_loss_that_is_no_number_stops_and_names_the_first_batch(house: Path, tmp_path: Path, accumulate: int) -> None:
+    config = replace(CONFIG, iterations=12, report_every=5, validate_every=4, accumulate=accumulate)
+    run = trainer(house, tmp_path / "run", config)
+    break_after(run, batches=5 * accumulate + 1)  # nobody looks before the validation after 8 updates
+    first = 5 * accumulate + 1
+    names = ", ".join(run.feed.splits[0].episodes.ids[row] for row in run.feed.rows(first).tolist())
+    with pytest.raises(TrainingError, match=rf"the loss of batch {first} is nan \(instructions {names}\)"):
+        run.train()
+    assert last_checkpoint(tmp_path / "run").name == "0000004"
+    assert all(value.isfinite().all() for value in weights(tmp_path / "run").values())
+
+
+def break_after(run: Trainer, batches: int) -> None:
+    """Let the critic break once some batches are learned."""
+    learn, seen = run.eager.learn, []
+
+    def learn_or_break(*words: Any, **options: Any) -> Tensor:
+        if len(seen) == batches:
+            with torch.no_grad():
+                run.navigator.critic[3].bias.fill_(torch.nan)
+        seen.append(None)
+        return learn(*words, **options)
+
+    run.eager.learn = learn_or_break
 
 
 def test_the_best_is_kept(house: Path, tmp_path: Path) -> None:
-    run = trainer(house, tmp_path / "run")
+    run = trainer(house, tmp_path / "run", card={"preset": "mine"})
+    watcher = Watcher()
+    run.callbacks = [watcher]
     run.train()
-    assert run.progress.best_iteration is not None
-    assert Navigator.from_pretrained(tmp_path / "run" / "best").config == run.navigator.config
+    scores = {iteration: found[SCORED]["spl"] for iteration, found in watcher.scores.items()}
+    assert run.progress.best == max(scores.values())
+    assert run.progress.best_iteration == min(number for number, score in scores.items() if score == run.progress.best)
+    best = Navigator.from_pretrained(tmp_path / "run" / "best")
+    assert best.config == run.navigator.config
+    shown = (tmp_path / "run" / "best" / "README.md").read_text()
+    assert "preset `mine`" in shown
+    assert f"| {SCORED} |" in shown
+    split = run.validation[SCORED]
+    found = evaluate_navigator(run.environment, best, split.episodes, split.tokens, CONFIG.limit).scores
+    assert found.summary()["spl"] == run.progress.best
 
 
 def test_patience_ends_a_run_that_does_not_improve(house: Path, tmp_path: Path) -> None:
@@ -147,6 +146,29 @@ def test_patience_ends_a_run_that_does_not_improve(house: Path, tmp_path: Path) 
     run = trainer(house, tmp_path / "run", config)
     run.train()
     assert run.progress.iteration == run.progress.best_iteration + 4
+    again = trainer(house, tmp_path / "run", config)
+    again.resume()
+    again.train()
+    assert again.progress == run.progress, "a run that has ended is left as it is"
+
+
+def test_reports_are_means_since_the_last(house: Path, tmp_path: Path) -> None:
+    watchers = {1: Watcher(), 3: Watcher()}
+    for every, watcher in watchers.items():
+        run = trainer(house, tmp_path / str(every), replace(CONFIG, iterations=7, report_every=every))
+        run.callbacks = [watcher]
+        run.train()
+    each = [parts["total"] for parts in watchers[1].losses.values()]
+    found = {iteration: parts["total"] for iteration, parts in watchers[3].losses.items()}
+    assert list(found) == [2, 3, 4, 6, 7]  # every third, each validation and the last
+    expected = [sum(each[:2]) / 2, each[2], each[3], sum(each[4:6]) / 2, each[6]]
+    assert list(found.values()) == pytest.approx(expected)
+
+
+def test_dropout_differs_between_updates_ranks_and_seeds() -> None:
+    seeds = {dropout_seed(seed, iteration, rank) for seed in range(3) for iteration in range(3) for rank in range(3)}
+    assert len(seeds) == 27
+    assert dropout_seed(1, 2, 0) == dropout_seed(1, 2, 0)
 
 
 def test_the_rate_warms_up_and_falls() -> None:

@@ -1,20 +1,23 @@
 """How a training went, as curves."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from vlnbert.analysis.inline_svg import PALETTE
+from vlnbert.errors import UsageError
+from vlnbert.sources.files import written_beside
 
 SIZE = 7.2, 2.5  # inches, two panels side by side
 
 
 def draw_curves(log: Sequence[dict[str, Any]], split: str, others: Mapping[str, float]) -> Figure:
-    """The losses of the updates, and the success rate on a split beside that of other agents."""
+    """The losses of the updates, and the scores on a split beside the success rates of other agents."""
     figure = Figure(figsize=SIZE, layout="constrained", facecolor="none")
-    figure.set_label(f"Learning curves: the losses, and the success rate on {split}")
+    figure.set_label(f"Learning curves: the losses, and the scores on {split}")
     left, right = figure.subplots(1, 2)
     _draw_losses(left, [line for line in log if "total" in line])
     _draw_rates(right, [line for line in log if split in line.get("scores", {})], split, others)
@@ -27,6 +30,15 @@ def draw_curves(log: Sequence[dict[str, Any]], split: str, others: Mapping[str, 
     return figure
 
 
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a figure on white, in the format that the file's ending names."""
+    endings = sorted(figure.canvas.get_supported_filetypes())
+    if path.suffix.removeprefix(".") not in endings:
+        raise UsageError(f"{path} does not end in the name of a picture format; choose one of {', '.join(endings)}")
+    with written_beside(path) as temporary:
+        figure.savefig(temporary, format=path.suffix.removeprefix("."), facecolor="white", dpi=150)
+
+
 def _draw_losses(axes: Axes, updates: Sequence[dict[str, Any]]) -> None:
     colours = {"imitation": PALETTE["reference"], "value": PALETTE["goal"]}
     for name, colour in colours.items():
@@ -37,11 +49,18 @@ def _draw_losses(axes: Axes, updates: Sequence[dict[str, Any]]) -> None:
 
 
 def _draw_rates(axes: Axes, lines: Sequence[dict[str, Any]], split: str, others: Mapping[str, float]) -> None:
-    rates = [100 * line["scores"][split]["sr"] for line in lines]
-    axes.plot([line["iteration"] for line in lines], rates, color=PALETTE["walked"], marker="o", markersize=3)
+    colours = {"sr": PALETTE["walked"], "spl": PALETTE["reference"], "rgs": PALETTE["goal"]}
+    for name, colour in colours.items():
+        known = [line for line in lines if line["scores"][split].get(name) is not None]
+        rates = [100 * line["scores"][split][name] for line in known]
+        if rates:
+            updates = [line["iteration"] for line in known]
+            axes.plot(updates, rates, color=colour, marker="o", markersize=3, label=name.upper())
+    if axes.lines:
+        axes.legend(frameon=False, fontsize=8, labelcolor=PALETTE["ink"], loc="lower right")
     for name, rate in others.items():
         axes.axhline(100 * rate, color=PALETTE["dot"], linewidth=1, linestyle="--")
         place = axes.get_yaxis_transform()  # across in shares of the panel, up in percent
         axes.text(0.02, 100 * rate + 2, name, transform=place, fontsize=8, color=PALETTE["quiet"])
-    axes.set_title(f"success rate on {split}, %", fontsize=9, color=PALETTE["ink"])
+    axes.set_title(f"{split}, %", fontsize=9, color=PALETTE["ink"])
     axes.set_ylim(0, 112)

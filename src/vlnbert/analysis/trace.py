@@ -46,7 +46,7 @@ def trace_episode(
     navigator: Navigator, environment: Environment, episodes: Episodes, tokens: Tokens, row: int, limit: int = LIMIT
 ) -> Trace:
     """Walk one episode greedily and watch."""
-    one = slice(row, row + 1)
+    one, environment = slice(row, row + 1), environment.for_task(episodes.task)
     agent = _Watching(navigator, environment, tokens.ids[one, : int(tokens.count[row])])
     walked = walk(environment, agent, episodes.start[one], episodes.heading[one], episodes.goal[one], limit)
     weights = torch.cat(walked.memory[2])

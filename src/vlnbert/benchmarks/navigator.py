@@ -37,7 +37,7 @@ def compare_caching(
     """Time steps alone, and greedy episodes from reading the instruction to the last step, for some agents at once."""
     torch.manual_seed(0)
     navigator = Navigator(config).to(world.device).eval()
-    environment = Environment(world, _noise(world, config.feature_width))
+    environment = Environment(world, noise(world, config.feature_width))
     words = torch.randint(5, config.vocabulary, (agents, tokens), device=world.device)
     start = torch.randint(len(world), (agents,), device=world.device)
     read = navigator.encode(words, torch.ones_like(words, dtype=torch.bool))
@@ -74,7 +74,8 @@ def walk_greedily(navigator: Navigator, environment: Environment, words: Tensor,
     return state.viewpoint
 
 
-def _noise(world: World, width: int) -> FeatureBank:
+def noise(world: World, width: int) -> FeatureBank:
+    """A bank of random features."""
     views = facing_views(world)
     table = torch.randn(views.count + 1, width, device=world.device)
     table[0] = 0

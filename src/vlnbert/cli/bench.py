@@ -112,19 +112,26 @@ def bench_navigator(
 
 
 @contextmanager
-def _data(folder: Path | None) -> Iterator[tuple["DataFolder", "World", "FeatureBank"]]:
-    """A data folder, its world and its features; or those of a house that lasts as long as the block."""
+def folder_or_house(folder: Path | None) -> Iterator["DataFolder"]:
+    """A data folder; or that of a house that lasts as long as the block."""
     from tempfile import TemporaryDirectory
 
     from vlnbert.sources.house import generate
     from vlnbert.sources.layout import open_folder
-    from vlnbert.world import open_features, open_labels, open_world
 
     with TemporaryDirectory() as temporary:
         if folder is None:
             folder = Path(temporary) / "house"
             generate(folder, seed=0, scans=6)
-        opened = open_folder(folder)
+        yield open_folder(folder)
+
+
+@contextmanager
+def _data(folder: Path | None) -> Iterator[tuple["DataFolder", "World", "FeatureBank"]]:
+    """A data folder, its world and its features."""
+    from vlnbert.world import open_features, open_labels, open_world
+
+    with folder_or_house(folder) as opened:
         world = open_world(opened)
         files = opened.feature_files()
         bank = open_features(world, files[0]) if files else open_labels(world, opened.captions)[0]

@@ -44,7 +44,13 @@ def check_data(
 
 
 def _as_json(part: "Part") -> dict[str, Any]:
-    return {"part": part.need, "path": str(part.path), "holds": part.holds, "faults": list(part.faults)}
+    return {
+        "part": part.need,
+        "path": str(part.path),
+        "holds": part.holds,
+        "faults": list(part.faults),
+        "notes": list(part.notes),
+    }
 
 
 def _print(folder: Path, parts: list["Part"], lacking: dict[str, list[str]]) -> None:
@@ -64,5 +70,7 @@ def _print(folder: Path, parts: list["Part"], lacking: dict[str, list[str]]) -> 
         needs = "\n".join(NEEDS[need] for need in lacking[preset.name])
         presets.add_row(preset.name, preset.description, needs or Text("nothing", "green"))
     console.print(presets)
+    for path, note in ((part.path, note) for part in parts for note in part.notes):
+        print(f"{path}: {note}")
     for fault in (fault for part in parts for fault in part.faults):
         print(f"vlnbert: {fault}", file=sys.stderr)

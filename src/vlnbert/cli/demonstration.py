@@ -11,6 +11,7 @@ from vlnbert.cli.tables import Summary, score_rows
 from vlnbert.environment.environment import Environment
 from vlnbert.evaluation.evaluate import Evaluation, evaluate_agent, evaluate_navigator
 from vlnbert.learning.callbacks import read_log
+from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.runs import begin_run, is_run, resume_run
 from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import Navigator
@@ -18,25 +19,31 @@ from vlnbert.presets import find_preset
 from vlnbert.rollout.baselines import baseline
 from vlnbert.sources.house import generate
 from vlnbert.tasks.splits import Split
+from vlnbert.world.objects import NONE
 
 SHOWN = 3  # episodes drawn in the report
 
 
-def start_training(house: Path, run: Path, seed: int, scans: int, iterations: int) -> Trainer:
+PRESETS = {"r2r": "demo", "reverie": "demo-reverie"}
+
+
+def demo_experiment(task: str, seed: int, iterations: int | None) -> Experiment:
+    """The experiment of a task's demo, with another number of updates where one is given."""
+    experiment = find_preset(PRESETS[task]).experiment
+    training = replace(experiment.training, seed=seed)
+    if iterations is not None:
+        warmup, every = min(training.warmup, iterations), max(1, iterations // 4)
+        training = replace(training, iterations=iterations, warmup=warmup, validate_every=every)
+    return replace(experiment, training=training)
+
+
+def start_training(experiment: Experiment, house: Path, run: Path, scans: int) -> Trainer:
     """Make the house unless it is there; a tiny navigator at the start of its training, or where it was left."""
     if not house.exists():
-        generate(house, seed=seed, scans=scans)
+        generate(house, seed=experiment.training.seed, scans=scans)
     if is_run(run):
         return resume_run(run, house)
-    experiment = find_preset("demo").experiment
-    training = replace(
-        experiment.training,
-        iterations=iterations,
-        warmup=min(experiment.training.warmup, iterations),
-        validate_every=max(1, iterations // 4),
-        seed=seed,
-    )
-    return begin_run("demo", replace(experiment, training=training), house, run)
+    return begin_run(PRESETS[experiment.tasks[0]], experiment, house, run)
 
 
 def evaluate_all(trainer: Trainer, navigator: Navigator, seed: int) -> dict[str, Evaluation]:
@@ -67,6 +74,8 @@ def make_report(
         "seen. The random agent picks a heading and walks five steps; the shortest agent knows the goal. Below, words "
         "are tinted by the attention that the navigator paid them before each choice."
     )
+    if evaluation.objects is not None:
+        context += f" To guess among the objects in view at the goal would name {100 * _luck(trainer):.0f} % of them."
     cards = _cards(trainer.environment, trainer.validation[trainer.best_on], navigator, evaluation)
     return Report("vlnbert demo", context, (table,), (curves,), cards)
 
@@ -84,9 +93,27 @@ def _cards(
         table = Table("What it read", ("step", "attention"), tuple(steps))
         succeeded = scores is not None and bool(scores.sr[row])
         outcome = f"stopped {scores.ne[row]:.1f} m from the goal" if scores is not None else ""
+        if evaluation.objects is not None:
+            named = _called(environment, int(evaluation.walk.viewpoint[row, -1]), evaluation.objects[row])
+            outcome += f" and named {named}; asked for was {_called(environment, path[-1], episodes.targets[row])}"
         title = f"Episode {episodes.ids[row]}"
         cards.append(EpisodeCard(title, episodes.texts[row], outcome, figure_svg(figure), succeeded, table))
     return tuple(cards)
+
+
+def _called(environment: Environment, viewpoint: int, id: str | None) -> str:
+    """What an object is called, or that there is none."""
+    if environment.objects is None or id is None or environment.objects.objects.index(viewpoint, id) == NONE:
+        return "nothing"
+    return f"the {environment.objects.objects.called(viewpoint, id)}"
+
+
+def _luck(trainer: Trainer) -> float:
+    """How often a guess among the objects that the goal shows would be right."""
+    if trainer.environment.objects is None:
+        return 0.0
+    shown = trainer.environment.objects.objects.count[trainer.validation[trainer.best_on].episodes.goal]
+    return float((1 / shown.clamp(min=1)).mean())
 
 
 def _pieces(navigator: Navigator, split: Split, row: int) -> list[str]:

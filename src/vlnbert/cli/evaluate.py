@@ -18,6 +18,7 @@ def evaluate(
     task: Literal["r2r", "reverie"] | None = None,
     splits: Annotated[tuple[str, ...], tyro.conf.arg(aliases=["--split"])] = ("val_seen", "val_unseen"),
     features: str | None = None,
+    objects: str | None = None,
     encoder: str | None = None,
     seed: int = 0,
     limit: int | None = None,
@@ -44,7 +45,9 @@ def evaluate(
         splits: The splits to walk. Test splits withhold their goals: they are walked and written, not scored.
         features: What the navigator sees: an image feature file, or the word captions. By default what a run was
             trained with, else the only file in the data folder's features/.
-        encoder: The BERT that turns captions into features; by default the one a run was trained with, else MiniLM.
+        objects: What it sees of REVERIE's objects: a feature file, or the word names for names and captions. By default
+            what a run was trained with, else the only such file in features/.
+        encoder: The BERT that turns captions and names into features; by default a run's own, else MiniLM.
         seed: Of the random agent.
         limit: Steps after which an episode ends; by default as in a run's training, else 15.
         batch: Episodes that a navigator walks together.
@@ -63,7 +66,7 @@ def evaluate(
     from vlnbert.tasks.episodes import load_episodes
     from vlnbert.world.build import open_world
 
-    require_within(limit=(limit or 1, 1, 1000), batch=(batch, 1, 1_000_000))
+    require_within(limit=(1 if limit is None else limit, 1, 1000), batch=(batch, 1, 1_000_000))
     require_device(device)
     if (run is None) == (agent is None):
         raise UsageError("name a navigator or an --agent, and not both; for example --agent random")
@@ -79,14 +82,21 @@ def evaluate(
     if agent:
         walker = baseline_walker(world, agent, seed, limit)
     else:
-        known = replace(known, features=features or known.features, encoder=encoder or known.encoder, limit=limit)
-        walker = navigator_walker(folder, world, known, batch)
+        seen = known.looks
+        looks = replace(
+            seen,
+            features=features or seen.features,
+            objects=objects or seen.objects,
+            encoder=encoder or seen.encoder,
+        )
+        walker = navigator_walker(folder, world, replace(known, task=asked, looks=looks, limit=limit), batch)
     name, summaries = agent or Path(str(run)).stem, {}
     for split, episodes in chosen.items():
         result = walker(episodes)
         if out is not None:
             target = out / f"{asked}_{split}_{name}.json"
-            write_results(target, episodes, world, result.walk.viewpoint, result.walk.length, result.walk.view)
+            went = (result.walk.viewpoint, result.walk.length, result.walk.view)
+            write_results(target, episodes, world, *went, result.objects)
             print(f"wrote {target}", file=sys.stderr)
         if result.scores is not None:
             summaries[split] = result.scores.summary()

@@ -9,10 +9,12 @@ from tyro.extras import SubcommandApp
 
 from vlnbert import __version__
 from vlnbert.cli.bench import bench_navigator, bench_world
+from vlnbert.cli.bench_objects import bench_objects
+from vlnbert.cli.curves import curves
 from vlnbert.cli.data import check_data
 from vlnbert.cli.demo import demo
 from vlnbert.cli.evaluate import evaluate
-from vlnbert.cli.features import caption_features
+from vlnbert.cli.features import caption_features, object_features
 from vlnbert.cli.house import house
 from vlnbert.cli.presets import presets
 from vlnbert.cli.score import score
@@ -31,7 +33,9 @@ VERBS: dict[str, Callable[..., None]] = {
     "world candidates": candidates,
     "world check": check_world,
     "features captions": caption_features,
+    "features objects": object_features,
     "presets": presets,
+    "curves": curves,
     "evaluate": evaluate,
     "score": score,
     "submit": submit,
@@ -40,6 +44,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "weights export": export_weights,
     "bench world": bench_world,
     "bench navigator": bench_navigator,
+    "bench objects": bench_objects,
 }
 
 

@@ -3,6 +3,8 @@
 import shlex
 import sys
 from collections.abc import Callable
+from functools import partial
+from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,7 +23,10 @@ RunPath = Annotated[Path, tyro.conf.arg(metavar="RUN")]
 
 
 def train(words: list[str]) -> None:
-    """Train a navigator: vlnbert train PRESET --data DIR --out RUN, or go on: vlnbert train --resume RUN."""
+    """Train a navigator: vlnbert train PRESET --data DIR --out RUN, or go on: vlnbert train --resume RUN.
+
+    Example: vlnbert train r2r-open --data data --out runs/r2r-open
+    """
     if words in (["-h"], ["--help"]) or not words:
         print(_explanation())
         if not words:
@@ -51,9 +56,9 @@ def _beginning(preset: "Preset") -> Callable[..., None]:
         def make(ranks: "Ranks", own: str) -> "Trainer":
             if ranks.writes and experiment.start is None and preset.start_hint:
                 print(f"starting from random weights; {preset.start_hint}", file=sys.stderr)
-            return begin_run(preset.name, experiment, data, out, own, ranks)
+            return begin_run(preset.name, experiment, data, out, own, ranks, tell=partial(print, file=sys.stderr))
 
-        _train(make, out, data, device, threads)
+        _train(make, _resuming(out, None, device, threads), data, device, threads)
 
     begin.__doc__ = f"""Train {preset.description}.
 
@@ -85,24 +90,31 @@ def _resume(resume: RunPath, data: Path | None = None, device: str = "cpu", thre
     """
     from vlnbert.learning.runs import resume_run
 
-    _train(lambda ranks, own: resume_run(resume, data, own, ranks), resume, data, device, threads)
+    again = _resuming(resume, data, device, threads)
+    _train(lambda ranks, own: resume_run(resume, data, own, ranks), again, data, device, threads)
 
 
 def _train(
-    make: Callable[["Ranks", str], "Trainer"], run: Path, data: Path | None, device: str, threads: int | None
+    make: Callable[["Ranks", str], "Trainer"], again: str, data: Path | None, device: str, threads: int | None
 ) -> None:
     import torch
 
     from vlnbert.ranks import joined
 
-    require_within(threads=(threads or 1, 1, 256))
+    require_within(threads=(1 if threads is None else threads, 1, 256))
     require_device(device)
     torch.set_num_threads(threads or torch.get_num_threads())
     with joined(device) as (ranks, own):
         trainer = make(ranks, own)
-        again = f"vlnbert train --resume {shlex.quote(str(run))}" + (f" --device {device}" if device != "cpu" else "")
         if train_to_the_end(trainer, again) and ranks.writes:
             _tell(trainer, data)
+
+
+def _resuming(run: Path, data: Path | None, device: str, threads: int | None) -> str:
+    """The command that goes on with a run, where its data lies now and on the same machine."""
+    options = {"--data": data, "--device": device if device != "cpu" else None, "--threads": threads}
+    given = [str(word) for name, value in options.items() if value is not None for word in (name, value)]
+    return shlex.join(["vlnbert", "train", "--resume", str(run), *given])
 
 
 def _tell(trainer: "Trainer", data: Path | None) -> None:
@@ -120,7 +132,7 @@ def _explanation() -> str:
 
     width = max(len(preset.name) for preset in PRESETS)
     lines = [f"  {preset.name:<{width}}  {preset.description}" for preset in PRESETS]
-    return "\n".join([*(train.__doc__ or "").splitlines(), "", "presets:", *lines, "", _MORE])
+    return "\n".join([cleandoc(train.__doc__ or ""), "", "presets:", *lines, "", _MORE])
 
 
 _MORE = "vlnbert train PRESET --help shows every setting of a preset; any of them can be changed."

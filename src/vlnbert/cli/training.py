@@ -2,6 +2,7 @@
 
 import signal
 import sys
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,9 +21,10 @@ def train_to_the_end(trainer: "Trainer", again: str) -> bool:
     done, total = trainer.progress.iteration, trainer.config.iterations
     before = {name: signal.signal(name, stop) for name in (signal.SIGINT, signal.SIGTERM)}
     try:
-        with Bar(total, done, disabled=not trainer.ranks.writes) as bar:
+        with ExitStack() as stack:
+            bar = stack.enter_context(Bar(total, done, disabled=not trainer.ranks.writes))
             if trainer.ranks.writes:
-                board = TensorBoard(trainer.run / "tensorboard", done)
+                board = stack.enter_context(closing(TensorBoard(trainer.run / "tensorboard", done)))
                 trainer.callbacks = [bar, JsonLog(trainer.run / "log.jsonl"), board]
             trainer.train()
     finally:

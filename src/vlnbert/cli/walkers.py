@@ -1,24 +1,23 @@
 """Agents that `vlnbert evaluate` can send through a split: baselines, runs and navigators from anywhere."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import UsageError
 from vlnbert.evaluation.evaluate import Evaluation, evaluate_agent, evaluate_navigator
+from vlnbert.learning.experiment import OFF
 from vlnbert.learning.runs import best_weights, is_run, read_run
-from vlnbert.learning.setting import open_setting
+from vlnbert.learning.setting import Looks, open_setting
 from vlnbert.navigator import Navigator
 from vlnbert.rollout.baselines import baseline
 from vlnbert.rollout.walk import LIMIT
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.splits import task_and_split
-from vlnbert.tasks.tokens import LIMIT as TOKENS
-from vlnbert.tasks.tokens import load_tokenizer, tokenise
+from vlnbert.tasks.tokens import LIMITS, load_tokenizer, tokenise
 from vlnbert.weights.importing import open_navigator
-from vlnbert.weights.named import MINILM
 from vlnbert.world import World
 
 Walker = Callable[[Episodes], Evaluation]
@@ -30,10 +29,9 @@ class Recipe:
 
     source: str = ""  # of its weights
     task: str = "r2r"
-    features: str | None = None
-    encoder: str = MINILM
+    looks: Looks = field(default_factory=lambda: Looks(objects=None))
     limit: int = LIMIT
-    tokens: int = TOKENS
+    tokens: int | None = None
 
 
 def recipe_of(source: str | None) -> Recipe:
@@ -43,7 +41,7 @@ def recipe_of(source: str | None) -> Recipe:
     experiment = read_run(Path(source)).experiment
     task, _ = task_and_split(experiment.best_on)
     weights, limit = best_weights(Path(source)), experiment.training.limit
-    return Recipe(str(weights), task, experiment.features, experiment.encoder, limit, experiment.tokens)
+    return Recipe(str(weights), task, Looks.of(experiment), limit, experiment.tokens)
 
 
 def baseline_walker(world: World, name: str, seed: int, limit: int) -> Walker:
@@ -53,13 +51,16 @@ def baseline_walker(world: World, name: str, seed: int, limit: int) -> Walker:
 
 def navigator_walker(folder: DataFolder, world: World, recipe: Recipe, batch: int) -> Walker:
     navigator = open_navigator(recipe.source).to(world.device)
+    sees = recipe.task == "reverie" and navigator.objects is not None
+    looks = recipe.looks if sees else replace(recipe.looks, objects=OFF)
     tokenizer = navigator.tokenizer or load_tokenizer(folder.vocabulary)
     _check_fit(navigator, recipe.source, max(tokenizer.get_vocab().values()) + 1)
-    setting = open_setting(folder, world, recipe.features, recipe.encoder, navigator.config.feature_width)
+    setting = open_setting(folder, world, looks, navigator.config.feature_width, navigator.config.object_width or None)
 
     def walk(episodes: Episodes) -> Evaluation:
         instructions = folder.split(episodes.task, episodes.split)
-        tokens = tokenise(episodes, tokenizer, instructions, recipe.tokens).to(world.device)
+        limit = recipe.tokens or LIMITS[episodes.task]
+        tokens = tokenise(episodes, tokenizer, instructions, limit).to(world.device)
         return evaluate_navigator(setting.environment, navigator, episodes, tokens, recipe.limit, batch)
 
     return walk
@@ -76,5 +77,3 @@ def _check_fit(navigator: Navigator, source: str, pieces: int) -> None:
     if pieces > navigator.config.vocabulary:
         problem = f"{source} knows {navigator.config.vocabulary:,} word pieces, the vocabulary has {pieces:,}"
         raise UsageError(f"{problem}; keep its own with it: vlnbert weights import --vocabulary FILE")
-    if navigator.objects is not None:
-        raise UsageError(f"{source} looks for objects, which the environment does not show yet; choose one without")

@@ -1,5 +1,6 @@
 """The environment as pure functions: state in, state out. A step is a gather; nothing here waits for the device."""
 
+from copy import copy
 from dataclasses import dataclass
 
 import torch
@@ -42,6 +43,14 @@ class Environment:
         self._compass = _compass(world, self._choosable & (slots != STOP))
         views = torch.arange(VIEWS, device=world.device)
         self._facing = angle_feature(view_heading(views), view_elevation(views), width=4)
+
+    def for_task(self, task: str) -> "Environment":
+        """The same environment as a task has it: only REVERIE's agents look at objects."""
+        if task == "reverie" or self.objects is None:
+            return self
+        plain = copy(self)
+        plain.objects = None
+        return plain
 
     def reset(self, start: Tensor, heading: Tensor) -> State:
         """Agents at their start viewpoints, looking level along the 30-degree heading nearest to theirs."""

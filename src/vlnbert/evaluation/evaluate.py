@@ -24,6 +24,7 @@ class Evaluation:
     episodes: Episodes
     walk: Walk
     scores: Scores | None
+    objects: list[str | None] | None = None  # what it named, where it sees objects
 
 
 @torch.inference_mode()
@@ -47,9 +48,10 @@ def evaluate_navigator(
 
     Several ranks share the batches out, and each gets what all have walked.
     """
+    environment = environment.for_task(episodes.task)
     device, count = environment.world.device, tokens.count.cpu()
     viewpoint, view = (torch.zeros(len(episodes), limit + 1, dtype=torch.long, device=device) for _ in range(2))
-    length = torch.zeros(len(episodes), dtype=torch.long, device=device)
+    length, named = (torch.zeros(len(episodes), dtype=torch.long, device=device) for _ in range(2))
     batches = list(evaluation_batches(count, batch, ranks.rank, ranks.count))
     for rows in progress(batches, f"{episodes.task} {episodes.split}"):
         index = rows.to(device)
@@ -57,11 +59,19 @@ def evaluate_navigator(
         parts = (episodes.start[index], episodes.heading[index], episodes.goal[index])
         walked = walk(environment, agent, *parts, limit)
         viewpoint[index], view[index], length[index] = walked.viewpoint, walked.view, walked.length
-    return _scored(environment, episodes, Walk(*map(ranks.sum, (viewpoint, view, length))))
+        if environment.objects is not None:
+            named[index] = agent.named_objects(walked)
+    walked = Walk(*map(ranks.sum, (viewpoint, view, length)))
+    objects = None
+    if environment.objects is not None:
+        objects = environment.objects.objects.chosen(walked.viewpoint[:, -1], ranks.sum(named))
+    return _scored(environment, episodes, walked, objects)
 
 
-def _scored(environment: Environment, episodes: Episodes, walked: Walk) -> Evaluation:
+def _scored(
+    environment: Environment, episodes: Episodes, walked: Walk, objects: list[str | None] | None = None
+) -> Evaluation:
     scores = None
     if episodes.scored:
-        scores = score_walks(environment.world, episodes, walked.viewpoint, walked.length)
-    return Evaluation(episodes, walked, scores)
+        scores = score_walks(environment.world, episodes, walked.viewpoint, walked.length, objects)
+    return Evaluation(episodes, walked, scores, objects)

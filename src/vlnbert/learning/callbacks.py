@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from vlnbert.errors import DataError
 from vlnbert.learning.trainer import Summary
+
+NEVER = 10**9  # seconds
 
 
 @dataclass
@@ -32,8 +35,7 @@ class JsonLog:
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"time": round(time.time(), 3), **line}) + "\n")
         except OSError as error:
-            problem = f"cannot be written ({error.strerror})"
-            raise DataError(self.path, problem, "free some space, then resume: the last checkpoint is whole") from None
+            raise _unwritten(self.path, error) from None
 
 
 class TensorBoard:
@@ -42,18 +44,35 @@ class TensorBoard:
     def __init__(self, folder: Path, done: int) -> None:
         from torch.utils.tensorboard import SummaryWriter  # it takes a second to import
 
-        self.writer = SummaryWriter(str(folder), purge_step=done + 1 if done else None)
+        # What is written after the checkpoint is written again. To flush is left to us, who can tell what goes wrong.
+        self.writer = SummaryWriter(str(folder), purge_step=done + 1, flush_secs=NEVER)
 
     def updated(self, iteration: int, rate: float, parts: dict[str, float]) -> None:
         for name, value in {"rate": rate, **parts}.items():
             self.writer.add_scalar(f"training/{name}", value, iteration)
+        self._flush()
 
     def validated(self, iteration: int, scores: Mapping[str, Summary]) -> None:
         for split, summary in scores.items():
             for name, value in summary.items():
                 if value is not None:
                     self.writer.add_scalar(f"{split}/{name}", value, iteration)
-        self.writer.flush()
+        self._flush()
+
+    def close(self) -> None:
+        with suppress(OSError):  # which the last flush has told
+            self.writer.close()
+
+    def _flush(self) -> None:
+        try:
+            self.writer.flush()
+        except OSError as error:
+            raise _unwritten(Path(self.writer.log_dir), error) from None
+
+
+def _unwritten(path: Path, error: OSError) -> DataError:
+    problem = f"cannot be written ({error.strerror or error})"
+    return DataError(path, problem, "free some space, then resume: the last checkpoint is whole")
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:

@@ -64,8 +64,8 @@ def save_navigator(folder: Path, navigator: Navigator, card: Mapping[str, Any]) 
 
 def last_checkpoint(run: Path) -> Path:
     """The newest whole checkpoint of a run."""
-    name = read_json(run / POINTER, "run to resume", "name the folder that a training wrote").get("checkpoint")
-    folder = run / "checkpoints" / str(name)
+    pointer = read_json(run / POINTER, "run to resume", "name the folder that a training wrote")
+    folder = run / "checkpoints" / str(pointer.get("checkpoint") if isinstance(pointer, dict) else pointer)
     if not (folder / TRAINER).is_file():
         raise DataError(folder, "the checkpoint is missing", "begin the training anew in another folder")
     return folder

@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 from vlnbert.errors import UsageError
 from vlnbert.learning.config import TrainConfig
 from vlnbert.navigator import NavigatorConfig
+from vlnbert.tasks.splits import task_and_split
 
 CAPTIONS = "captions"  # where a feature file could be named
+NAMES, OFF = "names", "off"  # where a file of object features could
 
 
 @dataclass(frozen=True)
@@ -22,17 +24,27 @@ class Experiment:
     features: str | None = None
     """What views look like: an image feature file, or the word captions for their captions and detected objects. By
     default the only file in the data folder's features/."""
+    objects: str | None = None
+    """What REVERIE's objects look like: a feature file, the word names for their names and the captions of the views
+    that show them, or off to see none. By default the only such file in the data folder's features/."""
+    most_objects: int | None = None
+    """Objects that a viewpoint shows at most, those with the largest boxes; all of them by default."""
     encoder: str = "all-MiniLM-L6-v2"
-    """The BERT that turns captions into features: a folder or a hub name."""
+    """The BERT that turns captions and names into features: a folder or a hub name."""
     start: str | None = None
     """Weights to start from (a BERT, OSCAR, PREVALENT, LXMERT or an agent; file, folder or hub name), which then decide
     the navigator's size. Without any, it starts from random ones."""
-    tokens: int = 80
-    """Longest instruction, in word pieces, [CLS] and [SEP] included."""
+    tokens: int | None = None
+    """Longest instruction, in word pieces, [CLS] and [SEP] included; by default 80 in R2R and 50 in REVERIE."""
     navigator: NavigatorConfig = field(default_factory=NavigatorConfig)
     """The navigator's shape. Feature width and vocabulary are read from the data."""
     training: TrainConfig = field(default_factory=TrainConfig)
     """How it is taught."""
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The tasks that it learns or is validated on."""
+        return tuple(dict.fromkeys(task_and_split(name)[0] for name in (*self.train_on, *self.validate_on)))
 
     def __post_init__(self) -> None:
         if not self.train_on:

@@ -33,5 +33,5 @@ class Feed:
         split, rows = self.split_of(number), self.rows(number)
         width = bucket(int(self.batches[number % len(self.splits)].lengths[rows].max()))
         index = rows.pin_memory().to(self.device, non_blocking=True) if self.device.type == "cuda" else rows
-        batch = take(split.episodes, split.tokens, index, width)
+        batch = take(split.episodes, split.tokens, index, width, split.target)
         return batch, keys(self.seed, number, batch.index)

@@ -15,7 +15,7 @@ from vlnbert.ranks import Ranks
 from vlnbert.rollout.explore import Explorer, explore
 from vlnbert.tasks.batches import Batch
 
-PARTS = ("total", "imitation", "policy", "value", "entropy")
+PARTS = ("total", "imitation", "policy", "value", "entropy", "grounding")
 
 
 class Learner(nn.Module):
@@ -30,10 +30,11 @@ class Learner(nn.Module):
         """[part] the objective of a batch and its parts, as PARTS names them; the first carries the gradient."""
         half = self.config.precision == "bfloat16"
         with torch.autocast(batch.start.device.type, torch.bfloat16, enabled=half):
-            explorer = Explorer(self.navigator, self.environment, batch.tokens, how, key)
-            rollout = explore(self.environment, explorer, batch.start, batch.heading, batch.goal, self.config.limit)
+            environment = self.environment.for_task("r2r" if batch.sightings is None else "reverie")
+            explorer = Explorer(self.navigator, environment, batch.tokens, how, key, batch.target)
+            rollout = explore(environment, explorer, batch.start, batch.heading, batch.goal, self.config.limit)
         weights, paths = self.config.objective, (batch.path, batch.path_length)
-        return _stacked(navigation_objective(rollout, how, self.rewards, *paths, weights, self.ranks))
+        return _stacked(navigation_objective(rollout, how, self.rewards, *paths, weights, self.ranks, batch.sightings))
 
 
 def _stacked(objective: Objective) -> Tensor:

@@ -30,7 +30,7 @@ def actor_critic_loss(
 
     `count` is what the sums are divided by where the live steps here are not all there are.
     """
-    count = (live.sum() if count is None else count).clamp(min=1)
+    count = live.sum().clamp(min=1) if count is None else count
     advantage = (returns - value).detach()
     policy = -(log_probability * advantage * live).sum() / count
     error = value_weight * ((returns.detach() - value).square() * live).sum() / count

@@ -20,6 +20,8 @@ class ObjectiveConfig:
     """Weight of the imitation loss beside the actor-critic one."""
     guidance: float = 0.0
     """Weight of imitation on the rows that explore (student forcing); the paper has none."""
+    grounding: float = 1.0
+    """Weight, in REVERIE, of naming the target wherever the teacher stops."""
     discount: float = 0.9
     """Worth of a reward one step later."""
     value: float = 0.5
@@ -37,6 +39,7 @@ class Objective:
     policy: Tensor
     value: Tensor
     entropy: Tensor
+    grounding: Tensor
 
 
 def navigation_objective(
@@ -47,22 +50,27 @@ def navigation_objective(
     path_length: Tensor,
     config: ObjectiveConfig,
     ranks: Ranks = ALONE,
+    sightings: Tensor | None = None,
 ) -> Objective:
     """The objective of a mixed rollout; `how` [row] says which rows imitate and which explore.
+
+    `sightings` [row, any] are, in REVERIE, the viewpoints that show the targets.
 
     Sums are divided by the mean counts of all ranks, so that the mean of their objectives is that of the whole batch.
     """
     taught, tried = how == TEACHER, how == SAMPLE
     weight = (config.imitation * taught + config.guidance * tried) * rollout.live
-    rows = ranks.mean(taught.sum()).clamp(min=1)
+    rows = ranks.sum(taught.sum()).clamp(min=1) / ranks.count
     imitation = imitation_loss(rollout.logits, rollout.teacher, weight, rows)
-    reward = rewards(rollout.viewpoint, rollout.slot, path, path_length).to(rollout.value.dtype)
+    reward = rewards(rollout.viewpoint, rollout.slot, path, path_length, sightings).to(rollout.value.dtype)
     returns = discounted_returns(reward, rollout.live, rollout.last_value, rollout.ended, config.discount)
     log_policy = rollout.logits.log_softmax(dim=-1)
     chosen = log_policy.gather(-1, rollout.slot[..., None]).squeeze(-1)
     surprise = torch.where(rollout.logits.isneginf(), 0.0, log_policy)
     entropy = -(surprise.exp() * surprise * ~rollout.logits.isneginf()).sum(dim=-1)
     live = rollout.live & tried
-    count = ranks.mean(live.sum())
+    count = ranks.sum(live.sum()).clamp(min=1) / ranks.count
     loss = actor_critic_loss(chosen, entropy, rollout.value, returns, live, config.value, config.entropy, count)
-    return Objective(imitation + loss.total, imitation, loss.policy, loss.value, loss.entropy)
+    grounding = config.grounding * (rollout.surprise * rollout.live).sum() / len(how)
+    total = imitation + loss.total + grounding
+    return Objective(total, imitation, loss.policy, loss.value, loss.entropy, grounding)

@@ -16,7 +16,7 @@ def to_plain(settings: Any) -> dict[str, Any]:
 
 
 def from_plain(kind: type[Settings], values: Any, place: str = "") -> Settings:
-    """A dataclass from plain values, each of its type; what is missing takes its default, what is unknown is refused."""
+    """A dataclass from plain values, each of its type; what is missing takes its default, what is unknown fails."""
     if not isinstance(values, Mapping):
         raise UsageError(f"{place or kind.__name__} is {values!r}, where settings are expected")
     hints = get_type_hints(kind)

@@ -1,8 +1,8 @@
 """What an agent earns at each step (the paper's appendix B.6), for all steps and rows of a rollout at once.
 
 A move earns 1 for approaching the goal and -1 otherwise, the change of nDTW, and a penalty for leaving the goal once it
-was within a metre. Stopping earns 2 + 2 nDTW within 3 m of the goal, else -2. The paper prints the sign of the
-progress reward the wrong way round; this is what the published agents were trained with.
+was within a metre. Stopping earns 2 + 2 nDTW less than 3 m from the goal (in REVERIE less than 1 m), else -2. The paper
+prints the sign of the progress reward the wrong way round; this is what the published agents were trained with.
 """
 
 from dataclasses import dataclass
@@ -33,6 +33,9 @@ class RewardConfig:
     """A penalty for leaving a goal that was within a metre."""
     unit: Literal["metres", "hops"] = "metres"
     """What nDTW measures distance in. The published agents counted hops."""
+    reverie_stop: Literal["at-goal", "visible"] = "at-goal"
+    """What a right stop is in REVERIE: less than a metre from the goal, or wherever the target can be seen, as in its
+    scores. In R2R it is less than 3 m from the goal."""
 
 
 class Rewards:
@@ -42,7 +45,14 @@ class Rewards:
         self.world, self.config = world, config
         self.distance = world.distance if config.unit == "metres" else hop_distances(world)
 
-    def __call__(self, viewpoint: Tensor, slot: Tensor, path: Tensor, path_length: Tensor) -> Tensor:
+    def __call__(
+        self,
+        viewpoint: Tensor,
+        slot: Tensor,
+        path: Tensor,
+        path_length: Tensor,
+        sightings: Tensor | None = None,
+    ) -> Tensor:
         """[time, row] the reward of each choice, in float64.
 
         Args:
@@ -50,10 +60,12 @@ class Rewards:
             slot: [time, row] what it chose; rewards of choices after a stop are meaningless and to be masked.
             path: [row, hop] the paths that the instructions describe, padded with their goals.
             path_length: [row] how many of their viewpoints are real.
+            sightings: [row, any] in REVERIE, the viewpoints that show the target, padded with none.
         """
         left = self.world.metres(viewpoint, path[:, -1].expand_as(viewpoint))  # [time + 1, row] metres to the goal
         likeness = running_ndtw(self.world, viewpoint, path, path_length, self.distance)
-        moved, stopped = self._moves(left, likeness), self._stops(left, likeness)
+        arrived = left < NEAR if sightings is None else self._found(viewpoint, left, sightings)
+        moved, stopped = self._moves(left, likeness), self._stops(arrived[:-1], likeness[:-1])
         return torch.where(slot == STOP, stopped, moved)
 
     def _moves(self, left: Tensor, likeness: Tensor) -> Tensor:
@@ -68,12 +80,18 @@ class Rewards:
             reward = reward - torch.where(leaves, FINAL * (AT_GOAL - before), 0.0)
         return reward
 
-    def _stops(self, left: Tensor, likeness: Tensor) -> Tensor:
-        arrived, reward = left[:-1] < NEAR, torch.zeros_like(left[:-1])
+    def _found(self, viewpoint: Tensor, left: Tensor, sightings: Tensor) -> Tensor:
+        """[time, row] whether to stop here would be right in REVERIE."""
+        if self.config.reverie_stop == "visible":
+            return (viewpoint[..., None] == sightings).any(dim=-1)
+        return left < AT_GOAL
+
+    def _stops(self, arrived: Tensor, likeness: Tensor) -> Tensor:
+        reward = torch.zeros_like(likeness)
         if self.config.progress:
             reward = reward + torch.where(arrived, FINAL, -FINAL)
         if self.config.fidelity:
-            reward = reward + torch.where(arrived, FINAL * likeness[:-1], 0.0)
+            reward = reward + torch.where(arrived, FINAL * likeness, 0.0)
         return reward
 
 

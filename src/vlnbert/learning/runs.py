@@ -4,20 +4,23 @@ A run's folder holds `run.json` (the preset's name, all settings, the data folde
 `checkpoints/` and `last.json`, `best/` (a navigator's folder) and the logs.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from vlnbert.errors import DataError, UsageError
 from vlnbert.learning.checkpoints import POINTER, last_checkpoint
-from vlnbert.learning.experiment import Experiment
+from vlnbert.learning.experiment import CAPTIONS, NAMES, OFF, Experiment
+from vlnbert.learning.fingerprints import fingerprints
 from vlnbert.learning.records import from_plain, to_plain
-from vlnbert.learning.setting import Setting, fingerprints, new_navigator, open_setting, open_splits
+from vlnbert.learning.setting import Looks, Setting, new_navigator, open_setting, open_splits
 from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import Navigator
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.sources.files import read_json, write_json
 from vlnbert.sources.layout import DataFolder, open_folder
+from vlnbert.tasks.targets import report_targets
 from vlnbert.tasks.tokens import load_tokenizer
 from vlnbert.world import open_world
 
@@ -36,20 +39,28 @@ class Run:
 
 
 def begin_run(
-    preset: str, experiment: Experiment, data: Path, run: Path, device: str = "cpu", ranks: Ranks = ALONE
+    preset: str,
+    experiment: Experiment,
+    data: Path,
+    run: Path,
+    device: str = "cpu",
+    ranks: Ranks = ALONE,
+    tell: Callable[[str], object] = lambda line: None,
 ) -> Trainer:
-    """A new run in an empty folder, ready to train."""
+    """A new run in an empty folder, ready to train; `tell` is told, line by line, what in the data does not fit."""
     if (run / RECORD).exists():
         raise DataError(run, f"holds a run of {read_run(run).preset}", ANOTHER.format(run=run))
     if run.exists() and (not run.is_dir() or any(run.iterdir())):
         raise DataError(run, "is not an empty folder", "choose another one for the run")
-    folder = open_folder(data)
+    folder, experiment = open_folder(data), _anchored(experiment)
     record = Run(preset, str(data.resolve()), experiment, fingerprints(experiment, folder))
-    setting = open_setting(folder, open_world(folder, device=device), experiment.features, experiment.encoder)
+    setting = open_setting(folder, open_world(folder, device=device), Looks.of(experiment))
     trainer = _trainer(record, run, setting, new_navigator(experiment, setting), ranks)
     ranks.wait()  # until all have found the folder empty
     if ranks.writes:
         write_json(run / RECORD, to_plain(record), indent=2)
+        for line in _oddities(setting, trainer):
+            tell(line)
     return trainer
 
 
@@ -59,7 +70,7 @@ def resume_run(run: Path, data: Path | None = None, device: str = "cpu", ranks: 
     folder = open_folder(data or record.data)
     _require_unchanged(record, folder)
     world = open_world(folder, device=device)
-    setting = open_setting(folder, world, record.experiment.features, record.experiment.encoder)
+    setting = open_setting(folder, world, Looks.of(record.experiment))
     if not (run / POINTER).exists():  # killed before the first checkpoint
         return _trainer(record, run, setting, new_navigator(record.experiment, setting), ranks)
     trainer = _trainer(record, run, setting, Navigator.from_pretrained(last_checkpoint(run)), ranks)
@@ -87,11 +98,32 @@ def is_run(folder: Path) -> bool:
     return (folder / RECORD).is_file()
 
 
+def _anchored(experiment: Experiment) -> Experiment:
+    """Files and folders by their whole paths, so that the run can be resumed from anywhere."""
+    named = {name: getattr(experiment, name) for name in ("features", "objects", "encoder", "start")}
+    there = {name: Path(value) for name, value in named.items() if value not in (None, CAPTIONS, NAMES, OFF)}
+    whole = {name: str(path.resolve()) for name, path in there.items() if path.exists()}
+    return replace(experiment, **whole)  # type: ignore[arg-type]  # plain fields by name
+
+
+def _oddities(setting: Setting, trainer: Trainer) -> Iterator[str]:
+    """What in the data does not fit, though one can train with it: objects' features, and targets out of sight."""
+    yield from setting.notes
+    for split in trainer.feed.splits:
+        if split.target is not None and setting.environment.objects is not None:
+            report = report_targets(setting.environment.objects.objects, split.episodes)
+            if not report.complete:
+                yield f"{split.name}: {'; '.join(report.lines())}"
+
+
 def _trainer(record: Run, run: Path, setting: Setting, navigator: Navigator, ranks: Ranks) -> Trainer:
     experiment, device = record.experiment, setting.world.device
     tokenizer = navigator.tokenizer or load_tokenizer(setting.folder.vocabulary)
     names = dict.fromkeys((*experiment.train_on, *experiment.validate_on))
     splits = open_splits(setting, tokenizer, names, experiment.tokens)
+    for name, split in splits.items():
+        if not split.episodes.scored:
+            raise UsageError(f"{name} withholds its goals, so there is nothing to learn or to score; leave it out")
     return Trainer(
         run,
         navigator.float().to(device),

@@ -1,4 +1,4 @@
-"""A data folder, opened for an experiment: the world with what views look like in it, and splits to walk."""
+"""A data folder, opened for an experiment: the world with what views and objects look like, and splits to walk."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -9,17 +9,35 @@ from tokenizers import Tokenizer
 
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import DataError, UsageError
-from vlnbert.learning.experiment import CAPTIONS, Experiment
+from vlnbert.learning.experiment import CAPTIONS, NAMES, OFF, Experiment
 from vlnbert.navigator import Navigator, NavigatorConfig
 from vlnbert.perception.captions import open_captions
+from vlnbert.perception.objects import open_object_names
 from vlnbert.sources.layout import DataFolder
-from vlnbert.tasks.splits import Split, open_split, task_and_split
+from vlnbert.tasks.splits import Split, open_split
 from vlnbert.tasks.tokens import load_tokenizer
 from vlnbert.weights.importing import load_weights
-from vlnbert.weights.named import resolve
+from vlnbert.weights.named import MINILM, resolve
 from vlnbert.weights.options import Options
 from vlnbert.world import Bank, World, open_features
-from vlnbert.world.cache import Key
+from vlnbert.world.object_bank import ObjectBank
+from vlnbert.world.object_features import open_object_features
+from vlnbert.world.objects import open_objects
+
+
+@dataclass(frozen=True)
+class Looks:
+    """What views and objects look like; the names are those of an experiment's fields."""
+
+    features: str | None = None
+    objects: str | None = OFF
+    most_objects: int | None = None
+    encoder: str = MINILM
+
+    @classmethod
+    def of(cls, experiment: Experiment) -> "Looks":
+        objects = experiment.objects if "reverie" in experiment.tasks else OFF
+        return cls(experiment.features, objects, experiment.most_objects, experiment.encoder)
 
 
 @dataclass(frozen=True)
@@ -29,79 +47,103 @@ class Setting:
     folder: DataFolder
     environment: Environment
     feature_width: int
+    notes: tuple[str, ...] = ()  # what of the objects' features does not fit, in words
 
     @property
     def world(self) -> World:
         return self.environment.world
 
+    @property
+    def object_width(self) -> int:
+        return self.environment.objects.width if self.environment.objects is not None else 0
+
 
 def open_setting(
-    folder: DataFolder, world: World, features: str | None, encoder: str, width: int | None = None
+    folder: DataFolder, world: World, looks: Looks, width: int | None = None, object_width: int | None = None
 ) -> Setting:
-    """A world with the features that an experiment names; `width` is what they must have."""
-    bank = _open_bank(world, folder, features, encoder, width)
-    return Setting(folder, Environment(world, bank), bank.width)
+    """A world with what an experiment names; the widths are what features must have."""
+    bank = _open_bank(world, folder, looks, width)
+    objects, notes = _open_objects(world, folder, looks, object_width)
+    return Setting(folder, Environment(world, bank, objects), bank.width, notes)
 
 
-def open_splits(setting: Setting, tokenizer: Tokenizer, names: Iterable[str], limit: int) -> dict[str, Split]:
+def open_splits(setting: Setting, tokenizer: Tokenizer, names: Iterable[str], limit: int | None) -> dict[str, Split]:
     """Splits by their full names, such as r2r/val_unseen; instructions are cut to `limit` tokens."""
-    return {name: open_split(setting.folder, setting.world, tokenizer, name, limit) for name in names}
+    seen = setting.environment.objects
+    objects = None if seen is None else seen.objects
+    return {name: open_split(setting.folder, setting.world, tokenizer, name, limit, objects) for name in names}
 
 
 def new_navigator(experiment: Experiment, setting: Setting) -> Navigator:
     """The navigator that an experiment starts with, its tokenizer in hand."""
     shape, seed = experiment.navigator, experiment.training.seed
+    views, objects = setting.feature_width, setting.object_width
     if experiment.start is None:
         tokenizer = load_tokenizer(setting.folder.vocabulary)
         pieces = 1 + max(tokenizer.get_vocab().values())
         torch.manual_seed(seed)
-        navigator = Navigator(replace(shape, feature_width=setting.feature_width, vocabulary=pieces))
+        navigator = Navigator(replace(shape, feature_width=views, object_width=objects, vocabulary=pieces))
         navigator.tokenizer = tokenizer
         return navigator
     options = Options(
         backbone=shape.backbone,
-        feature_width=setting.feature_width,
         matching=shape.matching,
         language_attention=shape.language_attention,
         angle_width=shape.angle_width,
+        feature_width=views,
+        object_width=objects,
         seed=seed,
     )
     return _as_asked(load_weights(resolve(experiment.start), options).navigator, shape, setting)
 
 
-def fingerprints(experiment: Experiment, folder: DataFolder) -> dict[str, str]:
-    """A digest of everything in a data folder that an experiment reads, by name."""
-    found = {"connectivity": Key.of("graphs", folder.graphs().values()).digest}
-    for name in dict.fromkeys((*experiment.train_on, *experiment.validate_on)):
-        path = folder.split(*task_and_split(name))
-        found[str(path.relative_to(folder.root))] = Key.of("instructions", [path]).digest
-    if experiment.features == CAPTIONS:
-        found["captions"] = Key.of("captions", sorted(folder.captions.glob("*.json"))).digest
-    else:
-        found["features"] = Key.of("features", [feature_file(folder, experiment.features)]).digest
-    return found
-
-
 def feature_file(folder: DataFolder, named: str | None) -> Path:
     """The feature file that is named, or the only one in the data folder."""
-    if named is not None:
-        return Path(named)
-    files = folder.feature_files()
+    files, instead = folder.feature_files(), "--features captions sees by captions"
+    return Path(named) if named is not None else _only(folder, files, "feature file", "--features FILE", instead)
+
+
+def object_feature_file(folder: DataFolder, named: str | None) -> Path:
+    """The same for the features of objects."""
+    files, instead = folder.object_feature_files(), "--objects names sees by names and captions"
+    return Path(named) if named is not None else _only(folder, files, "object feature file", "--objects FILE", instead)
+
+
+def _only(folder: DataFolder, files: list[Path], what: str, option: str, instead: str) -> Path:
     if len(files) != 1:
-        found = f"holds {len(files)} feature files" if files else "holds no feature file"
-        remedy = "name one with --features FILE" + (", or see by captions: --features captions" if not files else "")
-        raise DataError(folder.features, found, remedy)
+        found = f"holds {len(files)} {what}s" if files else f"holds no {what}"
+        raise DataError(folder.features, found, f"name one with {option}; {instead}")
     return files[0]
 
 
-def _open_bank(world: World, folder: DataFolder, features: str | None, encoder: str, width: int | None) -> Bank:
-    if features != CAPTIONS:
-        return open_features(world, feature_file(folder, features), width)
-    bank = open_captions(world, folder.captions, encoder, world.device)
-    if width is not None and bank.width != width:
-        problem = f"the captions' features are {bank.width} wide, the navigator sees {width}"
-        raise UsageError(f"{problem}; name the encoder that it was trained with: --encoder BERT")
+def _open_bank(world: World, folder: DataFolder, looks: Looks, width: int | None) -> Bank:
+    if looks.features != CAPTIONS:
+        return open_features(world, feature_file(folder, looks.features), width)
+    bank = open_captions(world, folder.captions, looks.encoder, world.device)
+    _check_width("captions'", bank.width, width)
     return bank
+
+
+def _open_objects(
+    world: World, folder: DataFolder, looks: Looks, width: int | None
+) -> tuple[ObjectBank | None, tuple[str, ...]]:
+    """The bank of objects, if they are to be seen, and what does not fit."""
+    if looks.objects == OFF:
+        return None, ()
+    objects = open_objects(world, folder.boxes)
+    if looks.objects != NAMES:
+        path = object_feature_file(folder, looks.objects)
+        bank, fit = open_object_features(world, objects, path, width, looks.most_objects)
+        return bank, tuple(f"{path}: {line}" for line in fit.lines())
+    bank = open_object_names(world, objects, folder.captions, looks.encoder, world.device, looks.most_objects)
+    _check_width("objects'", bank.width, width)
+    return bank, ()
+
+
+def _check_width(whose: str, found: int, expected: int | None) -> None:
+    if expected is not None and found != expected:
+        problem = f"the {whose} features are {found} wide, the navigator sees {expected}"
+        raise UsageError(f"{problem}; name the encoder that it was trained with: --encoder BERT")
 
 
 def _as_asked(loaded: Navigator, shape: NavigatorConfig, setting: Setting) -> Navigator:

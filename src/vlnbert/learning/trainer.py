@@ -76,12 +76,14 @@ class Trainer:
         graphs = config.graphs and device.type == "cuda" and ranks.count == 1
         self.update: Update = ReplayedUpdate(self.eager) if graphs else self.eager
         self.progress = Progress(0, None, None)
+        self.saved: int | None = None  # the update after which the newest checkpoint was made
         self.unreported: list[Tensor] = []  # the losses of the last updates, which nobody has looked at yet
         self.stopping: bool = False  # set from outside to end after the update under way
 
     def resume(self) -> None:
         """Go on from the newest checkpoint of the run."""
         self.progress = load_checkpoint(last_checkpoint(self.run), self.navigator, self.optimiser)
+        self.saved = self.progress.iteration
 
     def train(self) -> None:
         """Update until done, stopped from outside, or no longer improving."""
@@ -89,13 +91,15 @@ class Trainer:
             self._save()
         stopped = False
         while self.progress.iteration < self.config.iterations and not stopped and not self._stale():
-            self._update(self.progress.iteration)
+            self.advance(self.progress.iteration)
             best = self.progress.best, self.progress.best_iteration
             self.progress = Progress(self.progress.iteration + 1, *best)
             validate = self._due(self.config.validate_every)
             if validate or self._due(self.config.report_every) or (self.stopping and self.ranks.count == 1):
                 self._report()  # a loss that is no number must not be saved
                 stopped = self.ranks.any(self.stopping, self.environment.world.device)
+                if stopped:
+                    self.stopping = True  # though it may be another rank that was asked to
             if validate:
                 self._validate()
             if validate or stopped:
@@ -104,7 +108,7 @@ class Trainer:
     def _due(self, every: int) -> bool:
         return self.progress.iteration % every == 0 or self.progress.iteration == self.config.iterations
 
-    def _update(self, iteration: int) -> None:
+    def advance(self, iteration: int) -> None:
         """One update, from one batch or several. Nothing in it waits for the device."""
         self._set_rate(self.config.rate_at(iteration))
         self.navigator.train()
@@ -168,8 +172,11 @@ class Trainer:
         return result.scores.summary() if result.scores is not None else {}
 
     def _save(self) -> None:
+        if self.saved == self.progress.iteration:  # to write it again would leave a moment without any
+            return
         if self.ranks.writes:
             save_checkpoint(self.run, self.navigator, self.optimiser, self.progress)
+        self.saved = self.progress.iteration
         self.ranks.wait()
 
     def _stale(self) -> bool:

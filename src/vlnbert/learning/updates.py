@@ -6,7 +6,7 @@ second time (the first time warms up), so that a run starts at once.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -60,15 +60,15 @@ class ReplayedUpdate:
         self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
 
     def __call__(self, batch: Batch, key: Tensor) -> Tensor:
-        shape = tuple(batch.tokens.shape)
+        shape = tuple(size for tensor in batch.tensors().values() for size in tensor.shape)  # tells tasks apart too
         if shape not in self.recordings:
             self.recordings[shape] = None
             return self._warm_up(batch, key)
         recording = self.recordings[shape]
         if recording is None:
             recording = self.recordings[shape] = self._record(batch, key)
-        for name in (field.name for field in fields(batch)):
-            getattr(recording.batch, name).copy_(getattr(batch, name))
+        for name, tensor in batch.tensors().items():
+            getattr(recording.batch, name).copy_(tensor)
         recording.key.copy_(key)
         recording.graph.replay()
         return recording.losses.clone()
@@ -83,7 +83,7 @@ class ReplayedUpdate:
 
     def _record(self, batch: Batch, key: Tensor) -> _Recording:
         """Nothing is computed while recording; the gradients that it lays out belong to the graph."""
-        own = replace(batch, **{field.name: getattr(batch, field.name).clone() for field in fields(batch)})
+        own = replace(batch, **{name: tensor.clone() for name, tensor in batch.tensors().items()})
         own_key, graph = key.clone(), torch.cuda.CUDAGraph()
         self.eager.optimiser.zero_grad(set_to_none=True)
         with torch.cuda.graph(graph):

@@ -5,12 +5,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from vlnbert.errors import DataError
 from vlnbert.perception.sentences import encoder_digest, open_encoder
 from vlnbert.weights.named import MINILM
 from vlnbert.world.banks import FeatureBank, JoinedBank
 from vlnbert.world.cache import Key, cached
-from vlnbert.world.sights import index_captions, open_labels
+from vlnbert.world.sights import caption_files, index_captions, open_labels
 from vlnbert.world.world import World
 
 VERSION = 1  # of embeddings and codes; a new one makes old caches unused
@@ -37,7 +36,7 @@ def open_sentences(
 
 def captions_key(world: World, folder: Path, encoder: str | Path = MINILM) -> Key:
     """What the embedded captions depend on; its `path` is where they are cached."""
-    files = [folder / f"{scan}.json" for scan in world.scans]
+    files = caption_files(world, folder)
     return Key.of("captions", files, f"version {VERSION}", encoder_digest(encoder), world.fingerprint())
 
 
@@ -45,7 +44,4 @@ def _embedded(world: World, folder: Path, source: str | Path, device: torch.devi
     """Embeddings in half precision, whose rounding is far below what captions can tell, and the code of each slot."""
     encoder = open_encoder(source, device)  # before the files, whose reading takes longer
     texts, code = index_captions(world, folder)
-    vectors = encoder.encode(texts)
-    if not vectors.isfinite().all():
-        raise DataError(source, "gives embeddings that are not numbers", "give a BERT whose weights are whole")
-    return {"vectors": vectors.half(), "code": code.int().cpu()}
+    return {"vectors": encoder.encode(texts).half(), "code": code.int().cpu()}

@@ -37,6 +37,7 @@ class SentenceEncoder:
     navigator: Navigator
     tokenizer: Tokenizer
     device: torch.device
+    source: str | Path  # where it came from, for messages
 
     @property
     def width(self) -> int:
@@ -50,6 +51,8 @@ class SentenceEncoder:
         found = torch.zeros(len(tokens), self.width)
         for rows in progress(batches, "sentences"):
             found[rows] = self._embed([tokens[row] for row in rows]).cpu()
+        if not found.isfinite().all():
+            raise DataError(self.source, "gives embeddings that are not numbers", "give a BERT whose weights are whole")
         return found
 
     @torch.inference_mode()
@@ -69,7 +72,7 @@ def open_encoder(source: str | Path, device: torch.device | str = "cpu") -> Sent
         remedy = "give a BERT's folder that holds its vocab.txt or tokenizer.json"
         raise DataError(source, "comes without a vocabulary, so it cannot read", remedy)
     navigator.tokenizer.enable_truncation(min(LIMIT, navigator.config.positions))
-    return SentenceEncoder(navigator.float().to(device), navigator.tokenizer, torch.device(device))
+    return SentenceEncoder(navigator.float().to(device), navigator.tokenizer, torch.device(device), source)
 
 
 def encoder_digest(source: str | Path) -> str:

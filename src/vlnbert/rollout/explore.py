@@ -4,12 +4,14 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from vlnbert.environment.environment import Environment, State, shortest_path_teacher
 from vlnbert.navigator import Instruction, Navigator
 from vlnbert.rollout.navigate import read
 from vlnbert.rollout.noise import gumbel
 from vlnbert.rollout.walk import LIMIT, walk
+from vlnbert.world.objects import NONE
 from vlnbert.world.world import STOP
 
 TEACHER, SAMPLE, GREEDY = 0, 1, 2  # how a row chooses
@@ -26,6 +28,7 @@ class Rollout:
     live: Tensor  # bool: had not stopped before
     logits: Tensor  # [time, row, slot]
     value: Tensor  # what the critic expected at the end of the step
+    surprise: Tensor  # cross-entropy of the target among the objects, where the teacher stops; elsewhere 0
     last_value: Tensor  # [row] the same after the last step, without gradient
     ended: Tensor  # [row] bool: stopped within the limit
 
@@ -44,11 +47,21 @@ class Explorer:
     """A navigator whose rows each choose in their own way."""
 
     def __init__(
-        self, navigator: Navigator, environment: Environment, tokens: Tensor, how: Tensor, key: Tensor
+        self,
+        navigator: Navigator,
+        environment: Environment,
+        tokens: Tensor,
+        how: Tensor,
+        key: Tensor,
+        target: Tensor | None = None,
     ) -> None:
-        """[row, token] instructions, how each row chooses, and the key of its noise."""
+        """[row, token] instructions, how each row chooses, and the key of its noise.
+
+        `target` [row] is, in REVERIE, the place of what is looked for among the objects of the goal; NONE where that
+        does not show it.
+        """
         self.navigator, self.environment = navigator, environment
-        self.tokens, self.how, self.key = tokens, how, key
+        self.tokens, self.how, self.key, self.target = tokens, how, key, target
 
     def begin(self, state: State, goal: Tensor) -> Memory:
         instruction = read(self.navigator, self.tokens)
@@ -61,7 +74,9 @@ class Explorer:
         noise = gumbel(self.key, len(memory.records), logits.shape[1])
         tried = (logits.detach() + noise * (self.how == SAMPLE)[:, None]).argmax(dim=1)
         slot = torch.where(self.how == TEACHER, teacher, tried)
+        surprise = _surprise(step.object_logits, self.target, teacher, like=value)
         record = {"slot": slot, "teacher": teacher, "live": ~state.ended, "logits": logits, "value": value}
+        record["surprise"] = surprise
         return slot, Memory(step.state, step.instruction, memory.goal, [*memory.records, record])
 
 
@@ -78,8 +93,7 @@ def explore(
     records = walked.memory.records
     time = len(records)
     viewpoint, view = walked.viewpoint.T[: time + 1], walked.view.T[: time + 1]
-    names = ("slot", "teacher", "live", "logits", "value")
-    columns = {name: torch.stack([record[name] for record in records]) for name in names}
+    columns = {name: torch.stack([record[name] for record in records]) for name in records[0]}
     ended = ~columns["live"][-1] | (columns["slot"][-1] == STOP)
     with torch.no_grad():
         last = environment.observe(State(viewpoint[-1], view[-1], ended))
@@ -91,3 +105,12 @@ def explore(
 def _whole(numbers: Tensor) -> Tensor:
     """Numbers that losses are made of are never of half precision."""
     return numbers.to(torch.promote_types(numbers.dtype, torch.float32))
+
+
+def _surprise(logits: Tensor | None, target: Tensor | None, teacher: Tensor, like: Tensor) -> Tensor:
+    """[row] the cross-entropy of the target where the teacher stops, which is where the target's place is known."""
+    if logits is None or target is None:
+        return torch.zeros_like(like)
+    known = (teacher == STOP) & (target != NONE)
+    nothing = logits.shape[1] - 1  # always there to be chosen, so that nothing becomes infinite
+    return cross_entropy(_whole(logits), torch.where(known, target, nothing), reduction="none") * known

@@ -5,7 +5,7 @@ A batch is a pure function of the seed and its number: there is no hidden positi
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 
 import torch
@@ -32,10 +32,19 @@ class Batch:
     goal: Tensor  # [row] viewpoint
     path: Tensor  # [row, hop]
     path_length: Tensor  # [row]
+    sightings: Tensor | None = None  # [row, any] REVERIE's viewpoints that show the target, padded with NONE
+    target: Tensor | None = None  # [row] its place among the objects of the goal, NONE where not shown
+
+    def tensors(self) -> dict[str, Tensor]:
+        named = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in named.items() if value is not None}
 
 
-def take(episodes: Episodes, tokens: Tokens, index: Tensor, width: int) -> Batch:
-    """Gather rows of a split, with tokens cut or padded to `width`. The index is on the episodes' device."""
+def take(episodes: Episodes, tokens: Tokens, index: Tensor, width: int, target: Tensor | None = None) -> Batch:
+    """Gather rows of a split, with tokens cut or padded to `width`. The index is on the episodes' device.
+
+    `target` [episode] is, in REVERIE, the place of each target among the objects of its goal.
+    """
     return Batch(
         index=index,
         tokens=pad(tokens.ids[index], (0, width - tokens.ids.shape[1])),
@@ -45,6 +54,8 @@ def take(episodes: Episodes, tokens: Tokens, index: Tensor, width: int) -> Batch
         goal=episodes.goal[index],
         path=episodes.path[index],
         path_length=episodes.path_length[index],
+        sightings=None if episodes.sightings is None else episodes.sightings[index],
+        target=None if target is None else target[index],
     )
 
 

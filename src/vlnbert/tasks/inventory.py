@@ -14,10 +14,11 @@ from vlnbert.sources.instructions import is_augmented, read_episodes
 from vlnbert.sources.layout import TASKS, DataFolder
 from vlnbert.sources.object_features import read_object_features
 from vlnbert.tasks.episodes import bind
+from vlnbert.tasks.targets import report_targets
 from vlnbert.tasks.tokens import load_tokenizer
 from vlnbert.world.build import build_world
-from vlnbert.world.object_features import placed_objects
-from vlnbert.world.objects import build_objects, find_sightings
+from vlnbert.world.object_features import find_fit, placed_objects
+from vlnbert.world.objects import Objects, build_objects, find_sightings
 from vlnbert.world.sights import placed, read_captions_of
 from vlnbert.world.world import World
 
@@ -30,6 +31,7 @@ class Part:
     path: Path
     holds: str  # in words; empty where it is damaged
     faults: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what does not fit together, though each file is whole
 
 
 def take_inventory(folder: DataFolder) -> list[Part]:
@@ -39,18 +41,18 @@ def take_inventory(folder: DataFolder) -> list[Part]:
         parts.append(_part("vocabulary", folder.vocabulary, partial(_vocabulary, folder.vocabulary)))
     if world is None:
         return parts  # nothing else can be held against the graphs
+    objects, boxes = _boxes(world, folder.boxes)
     for task in TASKS:
         for split, path in folder.splits(task).items():
             need = "augmented" if is_augmented(path) else f"{task} {split}"
-            parts.append(_part(need, path, partial(_episodes, world, task, split, path)))
-    if folder.boxes.is_dir():
-        parts.append(_part("boxes", folder.boxes, partial(_boxes, world, folder.boxes)))
+            parts.append(_part(need, path, partial(_episodes, world, task, split, path, objects)))
+    parts += boxes
     if folder.captions.is_dir():
         parts.append(_part("captions", folder.captions, partial(_captions, world, folder.captions)))
     for path in folder.feature_files():
         parts.append(_part("features", path, partial(_features, world, path)))
     for path in folder.object_feature_files():
-        parts.append(_part("object features", path, partial(_object_features, world, path)))
+        parts.append(_part("object features", path, partial(_object_features, world, path, objects)))
     return parts
 
 
@@ -62,9 +64,12 @@ def meets(need: str, parts: Iterable[Part]) -> bool:
     return need in whole
 
 
-def _part(need: str, path: Path, read: Callable[[], str]) -> Part:
+def _part(need: str, path: Path, read: Callable[[], str | tuple[str, list[str]]]) -> Part:
+    """A part by what is read: what it holds and, where something does not fit, notes."""
     try:
-        return Part(need, path, read())
+        found = read()
+        holds, notes = (found, []) if isinstance(found, str) else found
+        return Part(need, path, holds, notes=tuple(notes))
     except VlnbertError as error:
         return Part(need, path, "", tuple(str(error).splitlines()))
 
@@ -91,14 +96,26 @@ def _vocabulary(path: Path) -> str:
     return f"{load_tokenizer(path).get_vocab_size():,} word pieces"
 
 
-def _episodes(world: World, task: str, split: str, path: Path) -> str:
-    episodes = bind(path, read_episodes(task, path), world, task, split)
-    return f"{len(episodes):,} instructions" + ("" if episodes.scored else ", goals withheld")
+def _boxes(world: World, folder: Path) -> tuple[Objects | None, list[Part]]:
+    """The objects that viewpoints show, where the boxes are there and whole."""
+    if not folder.is_dir():
+        return None, []
+    try:
+        objects = build_objects(world, read_box_folder(folder), folder)
+    except VlnbertError as error:
+        return None, [Part("boxes", folder, "", tuple(str(error).splitlines()))]
+    holds = f"{len(find_sightings(world, objects)):,} visible objects, {len(objects):,} sightings"
+    return objects, [Part("boxes", folder, holds)]
 
 
-def _boxes(world: World, folder: Path) -> str:
-    objects = build_objects(world, read_box_folder(folder), folder)
-    return f"{len(find_sightings(world, objects)):,} visible objects, {len(objects):,} sightings"
+def _episodes(world: World, task: str, split: str, path: Path, objects: Objects | None) -> str | tuple[str, list[str]]:
+    sightings = find_sightings(world, objects) if task == "reverie" and objects is not None else None
+    episodes = bind(path, read_episodes(task, path), world, task, split, sightings)
+    holds = f"{len(episodes):,} instructions" + ("" if episodes.scored else ", goals withheld")
+    if sightings is None or objects is None:
+        return holds
+    report = report_targets(objects, episodes)
+    return holds, [] if report.complete else report.lines()
 
 
 def _captions(world: World, folder: Path) -> str:
@@ -113,8 +130,10 @@ def _features(world: World, path: Path) -> str:
     return f"{count:,} panoramas, {width} wide"
 
 
-def _object_features(world: World, path: Path) -> str:
-    count, viewpoints, width = 0, 0, 0
-    for _, place in placed_objects(world, read_object_features(path), path):
-        count, viewpoints, width = count + len(place.ids), viewpoints + 1, max(width, place.values.shape[1])
-    return f"{count:,} objects at {viewpoints:,} viewpoints, {width} wide"
+def _object_features(world: World, path: Path, objects: Objects | None) -> str | tuple[str, list[str]]:
+    found, viewpoints, width = list[tuple[int, str]](), 0, 0
+    for number, place in placed_objects(world, read_object_features(path), path):
+        found += [(number, id) for id in place.ids]
+        viewpoints, width = viewpoints + 1, max(width, place.values.shape[1])
+    holds = f"{len(found):,} objects at {viewpoints:,} viewpoints, {width} wide"
+    return holds if objects is None else (holds, find_fit(world, objects, found).lines())

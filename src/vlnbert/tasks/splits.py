@@ -4,11 +4,14 @@ from dataclasses import dataclass
 
 import torch
 from tokenizers import Tokenizer
+from torch import Tensor
 
 from vlnbert.errors import UsageError
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.episodes import Episodes, load_episodes
-from vlnbert.tasks.tokens import LIMIT, Tokens, tokenise
+from vlnbert.tasks.targets import target_index
+from vlnbert.tasks.tokens import LIMITS, Tokens, tokenise
+from vlnbert.world.objects import Objects
 from vlnbert.world.world import World
 
 
@@ -18,13 +21,15 @@ class Split:
 
     episodes: Episodes
     tokens: Tokens
+    target: Tensor | None = None  # [episode] REVERIE: its place among the objects of the goal, NONE where not shown
 
     @property
     def name(self) -> str:
         return f"{self.episodes.task}/{self.episodes.split}"
 
     def to(self, device: torch.device | str) -> "Split":
-        return Split(self.episodes.to(device), self.tokens.to(device))
+        target = None if self.target is None else self.target.to(device)
+        return Split(self.episodes.to(device), self.tokens.to(device), target)
 
 
 def task_and_split(name: str) -> tuple[str, str]:
@@ -35,8 +40,20 @@ def task_and_split(name: str) -> tuple[str, str]:
     return task, split
 
 
-def open_split(folder: DataFolder, world: World, tokenizer: Tokenizer, name: str, limit: int = LIMIT) -> Split:
-    """Read a split by its full name, such as r2r/val_unseen; instructions are cut to `limit` tokens."""
+def open_split(
+    folder: DataFolder,
+    world: World,
+    tokenizer: Tokenizer,
+    name: str,
+    limit: int | None = None,
+    objects: Objects | None = None,
+) -> Split:
+    """Read a split by its full name, such as r2r/val_unseen.
+
+    Instructions are cut to `limit` tokens, by default the task's. `objects` are those that agents will see in REVERIE.
+    """
     task, split = task_and_split(name)
     episodes = load_episodes(folder, world, task, split)
-    return Split(episodes, tokenise(episodes, tokenizer, folder.split(task, split), limit)).to(world.device)
+    tokens = tokenise(episodes, tokenizer, folder.split(task, split), limit or LIMITS[task])
+    target = None if objects is None or task != "reverie" else target_index(objects, episodes)
+    return Split(episodes, tokens, target).to(world.device)

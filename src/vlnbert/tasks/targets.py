@@ -21,6 +21,11 @@ class TargetReport:
     nowhere: tuple[str, ...]  # those whose target no viewpoint shows: are annotations and boxes of one version?
     withheld: int  # those that do not tell their target, in a test split
 
+    @property
+    def complete(self) -> bool:
+        """Whether no target is out of sight at its goal."""
+        return not self.elsewhere and not self.nowhere
+
     def lines(self) -> list[str]:
         """The report in words, a line for each kind that occurs."""
         told = [f"{self.at_goal:,} targets are visible at the goal"] if self.at_goal else []

@@ -18,6 +18,7 @@ from vlnbert.sources.layout import MAKE_ONE
 from vlnbert.tasks.episodes import Episodes
 
 LIMIT = 80
+LIMITS = {"r2r": LIMIT, "reverie": 50}  # by task, as in the paper
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 
 

@@ -87,6 +87,13 @@ def placed_objects(world: World, places: Iterable[ObjectFeatures], path: Path) -
     faults.raise_if_any()
 
 
+def find_fit(world: World, objects: Objects, featured: Iterable[tuple[int, str]]) -> Fit:
+    """How well features fit that are of these objects, by viewpoint and id."""
+    places = [(viewpoint, objects.index(viewpoint, id)) for viewpoint, id in featured]
+    shown = [int(objects.first[viewpoint]) + index for viewpoint, index in places if index != NONE]
+    return _fit(world, objects, torch.tensor(sorted(shown), dtype=torch.long), len(places) - len(shown))
+
+
 def _fit(world: World, objects: Objects, rows: Tensor, boxless: int) -> Fit:
     """Say what is missing where only `rows` of the objects have features."""
     matched = torch.bincount(objects.viewpoint[rows], minlength=len(world))

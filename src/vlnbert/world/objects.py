@@ -62,6 +62,10 @@ class Objects:
         places = zip(viewpoint.tolist(), index.tolist(), strict=True)
         return [self.ids[first[where] + place] if 0 <= place < count[where] else None for where, place in places]
 
+    def called(self, viewpoint: int, id: str) -> str:
+        """The name of an object that a viewpoint shows."""
+        return self.names[int(self.name[int(self.first[viewpoint]) + self.index(viewpoint, id)])]
+
     def select(self, rows: Tensor) -> "Objects":
         """Some of the rows, given in ascending order; the others count as left out."""
         count = torch.bincount(self.viewpoint[rows], minlength=len(self.count))

@@ -1,6 +1,6 @@
 """Feature banks from files: image features, detected objects and captions of the views that face a neighbour.
 
-Only those views, one in ten, are ever looked at, so only those are kept.
+Only those views, one in ten, are ever looked at, so only those are kept. What shows objects is asked for by view.
 """
 
 from collections.abc import Iterable, Iterator
@@ -68,26 +68,46 @@ def open_features(world: World, path: Path, width: int | None = None) -> Feature
 def open_labels(world: World, folder: Path) -> tuple[FeatureBank, tuple[str, ...]]:
     """The bank of detected objects and its classes: for each class, the confidence of its surest detection."""
     views = facing_views(world)
-    files = [folder / f"{scan}.json" for scan in world.scans]
-    key = Key.of("labels", files, f"version {VERSION}", world.fingerprint())
+    key = Key.of("labels", caption_files(world, folder), f"version {VERSION}", world.fingerprint())
     tensors, names = cached(key, lambda: _read_labels(world, views, folder))
     return FeatureBank(tensors["table"].to(world.device), views.row), tuple(names["labels"])
 
 
 def index_captions(world: World, folder: Path) -> tuple[list[str], Tensor]:
     """The distinct captions of facing views, and the code of each [viewpoint, slot], from 1: a codebook's index."""
-    views, codes = facing_views(world), dict[str, int]()
+    views = facing_views(world)
+    texts, code = _coded_captions(world, folder, views.number > 0)
     code_of = np.zeros(views.count + 1, dtype=np.int64)
-    for viewpoint, panorama in placed(world, read_captions_of(world, folder), folder):
-        for view in np.flatnonzero(views.number[viewpoint]):
-            code = codes.setdefault(panorama.views[view].text, len(codes) + 1)
-            code_of[views.number[viewpoint, view]] = code
-    return list(codes), torch.from_numpy(code_of)[views.row.cpu()].to(world.device)
+    code_of[views.number] = code
+    return texts, torch.from_numpy(code_of)[views.row.cpu()].to(world.device)
 
 
-def placed(world: World, panoramas: Iterable[AnyPanorama], path: Path) -> Iterator[tuple[int, AnyPanorama]]:
-    """Each panorama with its viewpoint's number. Those of left-out viewpoints are skipped; a missing one is a fault."""
-    seen = (world.choices == 1).cpu().numpy()  # who has no neighbour needs no view
+def index_captions_of(world: World, folder: Path, viewpoint: Tensor, view: Tensor) -> tuple[list[str], Tensor]:
+    """The distinct captions of any [pair] of viewpoint and view, and the code of each pair, from 0; on the CPU."""
+    wanted = np.zeros((len(world), VIEWS), dtype=np.bool_)
+    wanted[viewpoint.numpy(), view.numpy()] = True
+    texts, code = _coded_captions(world, folder, wanted)
+    return texts, torch.from_numpy(code)[viewpoint, view] - 1
+
+
+def _coded_captions(world: World, folder: Path, wanted: NDArray[np.bool_]) -> tuple[list[str], NDArray[np.int64]]:
+    """The distinct captions of the wanted ones of [viewpoint, 36] views, and the code of each, from 1; 0 elsewhere."""
+    codes, code_of = dict[str, int](), np.zeros(wanted.shape, dtype=np.int64)
+    needed = np.any(wanted, axis=1)
+    for viewpoint, panorama in placed(world, read_captions_of(world, folder), folder, needed):
+        for view in np.flatnonzero(wanted[viewpoint]):
+            code_of[viewpoint, view] = codes.setdefault(panorama.views[view].text, len(codes) + 1)
+    return list(codes), code_of
+
+
+def placed(
+    world: World, panoramas: Iterable[AnyPanorama], path: Path, needed: NDArray[np.bool_] | None = None
+) -> Iterator[tuple[int, AnyPanorama]]:
+    """Each panorama with its viewpoint's number. Those of left-out viewpoints are skipped; a missing one is a fault.
+
+    Of the viewpoints, `needed` says who must have one; by default, who has a neighbour and so a view that faces it.
+    """
+    seen = (world.choices == 1).cpu().numpy() if needed is None else ~needed
     for panorama in panoramas:
         viewpoint = world.numbers.get((panorama.scan, panorama.viewpoint))
         if viewpoint is not None:
@@ -125,5 +145,10 @@ def _read_labels(world: World, views: FacingViews, folder: Path) -> Built:
 
 def read_captions_of(world: World, folder: Path) -> Iterator[PanoramaCaptions]:
     """The captions of a world's scans, one scan in memory at a time."""
-    for scan in progress(world.scans, "captions"):
-        yield from read_captions(folder / f"{scan}.json")
+    for path in progress(caption_files(world, folder), "captions"):
+        yield from read_captions(path)
+
+
+def caption_files(world: World, folder: Path) -> list[Path]:
+    """The caption file of each of a world's scans."""
+    return [folder / f"{scan}.json" for scan in world.scans]

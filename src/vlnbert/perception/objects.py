@@ -1,0 +1,107 @@
+"""Objects by what open data says of them: the name of each, and the caption of the view that shows it."""
+
+import re
+from dataclasses import dataclass
+from json import dumps
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from vlnbert.perception.sentences import encoder_digest, open_encoder
+from vlnbert.weights.named import MINILM
+from vlnbert.world.cache import Key, cached
+from vlnbert.world.object_bank import ObjectBank
+from vlnbert.world.objects import Objects
+from vlnbert.world.sights import caption_files, index_captions_of
+from vlnbert.world.world import World
+
+VERSION = 1  # of embeddings, codes and how names are spelled; a new one makes old caches unused
+
+
+@dataclass(frozen=True)
+class Descriptions:
+    """Embeddings of what is said of objects, each text once, in half precision on the CPU."""
+
+    names: Tensor  # [name, width]
+    captions: Tensor  # [caption, width]
+    name: Tensor  # [object] place in `names`
+    caption: Tensor  # [object] place in `captions`
+
+    @property
+    def width(self) -> int:
+        """That of an object's feature: its name and its caption side by side."""
+        return self.names.shape[1] + self.captions.shape[1]
+
+
+def open_object_names(
+    world: World,
+    objects: Objects,
+    captions: Path,
+    encoder: str | Path = MINILM,
+    device: torch.device | str = "cpu",
+    most: int | None = None,
+) -> ObjectBank:
+    """The bank of objects by name: the embedding of the name, then that of the caption of the view that shows it.
+
+    Where a viewpoint shows more than `most` objects, those with the largest boxes are kept. Texts are read once, on the
+    device given; the bank is on the world's.
+    """
+    said = open_descriptions(world, objects, captions, encoder, device)
+    (name, caption), code = torch.unique(torch.stack((said.name, said.caption)), dim=1, return_inverse=True)
+    vectors = torch.cat((said.names[name], said.captions[caption]), dim=1)
+    return ObjectBank.from_codebook(objects, vectors.to(world.device).float(), code, most)
+
+
+def open_descriptions(
+    world: World,
+    objects: Objects,
+    captions: Path,
+    encoder: str | Path = MINILM,
+    device: torch.device | str = "cpu",
+) -> Descriptions:
+    """What the files say of each object, embedded once, then opened from the cache."""
+    key = object_names_key(world, objects, captions, encoder)
+    tensors, _ = cached(key, lambda: (_embedded(world, objects, captions, encoder, device), {}))
+    return Descriptions(
+        tensors["names"], tensors["captions"], name=tensors["name"].long(), caption=tensors["caption"].long()
+    )
+
+
+def object_names_key(world: World, objects: Objects, captions: Path, encoder: str | Path = MINILM) -> Key:
+    """What the descriptions depend on; its `path` is where they are cached."""
+    # The fingerprint covers which objects there are; the same ones may have other names, or show in other views.
+    said = dumps((objects.names, objects.name.tolist(), objects.view.tolist()))
+    settings = (f"version {VERSION}", encoder_digest(encoder), world.fingerprint(), objects.fingerprint(), said)
+    return Key.of("object-names", caption_files(world, captions), *settings)
+
+
+def spelled(name: str) -> str:
+    """An object's name as one would write it.
+
+    '#' and '_' become spaces, slashes commas, and "/w" becomes "with".
+    """
+    # In REVERIE's 1,093 names '#' is the space within a phrase ("bowl#of#fruit", "sofa#chair"), never a border between
+    # two things; '_' does not occur and is read alike. A slash of either kind adds another word for the thing or the
+    # place where it is ("stand/table", "wall#/other#room"): a comma serves both. Alone, "/w" and "w/" mean "with"
+    # ("box#/w#books"). Misspellings stay: word pieces bear them, and to mend them would be to guess.
+    phrase = re.sub(r"[#_\s]+", " ", name)
+    phrase = re.sub(r"(?<!\S)(?:/w|w/)(?!\S)", "with", phrase)
+    return re.sub(r"\s*[/\\]+\s*", ", ", phrase).strip(" ,")
+
+
+def _embedded(
+    world: World, objects: Objects, captions: Path, source: str | Path, device: torch.device | str
+) -> dict[str, Tensor]:
+    encoder = open_encoder(source, device)  # before the files, whose reading takes longer
+    names, name = _index_names(objects)
+    texts, caption = index_captions_of(world, captions, objects.viewpoint, objects.view)
+    vectors = {"names": encoder.encode(names).half(), "captions": encoder.encode(texts).half()}
+    return vectors | {"name": name.int(), "caption": caption.int()}
+
+
+def _index_names(objects: Objects) -> tuple[list[str], Tensor]:
+    """The distinct names as spelled, and the code of each object's."""
+    phrases, codes = [spelled(name) for name in objects.names], dict[str, int]()
+    code = [codes.setdefault(phrases[name], len(codes)) for name in objects.name.tolist()]
+    return list(codes), torch.tensor(code, dtype=torch.long)

@@ -1,0 +1,179 @@
+"""`vlnbert train` from its words to a run: begun, interrupted, resumed, together, and what it says when it cannot."""
+
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from torch import Tensor
+
+from tests.cli.conftest import TINY, called
+from tests.learning.samples import same, weights
+from vlnbert.cli.train import _resuming
+from vlnbert.learning.callbacks import read_log
+from vlnbert.navigator import Navigator
+from vlnbert.presets import PRESETS
+
+ITERATIONS = 30
+WORDS = (*TINY, "--training.iterations", str(ITERATIONS), "--training.validate-every", "10")
+
+
+@pytest.fixture(scope="module")
+def whole(house: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nobody interrupted."""
+    run = tmp_path_factory.mktemp("train") / "whole"
+    outcome = called("train", "demo", "--data", house, "--out", run, *WORDS)
+    assert outcome.code == 0
+    assert f"{run}: {ITERATIONS} updates, the best after " in outcome.out
+    assert f"score it in full with: vlnbert evaluate {run} --data {house}" in outcome.out
+    return run
+
+
+def best(run: Path) -> dict[str, Tensor]:
+    return Navigator.from_pretrained(run / "best").state_dict()
+
+
+def spoken(*words: object) -> list[str]:
+    return [sys.executable, "-m", "vlnbert", *map(str, words)]
+
+
+def check_curves(run: Path) -> None:
+    """Every update is in the log and drawn, once."""
+    lines = [line for line in read_log(run / "log.jsonl") if "scores" not in line]
+    assert [line["iteration"] for line in lines] == list(range(1, ITERATIONS + 1))
+    drawn = EventAccumulator(str(run / "tensorboard"))
+    drawn.Reload()
+    assert [event.step for event in drawn.Scalars("training/total")] == list(range(1, ITERATIONS + 1))
+    assert [event.step for event in drawn.Scalars("r2r/val_unseen/spl")] == [10, 20, 30]
+    assert [event.value for event in drawn.Scalars("training/total")] == pytest.approx(
+        [line["total"] for line in lines]
+    )
+
+
+def test_a_run_leaves_logs_and_curves(whole: Path) -> None:
+    check_curves(whole)
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_an_interrupted_run_ends_with_the_same_bits(house: Path, whole: Path, tmp_path: Path, name: str) -> None:
+    run = tmp_path / "a run"
+    words = spoken("train", "demo", "--data", house, "--out", run, *WORDS)
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while not (run / "log.jsonl").exists():
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(getattr(signal, name))
+    out, err = process.communicate()
+    assert (process.returncode, out) == (0, "")
+    said, again = err.splitlines()[-1].split("; go on with: ")
+    done = int(said.removeprefix("stopped after ").removesuffix(" updates"))
+    assert 0 < done < ITERATIONS
+    assert again == f"vlnbert train --resume '{run}' --threads 1"
+    outcome = called(*shlex.split(again)[1:])
+    assert outcome.code == 0
+    assert same(weights(whole), weights(run))
+    assert same(best(whole), best(run))
+    check_curves(run)
+
+
+def test_to_resume_what_is_done_is_harmless(run: Callable, whole: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(whole, tmp_path / "copy")
+    before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
+    outcome = run("train", "--resume", copy)
+    assert outcome.code == 0
+    assert f"{copy}: {ITERATIONS} updates" in outcome.out
+    assert all(path.read_bytes() == content for path, content in before.items())
+    check_curves(copy)
+
+
+TOGETHER = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+
+
+@pytest.mark.slow
+def test_torchrun_trains_together(run: Callable, house: Path, tmp_path: Path) -> None:
+    words = ("train", "demo", "--data", str(house), "--out", str(tmp_path / "run"), *TINY)
+    command = [sys.executable, *TOGETHER, "-m", "vlnbert", *words, "--training.iterations", "4"]
+    outcome = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert outcome.returncode == 0, outcome.stderr
+    assert outcome.stdout.count("4 updates") == 1, "one rank speaks"
+    assert len(list((tmp_path / "run" / "tensorboard").iterdir())) == 1
+    resumed = run("train", "--resume", tmp_path / "run")
+    assert resumed.code == 0
+    assert "4 updates" in resumed.out
+    assert run("evaluate", tmp_path / "run", "--data", house, "--split", "val_unseen", "--json").code == 0
+
+
+def test_the_menu_of_presets(run: Callable) -> None:
+    outcome = run("train", "--help")
+    assert outcome.code == 0
+    for preset in PRESETS:
+        assert f"  {preset.name} " in outcome.out
+        assert preset.description in outcome.out
+    assert run("train").code == 2
+
+
+def test_help_shows_every_setting(run: Callable) -> None:
+    outcome = run("train", "r2r-open", "--help")
+    assert outcome.code == 0
+    shown = " ".join(outcome.out.replace("│", " ").split())
+    assert "Example: vlnbert train r2r-open --data data --out runs/r2r-open" in shown
+    assert "--training.iterations INT Updates of the weights. (default: 7500)" in shown
+    assert "--training.objective.imitation FLOAT Weight of the imitation loss" in shown
+    assert "--navigator.hidden INT Width of a token. (default: 384)" in shown
+    assert "--train-on [STR [STR ...]] Splits to learn from" in shown
+    shown = " ".join(run("train", "--resume", "run", "--help").out.replace("│", " ").split())
+    assert "Example: vlnbert train --resume" in shown
+
+
+MISTAKES = {
+    "mistyped preset": (("r2r-two-steam",), "no preset 'r2r-two-steam'; did you mean r2r-two-stream"),
+    "no data": (("demo", "--data", "{tmp}/no", "--out", "{tmp}/run"), "no such data folder"),
+    "folder in use": (("demo", "--data", "{house}", "--out", "{house}"), "is not an empty folder"),
+    "another run": (("demo", "--data", "{house}", "--out", "{whole}"), "vlnbert train --resume {whole}"),
+    "no run": (("--resume", "{tmp}/nothing"), "no such run; name the folder that a training wrote"),
+    "odd batch": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--training.batch", "3"), "no two halves"),
+    "no updates": (
+        ("demo", "--data", "{house}", "--out", "{tmp}/run", "--training.iterations", "0"),
+        "iterations is 0",
+    ),
+    "unknown split": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--train-on", "r2r/trian"), "mean train?"),
+    "no task": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--train-on", "train"), "write it like r2r/"),
+    "withheld goals": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--train-on", "r2r/test"), "withholds"),
+    "best unseen": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--best-on", "r2r/val_seen"), "not validated"),
+    "no captions": (("r2r-open", "--data", "{bare}", "--out", "{tmp}/run"), "captions"),
+    "no weights": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--start", "{tmp}/bert"), "no such file"),
+    "no threads": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--threads", "0"), "--threads 0"),
+    "no device": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--device", "gpu"), "no device 'gpu' here"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistakes_end_in_one_line(run: Callable, house: Path, whole: Path, tmp_path: Path, mistake: str) -> None:
+    words, expected = MISTAKES[mistake]
+    bare = shutil.copytree(house, tmp_path / "bare", ignore=shutil.ignore_patterns("captions"))
+    places = {"house": house, "whole": whole, "tmp": tmp_path, "bare": bare}
+    outcome = run("train", *(word.format(**places) for word in words))
+    assert (outcome.code, outcome.out) == (2, "")
+    assert len(outcome.err.splitlines()) == 1, outcome.err
+    assert outcome.err.startswith("vlnbert: ")
+    assert expected.format(**places) in outcome.err
+    assert not (tmp_path / "run").exists()
+
+
+def test_who_starts_from_nothing_is_told(run: Callable, house: Path, tmp_path: Path) -> None:
+    words = ("--data", house, "--out", tmp_path / "run", *TINY, "--training.iterations", "1", "--train-on", "r2r/train")
+    outcome = run("train", "r2r-one-stream", *words, "--navigator.layers", "1")
+    assert outcome.code == 0
+    assert "starting from random weights; the paper's agent starts from OSCAR's: --start FILE" in outcome.err
+
+
+def test_the_way_back_names_what_was_chosen() -> None:
+    assert _resuming(Path("run"), None, "cpu", None) == "vlnbert train --resume run"
+    expected = "vlnbert train --resume 'a run' --data 'my data' --device cuda --threads 2"
+    assert _resuming(Path("a run"), Path("my data"), "cuda", 2) == expected

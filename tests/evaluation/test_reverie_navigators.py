@@ -1,0 +1,151 @@
+"""What navigators name in REVERIE: the object at which they stop, or the best in view when their steps are spent."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+
+from vlnbert.environment.environment import Environment
+from vlnbert.evaluation.evaluate import evaluate_navigator
+from vlnbert.navigator import SIZES, Navigator
+from vlnbert.rollout.navigate import read
+from vlnbert.sources.house import generate
+from vlnbert.sources.layout import DataFolder, open_folder
+from vlnbert.tasks import Episodes, load_episodes
+from vlnbert.tasks.tokens import Tokens, load_tokenizer, tokenise
+from vlnbert.world import open_features, open_object_features, open_objects, open_world
+
+LIMIT = 4
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
+    root = tmp_path_factory.mktemp("reverie") / "house"
+    generate(root, scans=3, paths_per_scan=8)
+    return open_folder(root)
+
+
+@dataclass(frozen=True)
+class Scene:
+    environment: Environment
+    navigator: Navigator
+    episodes: Episodes
+    tokens: Tokens
+
+    def named(self, limit: int = LIMIT, batch: int = 64) -> list[str | None]:
+        return evaluate_navigator(self.environment, self.navigator, self.episodes, self.tokens, limit, batch).objects
+
+    def select(self, rows: torch.Tensor) -> "Scene":
+        tokens = Tokens(self.tokens.ids[rows], self.tokens.count[rows])
+        return replace(self, episodes=self.episodes.select(rows), tokens=tokens)
+
+
+@pytest.fixture
+def scene(folder: DataFolder) -> Scene:
+    world, tokenizer = open_world(folder), load_tokenizer(folder.vocabulary)
+    bank = open_features(world, folder.feature_files()[0])
+    objects, _ = open_object_features(world, open_objects(world, folder.boxes), folder.object_feature_files()[0])
+    torch.manual_seed(1)
+    widths = {"feature_width": bank.width, "object_width": objects.width, "vocabulary": tokenizer.get_vocab_size()}
+    navigator = Navigator(replace(SIZES["tiny"]["two-stream"], matching="visual", **widths)).eval().double()
+    with torch.no_grad():
+        for name, weight in navigator.named_parameters():
+            if "norm" not in name:
+                weight.mul_(4)  # decided, each in its own way
+    episodes = load_episodes(folder, world, "reverie", "train")
+    return Scene(
+        Environment(world, bank, objects), navigator, episodes, tokenise(episodes, tokenizer, folder.vocabulary)
+    )
+
+
+@torch.inference_mode()
+def plain_walk(scene: Scene, row: int, limit: int) -> tuple[str, str | None]:
+    """How an episode ends and what is named in it, looking an object up by its row in the world's tables."""
+    environment, episodes = scene.environment, scene.episodes
+    objects = environment.objects.objects
+    instruction = read(scene.navigator, scene.tokens.ids[row : row + 1, : int(scene.tokens.count[row])])
+    state, hidden = environment.reset(episodes.start[row : row + 1], episodes.heading[row : row + 1]), instruction.state
+    ending = "limit"
+    for time in range(limit + 1):
+        step = scene.navigator.step(hidden, instruction, environment.observe(state))
+        hidden, instruction = step.state, step.instruction
+        here = (objects.viewpoint == state.viewpoint).nonzero().flatten().tolist()
+        scores = {objects.ids[number]: float(step.object_logits[0, place]) for place, number in enumerate(here)}
+        nothing = float(step.object_logits[0, -1])
+        stops = max([nothing, *scores.values()]) >= float(step.logits[0, 1:].max())
+        if stops or time == limit:
+            ending = "stop" if stops and time < limit else "limit"
+            break
+        state = environment.step(state, step.logits.argmax(dim=1))
+    best = max(scores, key=scores.__getitem__, default=None)
+    return ending, best if best is not None and scores[best] > nothing else None
+
+
+def test_they_name_what_their_logits_say(scene: Scene) -> None:
+    kinds, found = set(), scene.named()
+    for row in range(len(scene.episodes)):
+        ending, name = plain_walk(scene, row, LIMIT)
+        assert found[row] == name, (row, ending)
+        kinds.add((ending, name is not None))
+    assert kinds == {(ending, some) for ending in ("stop", "limit") for some in (True, False)}, "all cases occur"
+
+
+def test_at_a_limit_of_one_step_they_name_what_the_next_viewpoint_shows(scene: Scene) -> None:
+    assert scene.named(limit=1) == [plain_walk(scene, row, 1)[1] for row in range(len(scene.episodes))]
+
+
+def test_what_is_named_is_visible_where_they_end(scene: Scene) -> None:
+    result = evaluate_navigator(scene.environment, scene.navigator, scene.episodes, scene.tokens, LIMIT)
+    objects = scene.environment.objects.objects
+    for where, name in zip(result.walk.viewpoint[:, -1].tolist(), result.objects, strict=True):
+        assert name is None or objects.index(where, name) >= 0
+
+
+def test_grounding_is_to_name_the_target(scene: Scene) -> None:
+    """Wherever one stops; nobody asks for nothing."""
+    named = scene.named()
+    asked = tuple(name if row % 2 else "none such" for row, name in enumerate(named))
+    episodes = replace(scene.episodes, targets=asked)
+    scores = evaluate_navigator(scene.environment, scene.navigator, episodes, scene.tokens, LIMIT).scores
+    expected = [row % 2 == 1 and name is not None for row, name in enumerate(named)]
+    assert scores.rgs.tolist() == expected
+    assert 0 < sum(expected) < len(named) // 2
+
+
+@pytest.mark.parametrize("batch", [1, 7])
+def test_batches_change_nothing(scene: Scene, batch: int) -> None:
+    assert scene.named(batch=batch) == scene.named()
+
+
+def test_their_order_changes_nothing(scene: Scene) -> None:
+    order = torch.randperm(len(scene.episodes), generator=torch.Generator().manual_seed(0))
+    found = scene.named()
+    assert scene.select(order).named(batch=5) == [found[row] for row in order.tolist()]
+
+
+def test_room_for_more_objects_changes_nothing(scene: Scene) -> None:
+    wide = replace(scene.environment.objects, fixed=True)
+    environment = Environment(scene.environment.world, scene.environment.bank, wide)
+    assert replace(scene, environment=environment).named() == scene.named()
+
+
+def test_success_is_to_see_the_target(scene: Scene) -> None:
+    result = evaluate_navigator(scene.environment, scene.navigator, scene.episodes, scene.tokens, LIMIT)
+    seen = [
+        int(where) in places
+        for where, places in zip(result.walk.viewpoint[:, -1], scene.episodes.sightings.tolist(), strict=True)
+    ]
+    assert result.scores.sr.tolist() == seen
+    assert 0 < sum(seen) < len(seen)
+
+
+def test_in_r2r_nothing_is_named(scene: Scene, folder: DataFolder) -> None:
+    """The same navigator in the same environment, asked to go somewhere."""
+    episodes = load_episodes(folder, scene.environment.world, "r2r", "val_unseen")
+    tokens = tokenise(episodes, load_tokenizer(folder.vocabulary), folder.vocabulary)
+    result = evaluate_navigator(scene.environment, scene.navigator, episodes, tokens, LIMIT)
+    assert result.objects is None
+    assert result.scores.summary()["rgs"] is None
+    plain = Environment(scene.environment.world, scene.environment.bank)
+    alone = evaluate_navigator(plain, scene.navigator, episodes, tokens, LIMIT)
+    assert torch.equal(result.walk.viewpoint, alone.walk.viewpoint)

@@ -1,0 +1,87 @@
+"""Small trainings in a small house, for the tests and for the processes that they start."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from multiprocessing.synchronize import Event
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vlnbert.environment.environment import Environment
+from vlnbert.learning.checkpoints import POINTER, last_checkpoint
+from vlnbert.learning.config import TrainConfig
+from vlnbert.learning.trainer import Summary, Trainer
+from vlnbert.navigator import SIZES, Navigator, NavigatorConfig
+from vlnbert.ranks import ALONE, Ranks
+from vlnbert.sources.layout import open_folder
+from vlnbert.tasks.splits import Split, open_split
+from vlnbert.tasks.tokens import load_tokenizer
+from vlnbert.world import open_features, open_world
+
+CONFIG = TrainConfig(
+    iterations=24, batch=4, rate=1e-3, validate_every=2, limit=5, schedule="cosine", warmup=3, report_every=1
+)
+SHAPE = replace(SIZES["tiny"]["two-stream"], hidden=24, heads=2, inner=32, hidden_dropout=0.1)
+NO_DROPOUT = {name: 0.0 for name in vars(SHAPE) if name.endswith("dropout")}
+SCORED = "r2r/val_unseen"
+
+
+def trainer(
+    house: Path,
+    run: Path,
+    config: TrainConfig = CONFIG,
+    ranks: Ranks = ALONE,
+    shape: NavigatorConfig = SHAPE,
+    dtype: torch.dtype = torch.float32,
+    device: str = "cpu",
+    **more: Any,
+) -> Trainer:
+    """A small run on twelve episodes, validated on four; with dropout, so that what is random counts."""
+    torch.set_num_threads(1)
+    folder = open_folder(house)
+    world = open_world(folder, device=device)
+    bank, tokenizer = open_features(world, folder.feature_files()[0]), load_tokenizer(folder.vocabulary)
+
+    def split(name: str, count: int) -> Split:
+        whole, rows = open_split(folder, world, tokenizer, name), torch.arange(count)
+        tokens = replace(whole.tokens, ids=whole.tokens.ids[:count], count=whole.tokens.count[:count])
+        return Split(whole.episodes.select(rows), tokens)
+
+    torch.manual_seed(config.seed)
+    size = replace(shape, feature_width=bank.width, vocabulary=1 + max(tokenizer.get_vocab().values()))
+    navigator = Navigator(size).to(world.device, dtype)
+    environment, validation = Environment(world, bank), {SCORED: split(SCORED, 4)}
+    return Trainer(run, navigator, environment, [split("r2r/train", 12)], validation, config, SCORED, ranks, **more)
+
+
+class Watcher:
+    """Somebody who remembers the losses of every report and the scores of every validation."""
+
+    def __init__(self) -> None:
+        self.losses: dict[int, dict[str, float]] = {}
+        self.scores: dict[int, Mapping[str, Summary]] = {}
+
+    def updated(self, iteration: int, rate: float, parts: dict[str, float]) -> None:
+        self.losses[iteration] = parts
+
+    def validated(self, iteration: int, scores: Mapping[str, Summary]) -> None:
+        self.scores[iteration] = scores
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    """Those of a run's last checkpoint, which must be whole."""
+    return Navigator.from_pretrained(last_checkpoint(run)).state_dict()
+
+
+def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def go_on(house: Path, run: Path, ready: Event) -> None:
+    """Train to the end, from the last checkpoint if there is one; the body of a process that may be killed."""
+    one = trainer(house, run)
+    if (run / POINTER).exists():
+        one.resume()
+    ready.set()
+    one.train()

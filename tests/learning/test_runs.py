@@ -1,0 +1,210 @@
+"""Runs in folders: begun where nothing is lost, resumed where the data is what it was, from anywhere."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import h5py
+import pytest
+
+from tests.learning.samples import CONFIG, SCORED, SHAPE, same, weights
+from vlnbert.errors import DataError, UsageError
+from vlnbert.learning.checkpoints import last_checkpoint
+from vlnbert.learning.experiment import CAPTIONS, Experiment
+from vlnbert.learning.fingerprints import fingerprints
+from vlnbert.learning.runs import begin_run, best_weights, is_run, read_run, resume_run
+from vlnbert.sources.layout import open_folder
+from vlnbert.tasks.tokens import load_tokenizer
+
+EXPERIMENT = Experiment(validate_on=(SCORED,), navigator=SHAPE, training=replace(CONFIG, iterations=4))
+
+
+@pytest.fixture(scope="module")
+def finished(house: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that came to its end."""
+    run = tmp_path_factory.mktemp("runs") / "whole"
+    begin_run("mine", EXPERIMENT, house, run).train()
+    return run
+
+
+@pytest.fixture
+def run(finished: Path, tmp_path: Path) -> Path:
+    """A copy of it, to be broken."""
+    return shutil.copytree(finished, tmp_path / "run")
+
+
+@pytest.fixture
+def data(house: Path, tmp_path: Path) -> Path:
+    """A copy of the house, to be changed."""
+    return shutil.copytree(house, tmp_path / "data")
+
+
+def test_a_run_says_what_it_is(house: Path, finished: Path) -> None:
+    record = read_run(finished)
+    assert (record.preset, record.data, record.experiment) == ("mine", str(house), EXPERIMENT)
+    assert list(record.fingerprints) == ["connectivity", "r2r/R2R_train.json", "r2r/R2R_val_unseen.json", "features"]
+    assert is_run(finished)
+    assert not is_run(house)
+
+
+def test_another_run_is_not_overwritten(house: Path, finished: Path) -> None:
+    before = (finished / "run.json").read_text()
+    with pytest.raises(DataError, match=rf"holds a run of mine; resume it with: vlnbert train --resume {finished}"):
+        begin_run("other", EXPERIMENT, house, finished)
+    assert (finished / "run.json").read_text() == before
+
+
+def test_a_folder_in_use_is_refused(house: Path, tmp_path: Path) -> None:
+    (tmp_path / "used").mkdir()
+    (tmp_path / "used" / "thesis.txt").write_text("keep")
+    (tmp_path / "file").write_text("keep")
+    for name in ("used", "file"):
+        with pytest.raises(DataError, match=r"is not an empty folder; choose another"):
+            begin_run("mine", EXPERIMENT, house, tmp_path / name)
+    assert [path.name for path in (tmp_path / "used").iterdir()] == ["thesis.txt"]
+
+
+def test_an_empty_folder_will_do(house: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    begin_run("mine", EXPERIMENT, house, tmp_path / "empty")
+    assert is_run(tmp_path / "empty")
+
+
+def test_what_cannot_begin_leaves_nothing(house: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no such data folder"):
+        begin_run("mine", EXPERIMENT, tmp_path / "nowhere", tmp_path / "run")
+    for change in ({"train_on": ("r2r/test",)}, {"validate_on": (SCORED, "r2r/test")}):
+        with pytest.raises(UsageError, match="r2r/test withholds its goals"):
+            begin_run("mine", replace(EXPERIMENT, **change), house, tmp_path / "run")
+    with pytest.raises(UsageError, match="'r2r' does not name a task and a split"):
+        begin_run("mine", replace(EXPERIMENT, train_on=("r2r",)), house, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def spoil_graph(data: Path) -> None:
+    path = next((data / "connectivity").glob("*.json"))
+    path.write_text(path.read_text() + " ")
+
+
+def spoil_instructions(data: Path) -> None:
+    path = data / "r2r" / "R2R_train.json"
+    path.write_text(path.read_text().replace("turn", "run"))
+
+
+def spoil_features(data: Path) -> None:
+    with h5py.File(open_folder(data).feature_files()[0], "r+") as file:
+        next(iter(file.values()))[0, 0] += 1
+
+
+@pytest.mark.parametrize(
+    ("spoil", "named"),
+    [(spoil_graph, "connectivity"), (spoil_instructions, "r2r/R2R_train.json"), (spoil_features, "features")],
+)
+def test_changed_data_is_noticed_and_named(run: Path, data: Path, spoil: Callable[[Path], None], named: str) -> None:
+    spoil(data)
+    with pytest.raises(DataError, match=rf"^{data}: {named} changed since the run began; give the data it began with"):
+        resume_run(run, data)
+
+
+def test_captions_count_where_they_are_looked_at(data: Path) -> None:
+    seeing = replace(EXPERIMENT, features=CAPTIONS)
+    before = [fingerprints(experiment, open_folder(data)) for experiment in (EXPERIMENT, seeing)]
+    path = next((data / "captions").glob("*.json"))
+    path.write_text(path.read_text() + " ")
+    after = [fingerprints(experiment, open_folder(data)) for experiment in (EXPERIMENT, seeing)]
+    assert after[0] == before[0]
+    assert {name for name in before[1] if before[1][name] != after[1][name]} == {"captions"}
+
+
+def test_data_may_lie_elsewhere(finished: Path, run: Path, data: Path) -> None:
+    shutil.rmtree(run / "checkpoints")
+    (run / "last.json").unlink()  # as if killed before the first checkpoint
+    trainer = resume_run(run, data)
+    assert trainer.progress.iteration == 0
+    trainer.train()
+    assert same(weights(finished), weights(run))
+
+
+def test_a_finished_run_is_left_as_it_is(finished: Path, run: Path) -> None:
+    trainer = resume_run(run)
+    trainer.train()
+    assert trainer.progress == resume_run(finished).progress
+    assert same(weights(finished), weights(run))
+
+
+def test_runs_resume_from_anywhere(house: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(house.parent)
+    features = open_folder(house).feature_files()[0].relative_to(house.parent)
+    begin_run("mine", replace(EXPERIMENT, features=str(features)), Path("house"), tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    assert resume_run(tmp_path / "run").progress.iteration == 0
+
+
+DAMAGES = {
+    "cut": (lambda text: text[:50], "is not whole JSON"),
+    "a list": (lambda text: "[]", r"is damaged \(Run is \[\], where settings are expected\)"),
+    "an unknown setting": (lambda text: text.replace('"limit"', '"limits"'), r"\(experiment.training has no limits\)"),
+    "a wrong type": (lambda text: text.replace('"limit": 5', '"limit": "5"'), "limit is '5', where int is expected"),
+    "a missing part": (lambda text: text.replace('"preset": "mine",', ""), "is damaged"),
+    "nonsense": (lambda text: text.replace('"batch": 4', '"batch": 3'), "a batch of 3 has no two halves"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_record_is_told(run: Path, damage: str) -> None:
+    change, expected = DAMAGES[damage]
+    path = run / "run.json"
+    path.write_text(change(path.read_text()))
+    with pytest.raises(DataError, match=rf"^{path}: .*{expected}"):
+        resume_run(run)
+
+
+def test_no_run_is_told(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no such run; name the folder that a training wrote"):
+        resume_run(tmp_path)
+
+
+@pytest.mark.parametrize("pointer", ['{"checkpoint": "0000003"}', "[]", '"0000003"', "{}"])
+def test_a_missing_checkpoint_is_told(run: Path, pointer: str) -> None:
+    (run / "last.json").write_text(pointer)
+    with pytest.raises(DataError, match="the checkpoint is missing; begin the training anew in another folder"):
+        resume_run(run)
+
+
+@pytest.mark.parametrize("name", ["trainer.safetensors", "model.safetensors", "config.json"])
+def test_a_cut_checkpoint_is_told(run: Path, name: str) -> None:
+    path = last_checkpoint(run) / name
+    path.write_bytes(path.read_bytes()[:-10])
+    with pytest.raises(DataError, match=name):
+        resume_run(run)
+
+
+def test_without_a_best_the_last_is_the_best(run: Path) -> None:
+    assert best_weights(run) == run / "best"
+    shutil.rmtree(run / "best")
+    assert best_weights(run) == last_checkpoint(run)
+
+
+def test_real_and_augmented_batches_alternate(data: Path, tmp_path: Path) -> None:
+    """The paper's recipe: R2R's own instructions and those that a speaker made, in turn."""
+    tokenizer = load_tokenizer(data / "vocab.txt")
+    items = json.loads((data / "r2r" / "R2R_train.json").read_text())[:6]
+    made = [
+        {
+            **item,
+            "path_id": f"aug_{number}",
+            "instructions": item["instructions"][:1],
+            "instr_enc": [*tokenizer.encode(item["instructions"][0]).ids, 0, 0],
+        }
+        for number, item in enumerate(items)
+    ]
+    (data / "r2r" / "prevalent_aug.json").write_text(json.dumps(made))
+    experiment = replace(EXPERIMENT, train_on=("r2r/train", "r2r/aug"))
+    trainer = begin_run("mine", experiment, data, tmp_path / "run")
+    names = [trainer.feed.split_of(number).name for number in range(4)]
+    assert names == ["r2r/train", "r2r/aug"] * 2
+    trainer.train()
+    assert trainer.progress.iteration == 4
+    assert "r2r/prevalent_aug.json" in read_run(tmp_path / "run").fingerprints
