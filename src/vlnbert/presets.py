@@ -73,14 +73,14 @@ DEMO = Experiment(
     validate_on=("r2r/val_unseen",),
     navigator=replace(SIZES["tiny"]["two-stream"], hidden=64, inner=256),
     training=TrainConfig(
-        iterations=800,
+        iterations=700,
         batch=64,
         rate=1e-3,
         schedule="cosine",
         warmup=50,
         clip=5.0,
         limit=12,  # the longest shortest path of a generated house has six
-        validate_every=200,
+        validate_every=175,
         objective=ObjectiveConfig(imitation=1.0, guidance=1.0, value=0.1),
     ),
 )
@@ -109,7 +109,12 @@ def _both(experiment: Experiment) -> Experiment:
     )
 
 
-REVERIE_DEMO = _reverie(DEMO, objective=replace(DEMO.training.objective, grounding=10.0))  # 5 : 1, as in the paper
+REVERIE_DEMO = _reverie(
+    DEMO,
+    iterations=800,
+    validate_every=200,
+    objective=replace(DEMO.training.objective, grounding=10.0),  # five times imitation and guidance, as in the paper
+)
 REVERIE_OPEN = replace(
     _reverie(OPEN, iterations=4500, objective=replace(OPEN.training.objective, grounding=7.5)),
     objects=NAMES,

@@ -159,7 +159,7 @@ def test_r2r_s_batches_leave_the_objects_as_they_are(house: Path, tmp_path: Path
 def test_in_r2r_nobody_sees_objects(both: Trainer) -> None:
     """A batch of R2R costs what it would where there are none."""
     world, bank = both.environment.world, both.environment.bank
-    blind = Learner(both.navigator, Environment(world, bank), both.config, ALONE)
+    blind = Learner(both.navigator, Environment(world, bank), both.config, ALONE, both.feed.lesson(world))
     batch, key = both.feed[1]
     found = []
     for learner in (both.learner, blind):

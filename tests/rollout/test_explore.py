@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from tests.navigator.samples import TWO, make
-from vlnbert.environment.environment import Environment, State
-from vlnbert.rollout.explore import GREEDY, SAMPLE, TEACHER, Explorer, Rollout, explore
+from vlnbert.environment.environment import Environment, State, teacher_steps
+from vlnbert.rollout.explore import GREEDY, SAMPLE, TEACHER, Explorer, Lesson, Rollout, explore
 from vlnbert.rollout.noise import gumbel, keys
 from vlnbert.world import STOP, FeatureBank, World
 from vlnbert.world.sights import facing_views
@@ -79,3 +79,35 @@ def test_a_walk_ends_when_all_have_stopped(scene: tuple) -> None:
     longest = int(rollout.live.sum(dim=0).max())
     assert len(rollout.slot) == longest < LIMIT
     assert (rollout.slot[-1][rollout.live[-1]] == STOP).all()
+
+
+@pytest.mark.parametrize("steps", [4, 5, LIMIT, 99])
+def test_rows_that_leave_with_their_teacher_change_nothing(scene: tuple, steps: int) -> None:
+    """Whether taught rows leave early or stay to the end, what is learned is the same."""
+    _, start, goal = scene
+    how = [TEACHER, TEACHER, SAMPLE, SAMPLE]
+    assert teacher_steps(scene[0].world, start[:2], goal[:2]) == 4
+    whole, kept = (explore_with(scene, how, start, goal, lesson) for lesson in (None, Lesson(2, steps)))
+    assert torch.equal(whole.live, kept.live)
+    assert len(kept.live) == LIMIT, "somebody walks on when the taught have left"
+    for name in ("slot", "teacher", "logits", "value", "surprise"):
+        one, other = getattr(whole, name)[whole.live], getattr(kept, name)[whole.live]
+        torch.testing.assert_close(one, other)
+    assert torch.equal(whole.viewpoint, kept.viewpoint)
+    assert torch.equal(whole.ended, kept.ended)
+    torch.testing.assert_close(whole.last_value[~whole.ended], kept.last_value[~whole.ended])
+
+
+def explore_with(
+    scene: tuple, how: list[int], start: torch.Tensor, goal: torch.Tensor, lesson: Lesson | None
+) -> Rollout:
+    navigator = make(replace(TWO, feature_width=7))
+    tokens = torch.randint(4, 50, (4, 6), generator=torch.Generator().manual_seed(1))
+    explorer = Explorer(navigator, scene[0], tokens, torch.tensor(how), keys(5, 0, torch.arange(4)))
+    return explore(scene[0], explorer, start, torch.zeros(4), goal, LIMIT, lesson)
+
+
+def test_the_teachers_steps_are_counted(scene: tuple) -> None:
+    environment, start, goal = scene
+    rollout, _ = roll(scene, [TEACHER] * 4)
+    assert teacher_steps(environment.world, start, goal) == int(rollout.live.sum(dim=0).max())

@@ -23,17 +23,23 @@ SOFT: dict[str, Any] = {"lw": 6, "alpha": 0.3, "solid_capstyle": "round"}
 TARGET: dict[str, Any] = {"ls": "", "marker": "o", "ms": 16, "mew": 2, "mfc": "none", "mec": PALETTE["goal"]}
 
 
-def draw_episode(world: World, walked: Sequence[int], reference: Sequence[int] | None, title: str = "") -> Figure:
+def draw_episode(
+    world: World,
+    walked: Sequence[int],
+    reference: Sequence[int] | None,
+    title: str = "",
+    succeeded: bool | None = None,
+) -> Figure:
     """Draw a walk and, where it is known, the path it should have taken; one panel a floor that either touches.
 
-    Success is R2R's: the walk ends less than 3 m from the end of the reference, along the graph.
+    Unless it is told, success is R2R's: the walk ends less than 3 m from the end of the reference, along the graph.
     """
     plan = plan_episode(world, walked, reference or [])
     layout = lay_out(plan)
     header = OUTCOME + TITLE * bool(title)
     total = header + layout.rows * (layout.height + GAP) - GAP + FOOTER
     figure = Figure(figsize=(WIDTH / 96, total / 96), facecolor="none")
-    _draw_header(figure, total, header, title, _outcome(world, plan))
+    _draw_header(figure, total, header, title, _outcome(world, plan, succeeded))
     for index, floor in enumerate(plan.floors):
         column, row = (index, 0) if layout.rows == 1 else (0, index)  # stacked as in the house, or left to right
         left, bottom = column * (layout.width + GAP), FOOTER + row * (layout.height + GAP)
@@ -54,14 +60,15 @@ def _draw_header(figure: Figure, total: float, header: float, title: str, outcom
     _write(figure, 0, 1 - (header - 15) / total, text, size=8.5, color=colour, va="center")
 
 
-def _outcome(world: World, plan: Plan) -> tuple[str, str]:
+def _outcome(world: World, plan: Plan, succeeded: bool | None) -> tuple[str, str]:
     """What became of the walk, and the colour to say it in."""
     if not plan.reference:
         return f"Goal withheld: walked {len(plan.walked) - 1} steps", PALETTE["quiet"]
     start, goal = torch.tensor([plan.walked[-1], plan.reference[-1]], device=world.device)
     metres = float(world.metres(start, goal))
     stopped = f"stopped {metres:.2f} m from the goal"
-    return (f"Success: {stopped}", PALETTE["goal"]) if metres < NEAR else (f"Failure: {stopped}", PALETTE["ink"])
+    right = metres < NEAR if succeeded is None else succeeded
+    return (f"Success: {stopped}", PALETTE["goal"]) if right else (f"Failure: {stopped}", PALETTE["ink"])
 
 
 def _frame(axes: Axes, layout: Layout) -> None:

@@ -15,6 +15,7 @@ from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.runs import begin_run, is_run, resume_run
 from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import Navigator
+from vlnbert.perception.objects import spelled
 from vlnbert.presets import find_preset
 from vlnbert.rollout.baselines import baseline
 from vlnbert.sources.house import generate
@@ -65,7 +66,12 @@ def make_report(
 ) -> Report:
     """The table, the learning curves and some episodes with the words that were attended to."""
     headings, rows = score_rows(summaries)
-    table = Table("Unseen houses", ("agent", *headings), tuple(map(tuple, rows)), "SR to CLS in percent.")
+    table = Table(
+        "Unseen houses",
+        ("agent", *headings),
+        tuple(map(tuple, rows)),
+        "TL and NE in metres, episodes counted, all others in percent.",
+    )
     others = {name: float(summaries[name]["sr"] or 0) for name in ("random", "shortest")}
     log = read_log(trainer.run / "log.jsonl")
     curves = Drawing(figure_svg(draw_curves(log, trainer.best_on, others)), "How it learned.")
@@ -88,10 +94,11 @@ def _cards(
     for row in range(0, len(episodes), -(-len(episodes) // SHOWN)):
         trace = trace_episode(navigator, environment, episodes, split.tokens, row)
         path = episodes.path[row, : episodes.path_length[row]].tolist()
-        figure, pieces = draw_episode(environment.world, trace.viewpoint, path), _pieces(navigator, split, row)
+        succeeded = scores is not None and bool(scores.sr[row])
+        figure = draw_episode(environment.world, trace.viewpoint, path, succeeded=succeeded)
+        pieces = _pieces(navigator, split, row)
         steps = [(str(step), attended_words(pieces, w.tolist())) for step, w in enumerate(trace.weights)]
         table = Table("What it read", ("step", "attention"), tuple(steps))
-        succeeded = scores is not None and bool(scores.sr[row])
         outcome = f"stopped {scores.ne[row]:.1f} m from the goal" if scores is not None else ""
         if evaluation.objects is not None:
             named = _called(environment, int(evaluation.walk.viewpoint[row, -1]), evaluation.objects[row])
@@ -105,7 +112,7 @@ def _called(environment: Environment, viewpoint: int, id: str | None) -> str:
     """What an object is called, or that there is none."""
     if environment.objects is None or id is None or environment.objects.objects.index(viewpoint, id) == NONE:
         return "nothing"
-    return f"the {environment.objects.objects.called(viewpoint, id)}"
+    return f"the {spelled(environment.objects.objects.called(viewpoint, id))}"
 
 
 def _luck(trainer: Trainer) -> float:

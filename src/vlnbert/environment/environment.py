@@ -1,7 +1,7 @@
 """The environment as pure functions: state in, state out. A step is a gather; nothing here waits for the device."""
 
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -80,6 +80,14 @@ def shortest_path_teacher(world: World, state: State, goal: Tensor) -> Tensor:
     """[agent] the slot that starts the shortest path to the goal: stop when there, or when no path leads there."""
     pair = world.row.index_select(0, state.viewpoint) + world.column.index_select(0, goal)
     return world.next_slot.index_select(0, pair).long()
+
+
+def teacher_steps(world: World, start: Tensor, goal: Tensor) -> int:
+    """The most steps that the teacher takes from any of these starts to its goal, the stop included."""
+    state, steps = State(start, torch.zeros_like(start), torch.zeros_like(start, dtype=torch.bool)), 1
+    while (slot := shortest_path_teacher(world, state, goal)).any():
+        state, steps = replace(state, viewpoint=world.neighbour[state.viewpoint, slot]), steps + 1
+    return steps
 
 
 def _compass(world: World, real: Tensor) -> Tensor:

@@ -5,11 +5,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from vlnbert.environment.environment import teacher_steps
 from vlnbert.ranks import Ranks
-from vlnbert.rollout.explore import SAMPLE, TEACHER
+from vlnbert.rollout.explore import SAMPLE, TEACHER, Lesson
 from vlnbert.rollout.noise import keys
 from vlnbert.tasks.batches import Batch, TrainingBatches, bucket, take
 from vlnbert.tasks.splits import Split
+from vlnbert.world.world import World
 
 
 class Feed:
@@ -20,6 +22,11 @@ class Feed:
         self.batches = [TrainingBatches(s.tokens.count.cpu(), size, seed, ranks.rank, ranks.count) for s in splits]
         half = size // 2
         self.how = torch.tensor([TEACHER] * half + [SAMPLE] * half)[ranks.rank :: ranks.count].to(device)
+
+    def lesson(self, world: World) -> Lesson:
+        """The rows of this rank that follow the teacher, and the steps that he needs at most."""
+        steps = max(teacher_steps(world, split.episodes.start, split.episodes.goal) for split in self.splits)
+        return Lesson(int((self.how == TEACHER).sum()), steps)
 
     def split_of(self, number: int) -> Split:
         return self.splits[number % len(self.splits)]

@@ -12,7 +12,7 @@ from vlnbert.learning.objective import Objective, navigation_objective
 from vlnbert.learning.rewards import Rewards
 from vlnbert.navigator import Navigator
 from vlnbert.ranks import Ranks
-from vlnbert.rollout.explore import Explorer, explore
+from vlnbert.rollout.explore import Explorer, Lesson, explore
 from vlnbert.tasks.batches import Batch
 
 PARTS = ("total", "imitation", "policy", "value", "entropy", "grounding")
@@ -21,9 +21,12 @@ PARTS = ("total", "imitation", "policy", "value", "entropy", "grounding")
 class Learner(nn.Module):
     """A navigator among those that learn together."""
 
-    def __init__(self, navigator: Navigator, environment: Environment, config: TrainConfig, ranks: Ranks) -> None:
+    def __init__(
+        self, navigator: Navigator, environment: Environment, config: TrainConfig, ranks: Ranks, lesson: Lesson
+    ) -> None:
         super().__init__()
         self.navigator, self.environment, self.config, self.ranks = navigator, environment, config, ranks
+        self.lesson = lesson
         self.rewards = Rewards(environment.world, config.rewards)
 
     def forward(self, batch: Batch, how: Tensor, key: Tensor) -> Tensor:
@@ -32,7 +35,8 @@ class Learner(nn.Module):
         with torch.autocast(batch.start.device.type, torch.bfloat16, enabled=half):
             environment = self.environment.for_task("r2r" if batch.sightings is None else "reverie")
             explorer = Explorer(self.navigator, environment, batch.tokens, how, key, batch.target)
-            rollout = explore(environment, explorer, batch.start, batch.heading, batch.goal, self.config.limit)
+            episodes, limit = (batch.start, batch.heading, batch.goal), self.config.limit
+            rollout = explore(environment, explorer, *episodes, limit, self.lesson)
         weights, paths = self.config.objective, (batch.path, batch.path_length)
         return _stacked(navigation_objective(rollout, how, self.rewards, *paths, weights, self.ranks, batch.sightings))
 

@@ -60,7 +60,9 @@ class Trainer:
         self.callbacks: Sequence[Callback] = ()
         device = environment.world.device
         self.feed = Feed(train, config.batch, config.seed, ranks, device)
-        self.learner: torch.nn.Module = Learner(navigator, environment, config, ranks)
+        self.learner: torch.nn.Module = Learner(
+            navigator, environment, config, ranks, self.feed.lesson(environment.world)
+        )
         if ranks.count > 1:
             self.learner = DistributedDataParallel(self.learner, find_unused_parameters=navigator.objects is not None)
         self.optimiser = torch.optim.AdamW(

@@ -24,6 +24,12 @@ class Instruction:
     state: Tensor  # [row, hidden]
     language: Language
 
+    def only(self, rows: slice) -> "Instruction":
+        """Those of some rows."""
+        known, cache = self.language, self.language.cache
+        kept = None if cache is None else tuple((keys[rows], values[rows]) for keys, values in cache)
+        return Instruction(self.state[rows], Language(known.features[rows], known.mask[rows], kept))
+
     def uncached(self) -> "Instruction":
         """The same without kept keys and values: each step projects them again. Slower, never different."""
         return replace(self, language=replace(self.language, cache=None))

@@ -36,8 +36,12 @@ def walk(
 ) -> Walk:
     """Let every agent choose until it stops or has taken `limit` steps."""
     state = environment.reset(start, heading)
-    memory = agent.begin(state, goal)
-    states, length = [state], torch.ones_like(start)
+    return walk_on(environment, agent, state, agent.begin(state, goal), limit)
+
+
+def walk_on(environment: Environment, agent: Agent, state: State, memory: Any, limit: int) -> Walk:
+    """The same from any state, with what the agents remember."""
+    states, length = [state], torch.ones_like(state.viewpoint)
     for _ in range(limit):
         slot, memory = agent.choose(state, memory)
         state = environment.step(state, slot)
