@@ -10,6 +10,7 @@ from tyro.extras import SubcommandApp
 from vlnbert import __version__
 from vlnbert.cli.bench import bench_navigator, bench_world
 from vlnbert.cli.bench_objects import bench_objects
+from vlnbert.cli.bench_training import bench_train
 from vlnbert.cli.curves import curves
 from vlnbert.cli.data import check_data
 from vlnbert.cli.demo import demo
@@ -45,6 +46,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "bench world": bench_world,
     "bench navigator": bench_navigator,
     "bench objects": bench_objects,
+    "bench train": bench_train,
 }
 
 
