@@ -8,6 +8,7 @@ from pathlib import Path
 
 import h5py
 import pytest
+import torch
 
 from tests.learning.samples import CONFIG, SCORED, SHAPE, same, weights
 from vlnbert.errors import DataError, UsageError
@@ -15,6 +16,7 @@ from vlnbert.learning.checkpoints import last_checkpoint
 from vlnbert.learning.experiment import CAPTIONS, Experiment
 from vlnbert.learning.fingerprints import fingerprints
 from vlnbert.learning.runs import begin_run, best_weights, is_run, read_run, resume_run
+from vlnbert.navigator import Navigator
 from vlnbert.sources.layout import open_folder
 from vlnbert.tasks.tokens import load_tokenizer
 
@@ -44,7 +46,8 @@ def data(house: Path, tmp_path: Path) -> Path:
 def test_a_run_says_what_it_is(house: Path, finished: Path) -> None:
     record = read_run(finished)
     assert (record.preset, record.data, record.experiment) == ("mine", str(house), EXPERIMENT)
-    assert list(record.fingerprints) == ["connectivity", "r2r/R2R_train.json", "r2r/R2R_val_unseen.json", "features"]
+    read = ["connectivity", "vocab.txt", "r2r/R2R_train.json", "r2r/R2R_val_unseen.json", "features"]
+    assert list(record.fingerprints) == read
     assert is_run(finished)
     assert not is_run(house)
 
@@ -208,3 +211,36 @@ def test_real_and_augmented_batches_alternate(data: Path, tmp_path: Path) -> Non
     trainer.train()
     assert trainer.progress.iteration == 4
     assert "r2r/prevalent_aug.json" in read_run(tmp_path / "run").fingerprints
+
+
+def test_a_run_may_start_from_another(house: Path, finished: Path, tmp_path: Path) -> None:
+    """From a run's best weights or a navigator's folder; one that saw no objects gets new weights for them."""
+    best = Navigator.from_pretrained(finished / "best").state_dict()
+    for start in (finished, finished / "best"):
+        one = begin_run("mine", replace(EXPERIMENT, start=str(start)), house, tmp_path / start.name)
+        assert all(torch.equal(weight, best[name]) for name, weight in one.navigator.state_dict().items())
+    reverie = replace(
+        EXPERIMENT,
+        start=str(finished),
+        train_on=("reverie/train",),
+        validate_on=("reverie/val_unseen",),
+        best_on="reverie/val_unseen",
+    )
+    other = begin_run("mine", reverie, house, tmp_path / "reverie").navigator
+    assert other.objects is not None
+    assert torch.equal(other.state_dict()["views.project.weight"], best["views.project.weight"])
+
+
+def test_weights_that_see_other_features_are_refused(house: Path, finished: Path, tmp_path: Path) -> None:
+    narrow = replace(EXPERIMENT, start=str(finished), feature_width=5)
+    with pytest.raises(UsageError, match=r"the views are 5 wide, the navigator to start from sees \d+"):
+        begin_run("mine", narrow, house, tmp_path / "narrow")
+    free = begin_run("mine", replace(EXPERIMENT, feature_width=5), house, tmp_path / "free")
+    assert free.navigator.config.feature_width == 5
+
+
+def test_instructions_too_long_to_read_are_refused_at_once(house: Path, tmp_path: Path) -> None:
+    short = replace(EXPERIMENT, navigator=replace(EXPERIMENT.navigator, positions=4))
+    with pytest.raises(UsageError, match=r"the navigator reads at most 4; cut them: --tokens 4"):
+        begin_run("mine", short, house, tmp_path / "run")
+    assert not (tmp_path / "run").exists()

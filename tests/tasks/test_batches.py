@@ -137,3 +137,16 @@ def test_take_is_as_wide_as_the_bucket(tiny, world):
     batch = take(episodes, tokens, index, width)
     assert batch.tokens.shape == (4, width)
     assert not batch.tokens[torch.arange(width) >= batch.token_count[:, None]].any()
+
+
+def test_the_place_of_a_row_does_not_tell_its_length() -> None:
+    """The first half of a batch is taught: the longest instructions must be there as often as any."""
+    lengths = torch.arange(400) % 60 + 5
+    batches = TrainingBatches(lengths, 16, seed=0)
+    longest = lengths >= 60
+    taught = torch.zeros(400)
+    epochs = 200
+    for number in range(epochs * len(batches)):
+        taught[batches[number][:8]] += 1
+    share = float(taught[longest].sum() / (epochs * longest.sum()))
+    assert 0.45 < share < 0.55

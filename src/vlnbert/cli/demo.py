@@ -16,7 +16,7 @@ def demo(
 ) -> None:
     """Make houses, train a tiny navigator in them, and show how it walks houses it has never seen.
 
-    Needs no data and no network, and takes about three minutes on two cores (REVERIE eight). Interrupted, it goes on
+    Needs no data and no network, and takes about three minutes on two cores (REVERIE four). Interrupted, it goes on
     where it was when run again. Open the report in a browser when it is done.
 
     Example: vlnbert demo --out demo

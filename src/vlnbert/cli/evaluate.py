@@ -90,7 +90,7 @@ def evaluate(
             encoder=encoder or seen.encoder,
         )
         walker = navigator_walker(folder, world, replace(known, task=asked, looks=looks, limit=limit), batch)
-    name, summaries = agent or Path(str(run)).stem, {}
+    name, summaries = agent or Path(str(run)).resolve().name, {}
     for split, episodes in chosen.items():
         result = walker(episodes)
         if out is not None:

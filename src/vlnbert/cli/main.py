@@ -61,6 +61,11 @@ def main() -> None:
         for line in str(error).splitlines():
             print(f"vlnbert: {line}", file=sys.stderr)
         sys.exit(2)
+    except (MemoryError, RuntimeError) as error:
+        if not _is_out_of_memory(error):
+            raise
+        print("vlnbert: there is not enough memory for this; choose a smaller batch or navigator", file=sys.stderr)
+        sys.exit(2)
     except KeyboardInterrupt:
         print("vlnbert: interrupted", file=sys.stderr)
         sys.exit(130)
@@ -96,6 +101,12 @@ def _check_verb(words: list[str]) -> None:
         spoken = " ".join(words[:2])
         if spoken not in VERBS:
             raise UnknownNameError("verb", spoken, VERBS)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """torch raises a RuntimeError of its own on a GPU, and a plain one on the CPU."""
+    named = type(error).__name__ in ("MemoryError", "OutOfMemoryError")
+    return named or any(words in str(error) for words in ("allocate memory", "not enough memory", "storage size"))
 
 
 def _give_up_output() -> None:

@@ -135,4 +135,5 @@ def _explanation() -> str:
     return "\n".join([cleandoc(train.__doc__ or ""), "", "presets:", *lines, "", _MORE])
 
 
-_MORE = "vlnbert train PRESET --help shows every setting of a preset; any of them can be changed."
+_MORE = """vlnbert train PRESET --help shows every setting of a preset; any of them can be changed.
+vlnbert train --resume RUN [--data DIR] [--device cuda] [--threads N] goes on with a run."""

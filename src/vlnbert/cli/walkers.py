@@ -1,5 +1,6 @@
 """Agents that `vlnbert evaluate` can send through a split: baselines, runs and navigators from anywhere."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -41,6 +42,8 @@ def recipe_of(source: str | None) -> Recipe:
     experiment = read_run(Path(source)).experiment
     task, _ = task_and_split(experiment.best_on)
     weights, limit = best_weights(Path(source)), experiment.training.limit
+    if weights.name != "best":
+        print(f"{source}: nothing was validated yet; walking with the last checkpoint", file=sys.stderr)
     return Recipe(str(weights), task, Looks.of(experiment), limit, experiment.tokens)
 
 

@@ -15,6 +15,7 @@ from vlnbert.errors import DataError
 from vlnbert.learning.trainer import Summary
 
 NEVER = 10**9  # seconds
+DRAWN = {"total", "imitation", "value"}  # what a line of losses must have to be one
 
 
 @dataclass
@@ -78,12 +79,13 @@ def _unwritten(path: Path, error: OSError) -> DataError:
 def read_log(path: Path) -> list[dict[str, Any]]:
     """The lines of a log, one an iteration: where a resumed run repeated some, the later ones hold."""
     lines: dict[tuple[int, bool], dict[str, Any]] = {}
-    for text in path.read_text(encoding="utf-8").splitlines():
+    for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             line = json.loads(text)
         except ValueError:
             continue  # cut by a kill; the resumed run wrote it again
-        lines[line["iteration"], "scores" in line] = line
+        if isinstance(line, dict) and type(line.get("iteration")) is int and ("scores" in line or line.keys() >= DRAWN):
+            lines[line["iteration"], "scores" in line] = line
     return [lines[key] for key in sorted(lines)]
 
 
@@ -113,5 +115,6 @@ class Bar:
 
     def validated(self, iteration: int, scores: Mapping[str, Summary]) -> None:
         for split, summary in scores.items():
-            rates = (f"{name.upper()} {100 * (summary.get(name) or 0):.1f}" for name in ("sr", "spl"))
+            known = {name: summary.get(name) for name in ("sr", "spl", "rgs")}
+            rates = (f"{name.upper()} {100 * rate:.1f}" for name, rate in known.items() if rate is not None)
             self.console.print(f"after {iteration} updates, {split}: {', '.join(rates)}")

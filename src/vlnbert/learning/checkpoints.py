@@ -6,6 +6,7 @@ pointer names a checkpoint that is whole.
 """
 
 import json
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,12 +19,15 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.optim import Optimizer
 
-from vlnbert.errors import DataError
+from vlnbert.errors import DataError, UsageError
+from vlnbert.learning.records import from_plain
 from vlnbert.navigator import Navigator
-from vlnbert.sources.files import FETCH_AGAIN, read_json, write_json
+from vlnbert.sources.files import read_json, write_json
 from vlnbert.sources.folders import replaced
 
 TRAINER = "trainer.safetensors"
+NAME = re.compile(r"\d{7,}")  # of a checkpoint's folder: its update
+MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # AdamW's
 POINTER = "last.json"
 
 
@@ -48,7 +52,7 @@ def save_checkpoint(run: Path, navigator: Navigator, optimiser: Optimizer, progr
             raise DataError(folder, f"cannot be written ({error})", "free some space; the last one is whole") from None
     write_json(run / POINTER, {"checkpoint": folder.name})
     for old in folder.parent.iterdir():
-        if old.name != folder.name:
+        if NAME.fullmatch(old.name) and old.name != folder.name:
             shutil.rmtree(old, ignore_errors=True)
     return folder
 
@@ -65,8 +69,9 @@ def save_navigator(folder: Path, navigator: Navigator, card: Mapping[str, Any]) 
 def last_checkpoint(run: Path) -> Path:
     """The newest whole checkpoint of a run."""
     pointer = read_json(run / POINTER, "run to resume", "name the folder that a training wrote")
-    folder = run / "checkpoints" / str(pointer.get("checkpoint") if isinstance(pointer, dict) else pointer)
-    if not (folder / TRAINER).is_file():
+    name = str(pointer.get("checkpoint") if isinstance(pointer, dict) else pointer)
+    folder = run / "checkpoints" / name
+    if not NAME.fullmatch(name) or not (folder / TRAINER).is_file():
         raise DataError(folder, "the checkpoint is missing", "begin the training anew in another folder")
     return folder
 
@@ -78,11 +83,27 @@ def load_checkpoint(folder: Path, navigator: Navigator, optimiser: Optimizer) ->
     try:
         with safe_open(folder / TRAINER, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # no other way to list them
-            progress = Progress(**json.loads(file.metadata()["progress"]))
-    except (SafetensorError, OSError, KeyError, TypeError, ValueError):
-        raise DataError(folder / TRAINER, "is not whole", FETCH_AGAIN) from None
+            progress = from_plain(Progress, json.loads(file.metadata()["progress"]))
+        _check_moments(optimiser, tensors, progress)
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError, UsageError):
+        raise DataError(folder / TRAINER, "is not whole", "begin the training anew in another folder") from None
     _restore_optimiser(optimiser, tensors)
     return progress
+
+
+def _check_moments(optimiser: Optimizer, tensors: dict[str, Tensor], progress: Progress) -> None:
+    """Moments must be those of the weights: an optimiser trusts their shapes, and would write beyond their ends."""
+    weights = [weight for group in optimiser.param_groups for weight in group["params"]]
+    known = {key.split(".")[1] for key in tensors}
+    expected = {
+        f"optimiser.{number}.{name}": () if name == "step" else tuple(weight.shape)
+        for number, weight in enumerate(weights)
+        if str(number) in known  # a weight that was never used has none
+        for name in MOMENTS
+    }
+    found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    if found != expected or (progress.iteration and not known):
+        raise ValueError("moments of other weights")
 
 
 def _optimiser_tensors(optimiser: Optimizer) -> dict[str, Tensor]:

@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from vlnbert.errors import UsageError
-from vlnbert.learning.objective import ObjectiveConfig
+from vlnbert.learning.objective import ObjectiveConfig, require_range
 from vlnbert.learning.rewards import RewardConfig
+
+MOST = 1_000_000_000  # of anything that is counted
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,8 @@ class TrainConfig:
     precision: Literal["float32", "bfloat16"] = "float32"
     """Of the forward pass. Weights, losses and the optimiser stay in float32; bfloat16 is for GPUs."""
     graphs: bool = True
-    """On a GPU, record updates as CUDA graphs and replay them: the same numbers, many times faster."""
+    """On one GPU, record updates as CUDA graphs and replay them: the same numbers, several times faster. Updates from
+    several batches (accumulate) or several processes are not recorded."""
     limit: int = 15
     """Steps of an episode."""
     validate_every: int = 2000
@@ -53,9 +56,12 @@ class TrainConfig:
     def __post_init__(self) -> None:
         if self.batch < 2 or self.batch % 2:
             raise UsageError(f"a batch of {self.batch} has no two halves; choose an even number")
-        for name in ("iterations", "accumulate", "limit", "validate_every", "validation_batch", "report_every"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} is {getattr(self, name)}; choose 1 or more")
+        require_range(self, 1, MOST, "iterations", "accumulate", "limit", "validate_every", "validation_batch")
+        require_range(self, 1, MOST, "report_every", "batch")
+        require_range(self, 0, MOST, "warmup", "patience")
+        require_range(self, 0, 2**63 - 1, "seed")
+        require_range(self, 0.0, 1.0, "rate", "weight_decay")
+        require_range(self, 1e-9, 1e9, "clip")
 
     def rate_at(self, iteration: int) -> float:
         """The learning rate of an update: a pure function, so there is no schedule to save."""

@@ -24,6 +24,8 @@ class Experiment:
     features: str | None = None
     """What views look like: an image feature file, or the word captions for their captions and detected objects. By
     default the only file in the data folder's features/."""
+    feature_width: int | None = None
+    """How many numbers of an image feature to use, the first ones: some files append class scores. All by default."""
     objects: str | None = None
     """What REVERIE's objects look like: a feature file, the word names for their names and the captions of the views
     that show them, or off to see none. By default the only such file in the data folder's features/."""
@@ -37,7 +39,8 @@ class Experiment:
     tokens: int | None = None
     """Longest instruction, in word pieces, [CLS] and [SEP] included; by default 80 in R2R and 50 in REVERIE."""
     navigator: NavigatorConfig = field(default_factory=NavigatorConfig)
-    """The navigator's shape. Feature width and vocabulary are read from the data."""
+    """The navigator's shape. The widths of features and the vocabulary are read from the data; with weights to start
+    from, so are all sizes from those."""
     training: TrainConfig = field(default_factory=TrainConfig)
     """How it is taught."""
 

@@ -2,6 +2,7 @@
 
 from vlnbert.learning.experiment import CAPTIONS, NAMES, OFF, Experiment
 from vlnbert.learning.setting import Looks, feature_file, object_feature_file
+from vlnbert.perception.sentences import encoder_digest
 from vlnbert.sources.boxes import box_files
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.splits import task_and_split
@@ -9,9 +10,11 @@ from vlnbert.world.cache import Key
 
 
 def fingerprints(experiment: Experiment, folder: DataFolder) -> dict[str, str]:
-    """A digest of everything in a data folder that an experiment reads, by name."""
+    """A digest of everything that an experiment reads while it learns, by name."""
     looks = Looks.of(experiment)
     files = {"connectivity": list(folder.graphs().values())}
+    if folder.vocabulary.exists():
+        files[folder.vocabulary.name] = [folder.vocabulary]
     for name in dict.fromkeys((*experiment.train_on, *experiment.validate_on)):
         path = folder.split(*task_and_split(name))
         files[str(path.relative_to(folder.root))] = [path]
@@ -23,4 +26,7 @@ def fingerprints(experiment: Experiment, folder: DataFolder) -> dict[str, str]:
         files["features"] = [feature_file(folder, looks.features)]
     if looks.objects not in (NAMES, OFF):
         files["object features"] = [object_feature_file(folder, looks.objects)]
-    return {name: Key.of(name, paths).digest for name, paths in files.items()}
+    digests = {name: Key.of(name, paths).digest for name, paths in files.items()}
+    if "captions" in files:
+        digests["the encoder"] = encoder_digest(experiment.encoder)
+    return digests

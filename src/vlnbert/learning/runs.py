@@ -17,12 +17,14 @@ from vlnbert.learning.records import from_plain, to_plain
 from vlnbert.learning.setting import Looks, Setting, new_navigator, open_setting, open_splits
 from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import Navigator
+from vlnbert.navigator.folder import exists
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.sources.files import read_json, write_json
 from vlnbert.sources.layout import DataFolder, open_folder
 from vlnbert.tasks.targets import report_targets
 from vlnbert.tasks.tokens import load_tokenizer
 from vlnbert.world import open_world
+from vlnbert.world.objects import NONE, open_objects
 
 RECORD = "run.json"
 ANOTHER = "resume it with: vlnbert train --resume {run}, or choose another folder"
@@ -48,7 +50,7 @@ def begin_run(
     tell: Callable[[str], object] = lambda line: None,
 ) -> Trainer:
     """A new run in an empty folder, ready to train; `tell` is told, line by line, what in the data does not fit."""
-    if (run / RECORD).exists():
+    if exists(run / RECORD):
         raise DataError(run, f"holds a run of {read_run(run).preset}", ANOTHER.format(run=run))
     if run.exists() and (not run.is_dir() or any(run.iterdir())):
         raise DataError(run, "is not an empty folder", "choose another one for the run")
@@ -111,9 +113,13 @@ def _oddities(setting: Setting, trainer: Trainer) -> Iterator[str]:
     yield from setting.notes
     for split in trainer.feed.splits:
         if split.target is not None and setting.environment.objects is not None:
-            report = report_targets(setting.environment.objects.objects, split.episodes)
+            report = report_targets(open_objects(setting.world, setting.folder.boxes), split.episodes)
             if not report.complete:
                 yield f"{split.name}: {'; '.join(report.lines())}"
+            shown = int((split.target != NONE).sum())
+            if shown < report.at_goal:
+                reason = "their objects are beyond --most-objects, or have no features"
+                yield f"{split.name}: {report.at_goal - shown:,} targets are left out of what is shown; {reason}"
 
 
 def _trainer(record: Run, run: Path, setting: Setting, navigator: Navigator, ranks: Ranks) -> Trainer:
@@ -122,6 +128,10 @@ def _trainer(record: Run, run: Path, setting: Setting, navigator: Navigator, ran
     names = dict.fromkeys((*experiment.train_on, *experiment.validate_on))
     splits = open_splits(setting, tokenizer, names, experiment.tokens)
     for name, split in splits.items():
+        if split.tokens.ids.shape[1] > navigator.config.positions:
+            longest, most = split.tokens.ids.shape[1], navigator.config.positions
+            problem = f"{name} has {longest} tokens, the navigator reads at most {most}"
+            raise UsageError(f"{problem}; cut them: --tokens {most}")
         if not split.episodes.scored:
             raise UsageError(f"{name} withholds its goals, so there is nothing to learn or to score; leave it out")
     return Trainer(

@@ -11,6 +11,7 @@ from vlnbert.environment.environment import Environment
 from vlnbert.errors import DataError, UsageError
 from vlnbert.learning.experiment import CAPTIONS, NAMES, OFF, Experiment
 from vlnbert.navigator import Navigator, NavigatorConfig
+from vlnbert.navigator.folder import CONFIG, read_config
 from vlnbert.perception.captions import open_captions
 from vlnbert.perception.objects import open_object_names
 from vlnbert.sources.layout import DataFolder
@@ -30,6 +31,7 @@ class Looks:
     """What views and objects look like; the names are those of an experiment's fields."""
 
     features: str | None = None
+    feature_width: int | None = None
     objects: str | None = OFF
     most_objects: int | None = None
     encoder: str = MINILM
@@ -37,7 +39,8 @@ class Looks:
     @classmethod
     def of(cls, experiment: Experiment) -> "Looks":
         objects = experiment.objects if "reverie" in experiment.tasks else OFF
-        return cls(experiment.features, objects, experiment.most_objects, experiment.encoder)
+        views = experiment.features, experiment.feature_width
+        return cls(*views, objects, experiment.most_objects, experiment.encoder)
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,9 @@ def new_navigator(experiment: Experiment, setting: Setting) -> Navigator:
         navigator = Navigator(replace(shape, feature_width=views, object_width=objects, vocabulary=pieces))
         navigator.tokenizer = tokenizer
         return navigator
+    start = resolve(experiment.start)
+    if (own := own_weights(Path(start))) is not None:
+        return _as_asked(Navigator.from_pretrained(own), shape, setting)
     options = Options(
         backbone=shape.backbone,
         matching=shape.matching,
@@ -94,7 +100,17 @@ def new_navigator(experiment: Experiment, setting: Setting) -> Navigator:
         object_width=objects,
         seed=seed,
     )
-    return _as_asked(load_weights(resolve(experiment.start), options).navigator, shape, setting)
+    return _as_asked(load_weights(start, options).navigator, shape, setting)
+
+
+def own_weights(start: Path) -> Path | None:
+    """The navigator in a run's folder (its best) or in a navigator's own; nothing for other people's weights."""
+    folder = start / "best" if (start / "best").is_dir() else start
+    try:
+        read_config(folder / CONFIG)
+    except DataError:
+        return None
+    return folder
 
 
 def feature_file(folder: DataFolder, named: str | None) -> Path:
@@ -118,7 +134,7 @@ def _only(folder: DataFolder, files: list[Path], what: str, option: str, instead
 
 def _open_bank(world: World, folder: DataFolder, looks: Looks, width: int | None) -> Bank:
     if looks.features != CAPTIONS:
-        return open_features(world, feature_file(folder, looks.features), width)
+        return open_features(world, feature_file(folder, looks.features), width or looks.feature_width)
     bank = open_captions(world, folder.captions, looks.encoder, world.device)
     _check_width("captions'", bank.width, width)
     return bank
@@ -143,13 +159,22 @@ def _open_objects(
 def _check_width(whose: str, found: int, expected: int | None) -> None:
     if expected is not None and found != expected:
         problem = f"the {whose} features are {found} wide, the navigator sees {expected}"
-        raise UsageError(f"{problem}; name the encoder that it was trained with: --encoder BERT")
+        raise UsageError(f"{problem}; name what it was trained with (--features, --objects, --encoder)")
 
 
 def _as_asked(loaded: Navigator, shape: NavigatorConfig, setting: Setting) -> Navigator:
-    """The loaded weights in float32, in a navigator with the dropout that was asked for."""
+    """The loaded weights in float32, in a navigator with the dropout that was asked for.
+
+    One that saw no objects gets new weights for them, where there are some to see.
+    """
+    if (width := loaded.config.feature_width) != setting.feature_width:
+        problem = f"the views are {setting.feature_width} wide, the navigator to start from sees {width}"
+        raise UsageError(f"{problem}; give the features that it was trained with")
     dropout = {name: getattr(shape, name) for name in vars(shape) if name.endswith("dropout")}
-    navigator = Navigator(replace(loaded.config, **dropout))
-    navigator.load_state_dict(loaded.state_dict())
+    objects = setting.object_width or loaded.config.object_width
+    navigator = Navigator(replace(loaded.config, **dropout, object_width=objects))
+    known = navigator.state_dict()
+    fitting = {name: weight for name, weight in loaded.state_dict().items() if known[name].shape == weight.shape}
+    navigator.load_state_dict({**known, **fitting})
     navigator.tokenizer = loaded.tokenizer or load_tokenizer(setting.folder.vocabulary)
     return navigator

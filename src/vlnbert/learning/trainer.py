@@ -21,6 +21,7 @@ from vlnbert.learning.learner import PARTS, Learner
 from vlnbert.learning.updates import EagerUpdate, ReplayedUpdate, Update
 from vlnbert.navigator import Navigator
 from vlnbert.ranks import ALONE, Ranks
+from vlnbert.sources.folders import locked
 from vlnbert.tasks.splits import Split
 
 Summary = Mapping[str, float | int | None]
@@ -88,7 +89,11 @@ class Trainer:
         self.saved = self.progress.iteration
 
     def train(self) -> None:
-        """Update until done, stopped from outside, or no longer improving."""
+        """Update until done, stopped from outside, or no longer improving; the run is kept from others meanwhile."""
+        with locked(self.run) if self.ranks.writes else nullcontext():
+            self._train()
+
+    def _train(self) -> None:
         if self.progress.iteration == 0:
             self._save()
         stopped = False
@@ -102,6 +107,8 @@ class Trainer:
                 stopped = self.ranks.any(self.stopping, self.environment.world.device)
                 if stopped:
                     self.stopping = True  # though it may be another rank that was asked to
+            if validate or stopped:
+                self._require_numbers()
             if validate:
                 self._validate()
             if validate or stopped:
@@ -148,11 +155,21 @@ class Trainer:
         for callback in self.callbacks:
             callback.updated(self.progress.iteration, self.config.rate_at(self.progress.iteration - 1), parts)
 
+    def _require_numbers(self) -> None:
+        """Weights that are no longer numbers must not be saved, though the loss that they were learned from was one."""
+        if not all(bool(weight.isfinite().all()) for weight in self.navigator.parameters()):
+            problem = f"the weights are no longer numbers after update {self.progress.iteration}"
+            raise TrainingError(f"{problem}; {self._remedy}")
+
+    @property
+    def _remedy(self) -> str:
+        return f"{self.run} still holds the last good checkpoint; begin another run with a lower rate"
+
     def _give_up(self, number: int, total: float) -> None:
         episodes = self.feed.split_of(number).episodes
         names = ", ".join(episodes.ids[row] for row in self.feed.rows(number).tolist())
         problem = f"the loss of batch {number} is {total} (instructions {names})"
-        raise TrainingError(f"{problem}; {self.run} still holds the last good checkpoint, lower the rate and resume")
+        raise TrainingError(f"{problem}; {self._remedy}")
 
     def _validate(self) -> None:
         """Walk the validation splits, remember the best and keep its weights."""

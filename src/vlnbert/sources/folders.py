@@ -1,5 +1,6 @@
 """Folders written beside their place and renamed, so that nobody ever sees half of one."""
 
+import fcntl
 import os
 import shutil
 import tempfile
@@ -52,3 +53,20 @@ def replaced(folder: Path) -> Iterator[Path]:
         yield beside
     shutil.rmtree(folder, ignore_errors=True)
     new.rename(folder)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep a folder to this process while the block lasts; the lock goes with the process, however that ends."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / ".lock").open("w")
+    except OSError as error:
+        raise DataError(folder, f"cannot be written ({error.strerror})", "choose a folder you may write to") from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            remedy = "wait for it to end, or choose another folder"
+            raise DataError(folder, "is in use by another process", remedy) from None
+        yield

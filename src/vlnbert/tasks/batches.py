@@ -99,7 +99,10 @@ class TrainingBatches:
 
 @lru_cache(maxsize=8)  # the batches of one epoch share its order
 def _epoch_order(batches: TrainingBatches, epoch: int) -> Tensor:
-    """[batches x size] a permutation of the episodes, filled up; sorted by length within windows, batches shuffled."""
+    """[batches x size] a permutation of the episodes, filled up; sorted by length within windows, then shuffled.
+
+    Batches are shuffled, and the rows of each: their place must not tell their length, since the first half is taught.
+    """
     # The generator keeps 32 bits of its seed: a hash fills them from all of ours.
     seed = hashlib.blake2b(f"{batches.seed} {epoch}".encode(), digest_size=4).digest()
     generator = torch.Generator().manual_seed(int.from_bytes(seed))
@@ -107,7 +110,9 @@ def _epoch_order(batches: TrainingBatches, epoch: int) -> Tensor:
     order = order.repeat(1 + len(batches) * batches.size // len(order))[: len(batches) * batches.size]
     windows = torch.split(order, WINDOW * batches.size)
     rows = torch.cat([window[batches.lengths[window].argsort(stable=True)] for window in windows])
-    return rows.view(len(batches), batches.size)[torch.randperm(len(batches), generator=generator)].flatten()
+    shuffled = rows.view(len(batches), batches.size)[torch.randperm(len(batches), generator=generator)]
+    places = torch.rand(shuffled.shape, generator=generator).argsort(dim=1, stable=True)
+    return shuffled.gather(1, places).flatten()
 
 
 def evaluation_batches(lengths: Tensor, size: int, rank: int = 0, ranks: int = 1) -> Iterator[Tensor]:

@@ -1,0 +1,105 @@
+"""Runs that somebody has damaged, or shares with another process, end in one line and lose nothing."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from tests.learning.samples import CONFIG, trainer
+from vlnbert.errors import DataError, UsageError
+from vlnbert.learning.callbacks import read_log
+from vlnbert.learning.checkpoints import TRAINER, last_checkpoint
+from vlnbert.learning.config import TrainConfig
+from vlnbert.learning.objective import ObjectiveConfig
+from vlnbert.learning.trainer import TrainingError
+from vlnbert.sources.folders import locked
+
+SHORT = replace(CONFIG, iterations=4)
+
+
+@pytest.fixture
+def run(house: Path, tmp_path: Path) -> Path:
+    trainer(house, tmp_path / "run", SHORT).train()
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize("damage", ["misshapen", "missing", "unknown", "empty", "no number"])
+def test_moments_of_other_weights_are_refused(house: Path, run: Path, damage: str) -> None:
+    path = last_checkpoint(run) / TRAINER
+    with safe_open(path, framework="pt") as file:
+        tensors, header = {name: file.get_tensor(name) for name in file.keys()}, file.metadata()  # noqa: SIM118
+    if damage == "misshapen":
+        tensors["optimiser.0.exp_avg"] = torch.zeros(3)
+    elif damage == "missing":
+        del tensors["optimiser.0.exp_avg_sq"]
+    elif damage == "unknown":
+        tensors["optimiser.0.momentum"] = torch.zeros(3)
+    elif damage == "empty":
+        tensors = {}
+    else:
+        header = {"progress": '{"iteration": "4", "best": null, "best_iteration": null}'}
+    save_file(tensors, path, header)
+    with pytest.raises(DataError, match="is not whole; begin the training anew"):
+        trainer(house, run, SHORT).resume()
+
+
+def test_a_pointer_leads_nowhere_else(house: Path, run: Path) -> None:
+    (run / "last.json").write_text('{"checkpoint": "../../elsewhere"}')
+    with pytest.raises(DataError, match="the checkpoint is missing"):
+        trainer(house, run, SHORT).resume()
+
+
+def test_weights_that_are_no_numbers_are_not_saved(house: Path, run: Path) -> None:
+    one = trainer(house, run, replace(SHORT, iterations=6))
+    one.resume()
+    with torch.no_grad():  # nothing that a loss is made of here, so that only a look at the weights can tell
+        one.navigator.backbone.embeddings.words.weight[-1].fill_(torch.nan)
+    with pytest.raises(
+        TrainingError, match=r"no longer numbers after update 6; .* begin another run with a lower rate"
+    ):
+        one.train()
+    assert last_checkpoint(run).name == "0000004"
+
+
+def test_two_cannot_train_in_one_folder(house: Path, run: Path) -> None:
+    with locked(run), pytest.raises(DataError, match="is in use by another process"):
+        trainer(house, run, SHORT).train()
+    trainer(house, run, SHORT).train()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"rate": -1.0},
+        {"rate": float("nan")},
+        {"rate": float("inf")},
+        {"weight_decay": -1.0},
+        {"clip": 0.0},
+        {"clip": float("nan")},
+        {"warmup": -5},
+        {"patience": -1},
+        {"seed": 10**30},
+        {"seed": -1},
+        {"batch": 3},
+        {"iterations": 0},
+    ],
+)
+def test_settings_out_of_range_are_refused(settings: dict[str, float]) -> None:
+    with pytest.raises(UsageError, match=next(iter(settings))):
+        TrainConfig(**settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("settings", [{"imitation": -1.0}, {"discount": 5.0}, {"value": float("nan")}])
+def test_weights_of_the_objective_out_of_range_are_refused(settings: dict[str, float]) -> None:
+    with pytest.raises(UsageError, match=next(iter(settings))):
+        ObjectiveConfig(**settings)
+
+
+def test_what_is_no_line_of_a_log_is_passed_over(tmp_path: Path) -> None:
+    line = '{"iteration": 10, "total": 1.0, "imitation": 1.0, "value": 0.5}'
+    junk = ['["a"]', '"text"', '{"iteration": "x", "total": 1}', '{"iteration": 5}', "{cut", "\\xff"]
+    (tmp_path / "log.jsonl").write_bytes("\n".join([*junk, line]).encode() + b"\n\xff\xfe\n")
+    assert [found["iteration"] for found in read_log(tmp_path / "log.jsonl")] == [10]
