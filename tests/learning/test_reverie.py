@@ -255,7 +255,8 @@ def test_targets_left_out_of_the_bank_are_not_asked_for(house: Path, tmp_path: P
     target = trainer.feed.splits[0].target
     assert set(target.tolist()) == {0, NONE}
     assert len(told) == 1
-    assert told[0].startswith(f"reverie/train: {int((target == 0).sum())} targets are visible at the goal; ")
+    missing = f"{int((target == NONE).sum())} targets are left out of what is shown; their objects are beyond"
+    assert told[0].startswith(f"reverie/train: {missing} --most-objects"), "not that the data are at fault"
     trainer.train()
     quiet: list[str] = []
     begin_run("mine", ONE, house, tmp_path / "other", tell=quiet.append)

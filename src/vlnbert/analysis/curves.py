@@ -42,8 +42,8 @@ def save_figure(figure: Figure, path: Path) -> None:
 def _draw_losses(axes: Axes, updates: Sequence[dict[str, Any]]) -> None:
     colours = {"imitation": PALETTE["reference"], "value": PALETTE["goal"]}
     for name, colour in colours.items():
-        place = [line["iteration"] for line in updates]
-        axes.plot(place, [line[name] for line in updates], color=colour, linewidth=1, label=f"{name} loss")
+        known = [(line["iteration"], line[name]) for line in updates if isinstance(line.get(name), float | int)]
+        axes.plot(*zip(*known, strict=True) if known else ([], []), color=colour, linewidth=1, label=f"{name} loss")
     axes.legend(frameon=False, fontsize=8, labelcolor=PALETTE["ink"])
     axes.set_ylim(bottom=0)
 

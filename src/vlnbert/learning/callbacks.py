@@ -15,7 +15,6 @@ from vlnbert.errors import DataError
 from vlnbert.learning.trainer import Summary
 
 NEVER = 10**9  # seconds
-DRAWN = {"total", "imitation", "value"}  # what a line of losses must have to be one
 
 
 @dataclass
@@ -84,7 +83,7 @@ def read_log(path: Path) -> list[dict[str, Any]]:
             line = json.loads(text)
         except ValueError:
             continue  # cut by a kill; the resumed run wrote it again
-        if isinstance(line, dict) and type(line.get("iteration")) is int and ("scores" in line or line.keys() >= DRAWN):
+        if isinstance(line, dict) and type(line.get("iteration")) is int and ("scores" in line or "total" in line):
             lines[line["iteration"], "scores" in line] = line
     return [lines[key] for key in sorted(lines)]
 

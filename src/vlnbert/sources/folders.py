@@ -60,7 +60,7 @@ def locked(folder: Path) -> Iterator[None]:
     """Keep a folder to this process while the block lasts; the lock goes with the process, however that ends."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / ".lock").open("w")
+        file = (folder / "lock").open("w")
     except OSError as error:
         raise DataError(folder, f"cannot be written ({error.strerror})", "choose a folder you may write to") from None
     with file:
