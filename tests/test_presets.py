@@ -75,7 +75,7 @@ VARIANTS = [
 WHERE = {"train_on", "validate_on", "best_on"}
 PACE = {"training.iterations", "training.validate_every"}
 OWN = [
-    ("demo-reverie", "demo", {*WHERE, *PACE, "navigator.matching", "training.objective.grounding"}),
+    ("demo-reverie", "demo", {*WHERE, "navigator.matching", "training.objective.grounding"}),
     ("demo-both", "demo-reverie", {"train_on", "validate_on", *PACE}),
     (
         "reverie-open",

@@ -73,14 +73,14 @@ DEMO = Experiment(
     validate_on=("r2r/val_unseen",),
     navigator=replace(SIZES["tiny"]["two-stream"], hidden=64, inner=256),
     training=TrainConfig(
-        iterations=700,
+        iterations=800,
         batch=64,
         rate=1e-3,
         schedule="cosine",
         warmup=50,
         clip=5.0,
         limit=12,  # the longest shortest path of a generated house has six
-        validate_every=175,
+        validate_every=200,
         objective=ObjectiveConfig(imitation=1.0, guidance=1.0, value=0.1),
     ),
 )
@@ -111,8 +111,6 @@ def _both(experiment: Experiment) -> Experiment:
 
 REVERIE_DEMO = _reverie(
     DEMO,
-    iterations=800,
-    validate_every=200,
     objective=replace(DEMO.training.objective, grounding=10.0),  # five times imitation and guidance, as in the paper
 )
 REVERIE_OPEN = replace(
