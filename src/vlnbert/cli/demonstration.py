@@ -23,8 +23,6 @@ from vlnbert.tasks.splits import Split
 from vlnbert.world.objects import NONE
 
 SHOWN = 3  # episodes drawn in the report
-
-
 PRESETS = {"r2r": "demo", "reverie": "demo-reverie"}
 
 

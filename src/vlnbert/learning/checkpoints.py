@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 from torch.optim import Optimizer
@@ -22,6 +22,7 @@ from torch.optim import Optimizer
 from vlnbert.errors import DataError, UsageError
 from vlnbert.learning.records import from_plain
 from vlnbert.navigator import Navigator
+from vlnbert.navigator.folder import read_safetensors
 from vlnbert.sources.files import read_json, write_json
 from vlnbert.sources.folders import replaced
 
@@ -81,11 +82,10 @@ def load_checkpoint(folder: Path, navigator: Navigator, optimiser: Optimizer) ->
     weights = Navigator.from_pretrained(folder).state_dict()
     navigator.load_state_dict(weights)
     try:
-        with safe_open(folder / TRAINER, framework="pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # no other way to list them
-            progress = from_plain(Progress, json.loads(file.metadata()["progress"]))
+        tensors, header = read_safetensors(folder / TRAINER)
+        progress = from_plain(Progress, json.loads(header["progress"]))
         _check_moments(optimiser, tensors, progress)
-    except (SafetensorError, OSError, KeyError, TypeError, ValueError, UsageError):
+    except (DataError, KeyError, TypeError, ValueError, IndexError, UsageError):
         raise DataError(folder / TRAINER, "is not whole", "begin the training anew in another folder") from None
     _restore_optimiser(optimiser, tensors)
     return progress
@@ -119,8 +119,6 @@ def _optimiser_tensors(optimiser: Optimizer) -> dict[str, Tensor]:
 def _restore_optimiser(optimiser: Optimizer, tensors: dict[str, Tensor]) -> None:
     state: dict[int, dict[str, Tensor]] = {}
     for key, value in tensors.items():
-        kind, _, rest = key.partition(".")
-        if kind == "optimiser":
-            number, _, name = rest.partition(".")
-            state.setdefault(int(number), {})[name] = value
+        _, number, name = key.split(".")
+        state.setdefault(int(number), {})[name] = value
     optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})

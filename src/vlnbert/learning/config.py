@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from vlnbert.errors import UsageError
-from vlnbert.learning.objective import ObjectiveConfig, require_range
+from vlnbert.learning.objective import ObjectiveConfig
+from vlnbert.learning.records import require_range
 from vlnbert.learning.rewards import RewardConfig
 
 MOST = 1_000_000_000  # of anything that is counted

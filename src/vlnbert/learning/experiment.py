@@ -45,9 +45,14 @@ class Experiment:
     """How it is taught."""
 
     @property
+    def splits(self) -> tuple[str, ...]:
+        """The splits that it learns or is validated on, each once."""
+        return tuple(dict.fromkeys((*self.train_on, *self.validate_on)))
+
+    @property
     def tasks(self) -> tuple[str, ...]:
-        """The tasks that it learns or is validated on."""
-        return tuple(dict.fromkeys(task_and_split(name)[0] for name in (*self.train_on, *self.validate_on)))
+        """Their tasks."""
+        return tuple(dict.fromkeys(task_and_split(name)[0] for name in self.splits))
 
     def __post_init__(self) -> None:
         if not self.train_on:

@@ -15,7 +15,7 @@ def fingerprints(experiment: Experiment, folder: DataFolder) -> dict[str, str]:
     files = {"connectivity": list(folder.graphs().values())}
     if folder.vocabulary.exists():
         files[folder.vocabulary.name] = [folder.vocabulary]
-    for name in dict.fromkeys((*experiment.train_on, *experiment.validate_on)):
+    for name in experiment.splits:
         path = folder.split(*task_and_split(name))
         files[str(path.relative_to(folder.root))] = [path]
     if "reverie" in experiment.tasks:

@@ -5,19 +5,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vlnbert.errors import UsageError
 from vlnbert.learning.losses import actor_critic_loss, imitation_loss
+from vlnbert.learning.records import require_range
 from vlnbert.learning.returns import discounted_returns
 from vlnbert.learning.rewards import Rewards
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.rollout.explore import SAMPLE, TEACHER, Rollout
-
-
-def require_range(settings: object, least: float, most: float, *names: str) -> None:
-    """Refuse settings that are out of range, or no numbers at all."""
-    for name in names:
-        if not least <= (value := getattr(settings, name)) <= most:
-            raise UsageError(f"{name} is {value}; choose {least:,} to {most:,}")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Settings as plain values and back: what a run's folder keeps of its experiment."""
+"""Settings: in range, and as plain values and back, as a run's folder keeps them."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields, is_dataclass
@@ -8,6 +8,13 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 from vlnbert.errors import UsageError
 
 Settings = TypeVar("Settings")
+
+
+def require_range(settings: object, least: float, most: float, *names: str) -> None:
+    """Refuse settings that are out of range, or no numbers at all."""
+    for name in names:
+        if not least <= (value := getattr(settings, name)) <= most:
+            raise UsageError(f"{name} is {value}; choose {least:,} to {most:,}")
 
 
 def to_plain(settings: Any) -> dict[str, Any]:

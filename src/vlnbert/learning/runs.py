@@ -125,8 +125,7 @@ def _oddities(setting: Setting, trainer: Trainer) -> Iterator[str]:
 def _trainer(record: Run, run: Path, setting: Setting, navigator: Navigator, ranks: Ranks) -> Trainer:
     experiment, device = record.experiment, setting.world.device
     tokenizer = navigator.tokenizer or load_tokenizer(setting.folder.vocabulary)
-    names = dict.fromkeys((*experiment.train_on, *experiment.validate_on))
-    splits = open_splits(setting, tokenizer, names, experiment.tokens)
+    splits = open_splits(setting, tokenizer, experiment.splits, experiment.tokens)
     for name, split in splits.items():
         if split.tokens.ids.shape[1] > navigator.config.positions:
             longest, most = split.tokens.ids.shape[1], navigator.config.positions
