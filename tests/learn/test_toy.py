@@ -42,8 +42,8 @@ def test_a_few_episodes_are_learned_by_heart(backbone: str, tmp_path: Path) -> N
     how = torch.tensor([TEACHER] * (ROWS // 2) + [SAMPLE] * (ROWS // 2))
     batch = take(episodes, tokens, both, tokens.ids.shape[1])
     for iteration in range(80):
-        explorer = Explorer(navigator, environment, batch.tokens, how, keys(0, iteration, torch.arange(ROWS)))
-        rollout = explore(environment, explorer, batch.start, batch.heading, batch.goal, limit=8)
+        explorer = Explorer(navigator, environment, batch.tokens, how, keys(0, iteration, torch.arange(ROWS)), limit=8)
+        rollout = explore(environment, explorer, batch.start, batch.heading, batch.goal)
         loss = navigation_objective(
             rollout, how, rewards, batch.path, batch.path_length, ObjectiveConfig(imitation=1.0)
         )

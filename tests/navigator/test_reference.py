@@ -13,6 +13,7 @@ from vlnbert.environment.environment import Observation
 from vlnbert.errors import DataError, UnknownNameError, UsageError
 from vlnbert.navigator import Navigator, NavigatorConfig
 from vlnbert.navigator.attention import Attention
+from vlnbert.navigator.layout import Layout
 from vlnbert.navigator.config import SIZES, named_size
 from vlnbert.navigator.layers import FeedForward
 from vlnbert.tasks.tokens import load_tokenizer
@@ -39,7 +40,7 @@ def feed(module: FeedForward, tokens: Tensor) -> Tensor:
 def plain_one_stream_step(navigator: Navigator, state: Tensor, words_in: Tensor, word_mask: Tensor, seen: Observation):
     """[row, slot] logits, the pooled state and the words' output, with the words as queries at every step."""
     backbone, count = navigator.backbone, words_in.shape[1]
-    views = navigator.views(seen.features, seen.direction.repeat(1, 1, 2))
+    views = navigator.views(seen.features, seen.direction.repeat(1, 1, 2), Layout(seen.choosable))
     tokens = torch.cat((navigator.past_decision(state, seen.facing.repeat(1, 2))[:, None], words_in, views), dim=1)
     mask = torch.cat((torch.ones(len(state), 1, dtype=torch.bool), word_mask, seen.choosable), dim=1)
     for layer in backbone.layers:
@@ -64,7 +65,11 @@ def test_variants_let_words_attend_at_every_step(variant: str) -> None:
         torch.testing.assert_close(step.logits[seen.choosable], logits[seen.choosable])
         attended = torch.einsum("rt,rth->rh", step.language_weights, words_in)
         weights = logits.masked_fill(~seen.choosable, -math.inf).softmax(dim=-1)
-        views = torch.einsum("rs,rsh->rh", weights, navigator.views(seen.features, seen.direction.repeat(1, 1, 2)))
+        views = torch.einsum(
+            "rs,rsh->rh",
+            weights,
+            navigator.views(seen.features, seen.direction.repeat(1, 1, 2), Layout(seen.choosable)),
+        )
         torch.testing.assert_close(step.state, navigator.refinement(pooled, attended, views))
         state, instruction = step.state, step.instruction
         if variant == "previous":
@@ -103,7 +108,7 @@ def test_objects_refine_the_state_with_directions_alone() -> None:
     navigator.refinement.register_forward_pre_hook(lambda _, inputs: caught.update(enumerate(inputs)))
     instruction, seen = navigator.encode(*words(3, 8)), sight(navigator.config, 3)
     step = navigator.step(instruction.state, instruction, seen)
-    tokens = navigator.views(seen.features, seen.direction.repeat(1, 1, 2))[:, 1:]
+    tokens = navigator.views(seen.features, seen.direction.repeat(1, 1, 2), Layout(seen.choosable))[:, 1:]
     weights = step.logits[:, 1:].softmax(dim=-1)
     views = torch.einsum("rs,rsh->rh", weights, tokens)
     torch.testing.assert_close(caught[2], views)

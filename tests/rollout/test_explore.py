@@ -28,8 +28,8 @@ def roll(scene: tuple, how: list[int], seed: int = 0) -> tuple[Rollout, Explorer
     environment, start, goal = scene
     navigator = make(replace(TWO, feature_width=7))
     tokens = torch.randint(4, 50, (4, 6), generator=torch.Generator().manual_seed(1))
-    explorer = Explorer(navigator, environment, tokens, torch.tensor(how), keys(seed, 0, torch.arange(4)))
-    return explore(environment, explorer, start, torch.zeros(4), goal, LIMIT), explorer
+    explorer = Explorer(navigator, environment, tokens, torch.tensor(how), keys(seed, 0, torch.arange(4)), limit=LIMIT)
+    return explore(environment, explorer, start, torch.zeros(4), goal), explorer
 
 
 def test_the_teachers_rows_follow_the_teacher(scene: tuple) -> None:
@@ -43,9 +43,9 @@ def test_the_teachers_rows_follow_the_teacher(scene: tuple) -> None:
 def test_greedy_rows_take_the_best_and_sampled_ones_what_the_noise_says(scene: tuple) -> None:
     rollout, explorer = roll(scene, [GREEDY, SAMPLE, GREEDY, SAMPLE])
     for time, logits in enumerate(rollout.logits):
-        noise = gumbel(explorer.key, time, logits.shape[1])
+        noise, live = gumbel(explorer.key, LIMIT, logits.shape[1])[time], rollout.live[time]
         expected = torch.where(explorer.how == SAMPLE, (logits + noise).argmax(1), logits.argmax(1))
-        assert torch.equal(rollout.slot[time], expected)
+        assert torch.equal(rollout.slot[time][live], expected[live])
 
 
 def test_the_record_is_what_happened(scene: tuple) -> None:
@@ -62,14 +62,15 @@ def test_the_record_is_what_happened(scene: tuple) -> None:
 
 
 def test_who_goes_on_expects_what_the_next_step_would_show(scene: tuple) -> None:
-    rollout, explorer = roll(scene, [SAMPLE] * 4)
+    rollout, explorer = roll(scene, [SAMPLE] * 4, seed=5)
+    assert 0 < rollout.ended.sum() < 4
     navigator, environment = explorer.navigator, explorer.environment
     memory = explorer.begin(State(*rollout.viewpoint[:1], rollout.view[0], rollout.ended), scene[2])
     hidden, instruction = memory.hidden, memory.instruction
     for viewpoint, view in zip(rollout.viewpoint, rollout.view, strict=True):
         step = navigator.step(hidden, instruction, environment.observe(State(viewpoint, view, rollout.ended)))
         hidden, instruction = step.state, step.instruction
-    torch.testing.assert_close(rollout.last_value, navigator.value(hidden))
+    torch.testing.assert_close(rollout.last_value[~rollout.ended], navigator.value(hidden)[~rollout.ended])
     assert not rollout.last_value.requires_grad
     assert rollout.value.requires_grad
 
@@ -82,20 +83,25 @@ def test_a_walk_ends_when_all_have_stopped(scene: tuple) -> None:
 
 
 @pytest.mark.parametrize("steps", [4, 5, LIMIT, 99])
-def test_rows_that_leave_with_their_teacher_change_nothing(scene: tuple, steps: int) -> None:
-    """Whether taught rows leave early or stay to the end, what is learned is the same."""
+def test_rows_that_leave_change_nothing(scene: tuple, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether nobody leaves, the taught leave together (as on a GPU) or who stops leaves: the same is learned."""
     _, start, goal = scene
     how = [TEACHER, TEACHER, SAMPLE, SAMPLE]
     assert teacher_steps(scene[0].world, start[:2], goal[:2]) == 4
-    whole, kept = (explore_with(scene, how, start, goal, lesson) for lesson in (None, Lesson(2, steps)))
-    assert torch.equal(whole.live, kept.live)
-    assert len(kept.live) == LIMIT, "somebody walks on when the taught have left"
-    for name in ("slot", "teacher", "logits", "value", "surprise"):
-        one, other = getattr(whole, name)[whole.live], getattr(kept, name)[whole.live]
-        torch.testing.assert_close(one, other)
-    assert torch.equal(whole.viewpoint, kept.viewpoint)
-    assert torch.equal(whole.ended, kept.ended)
-    torch.testing.assert_close(whole.last_value[~whole.ended], kept.last_value[~whole.ended])
+    stopped_leave = explore_with(scene, how, start, goal, None)
+    monkeypatch.setattr("vlnbert.rollout.explore.walking", lambda state, rows: None)
+    whole, taught_leave = (explore_with(scene, how, start, goal, lesson) for lesson in (None, Lesson(2, steps)))
+    assert len(whole.live) == LIMIT, "somebody walks on when the taught have left"
+    for kept in (stopped_leave, taught_leave):
+        assert torch.equal(whole.live, kept.live)
+        for name in ("slot", "teacher", "logits", "value", "surprise"):
+            one, other = getattr(whole, name)[whole.live], getattr(kept, name)[whole.live]
+            torch.testing.assert_close(one, other)
+        assert torch.equal(whole.viewpoint, kept.viewpoint)
+        assert torch.equal(whole.ended, kept.ended)
+        torch.testing.assert_close(whole.last_value[~whole.ended], kept.last_value[~whole.ended])
+    gone = int(stopped_leave.logits[stopped_leave.live.logical_not()].count_nonzero())
+    assert gone == 0, "who stopped is computed no more"
 
 
 def explore_with(
@@ -103,8 +109,9 @@ def explore_with(
 ) -> Rollout:
     navigator = make(replace(TWO, feature_width=7))
     tokens = torch.randint(4, 50, (4, 6), generator=torch.Generator().manual_seed(1))
-    explorer = Explorer(navigator, scene[0], tokens, torch.tensor(how), keys(5, 0, torch.arange(4)))
-    return explore(scene[0], explorer, start, torch.zeros(4), goal, LIMIT, lesson)
+    key = keys(5, 0, torch.arange(4))
+    explorer = Explorer(navigator, scene[0], tokens, torch.tensor(how), key, None, LIMIT, lesson)
+    return explore(scene[0], explorer, start, torch.zeros(4), goal)
 
 
 def test_the_teachers_steps_are_counted(scene: tuple) -> None:

@@ -8,6 +8,7 @@ from vlnbert.environment.environment import Environment
 from vlnbert.evaluation.metrics import Scores
 from vlnbert.evaluation.scoring import score_walks
 from vlnbert.navigator import Navigator
+from vlnbert.navigator.economy import economy
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.rollout.navigate import Greedy
 from vlnbert.rollout.walk import LIMIT, Agent, Walk, walk
@@ -43,25 +44,29 @@ def evaluate_navigator(
     limit: int = LIMIT,
     batch: int = 64,
     ranks: Ranks = ALONE,
+    precision: torch.dtype | None = None,
 ) -> Evaluation:
     """Let a navigator walk all episodes of a split greedily, those with instructions of like length together.
 
-    Several ranks share the batches out, and each gets what all have walked.
+    `precision` is that of tokens; None for that of the weights. Several ranks share the batches out, and each gets what
+    all have walked.
     """
     environment = environment.for_task(episodes.task)
     device, count = environment.world.device, tokens.count.cpu()
     viewpoint, view = (torch.zeros(len(episodes), limit + 1, dtype=torch.long, device=device) for _ in range(2))
-    length, named = (torch.zeros(len(episodes), dtype=torch.long, device=device) for _ in range(2))
+    length, ended, named = (torch.zeros(len(episodes), dtype=torch.long, device=device) for _ in range(3))
     batches = list(evaluation_batches(count, batch, ranks.rank, ranks.count))
     for rows in progress(batches, f"{episodes.task} {episodes.split}"):
         index = rows.to(device)
         agent = Greedy(navigator, environment, tokens.ids[index, : int(count[rows].max())])
         parts = (episodes.start[index], episodes.heading[index], episodes.goal[index])
-        walked = walk(environment, agent, *parts, limit)
-        viewpoint[index], view[index], length[index] = walked.viewpoint, walked.view, walked.length
-        if environment.objects is not None:
-            named[index] = agent.named_objects(walked)
-    walked = Walk(*map(ranks.sum, (viewpoint, view, length)))
+        with economy(precision):
+            walked = walk(environment, agent, *parts, limit)
+            if environment.objects is not None:
+                named[index] = agent.named_objects(walked)
+        viewpoint[index], view[index] = walked.viewpoint, walked.view
+        length[index], ended[index] = walked.length, walked.ended.long()
+    walked = Walk(ranks.sum(viewpoint), ranks.sum(view), ranks.sum(length), ranks.sum(ended).bool())
     objects = None
     if environment.objects is not None:
         objects = environment.objects.objects.chosen(walked.viewpoint[:, -1], ranks.sum(named))

@@ -11,6 +11,7 @@ from vlnbert.learning.config import TrainConfig
 from vlnbert.learning.objective import Objective, navigation_objective
 from vlnbert.learning.rewards import Rewards
 from vlnbert.navigator import Navigator
+from vlnbert.navigator.economy import economy
 from vlnbert.ranks import Ranks
 from vlnbert.rollout.explore import Explorer, Lesson, explore
 from vlnbert.tasks.batches import Batch
@@ -31,12 +32,11 @@ class Learner(nn.Module):
 
     def forward(self, batch: Batch, how: Tensor, key: Tensor) -> Tensor:
         """[part] the objective of a batch and its parts, as PARTS names them; the first carries the gradient."""
-        half = self.config.precision == "bfloat16"
-        with torch.autocast(batch.start.device.type, torch.bfloat16, enabled=half):
-            environment = self.environment.for_task("r2r" if batch.sightings is None else "reverie")
-            explorer = Explorer(self.navigator, environment, batch.tokens, how, key, batch.target)
-            episodes, limit = (batch.start, batch.heading, batch.goal), self.config.limit
-            rollout = explore(environment, explorer, *episodes, limit, self.lesson)
+        environment = self.environment.for_task("r2r" if batch.sightings is None else "reverie")
+        given = (batch.tokens, how, key, batch.target, self.config.limit, self.lesson)
+        explorer = Explorer(self.navigator, environment, *given)
+        with economy(torch.bfloat16 if self.config.precision == "bfloat16" else None):
+            rollout = explore(environment, explorer, batch.start, batch.heading, batch.goal)
         weights, paths = self.config.objective, (batch.path, batch.path_length)
         return _stacked(navigation_objective(rollout, how, self.rewards, *paths, weights, self.ranks, batch.sightings))
 

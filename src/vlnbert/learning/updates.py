@@ -58,6 +58,8 @@ class ReplayedUpdate:
         self.eager = eager
         self.recordings: dict[tuple[int, ...], _Recording | None] = {}
         self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        # Graphs are replayed one at a time and leave nothing behind but losses, which are copied: they share memory.
+        self.pool = torch.cuda.graph_pool_handle()
 
     def __call__(self, batch: Batch, key: Tensor) -> Tensor:
         shape = tuple(size for tensor in batch.tensors().values() for size in tensor.shape)  # tells tasks apart too
@@ -86,7 +88,7 @@ class ReplayedUpdate:
         own = replace(batch, **{name: tensor.clone() for name, tensor in batch.tensors().items()})
         own_key, graph = key.clone(), torch.cuda.CUDAGraph()
         self.eager.optimiser.zero_grad(set_to_none=True)
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, pool=self.pool):
             losses = self.eager.learn(own, own_key)
             self.eager.step()
         return _Recording(graph, own, own_key, losses)

@@ -4,8 +4,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu
 
-from vlnbert.navigator.attention import Attention
-from vlnbert.navigator.types import KeysValues
+from vlnbert.navigator.attention import Attention, Source
+from vlnbert.navigator.economy import current
+from vlnbert.navigator.layout import Layout
+from vlnbert.navigator.linear import project
+from vlnbert.navigator.norms import normalised, residual
 
 EPS = 1e-12  # of every LayerNorm in BERT
 
@@ -22,9 +25,11 @@ class Embeddings(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """[row, token] ids -> [row, token, hidden]. All words are of the first type."""
+        """[row, token] ids -> [row, token, hidden], in the precision of the pass. All words are of the first type."""
         places = self.positions.weight[: tokens.shape[1]]
-        return self.dropout(self.norm(self.words(tokens) + places + self.types.weight[0]))
+        embedded = self.words(tokens) + places + self.types.weight[0]
+        shared = current()
+        return self.dropout(normalised(self.norm, embedded if shared is None else embedded.to(shared.precision)))
 
 
 class FeedForward(nn.Module):
@@ -38,7 +43,8 @@ class FeedForward(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        return self.norm(tokens + self.dropout(self.outer(gelu(self.inner(tokens)))))
+        change = project(gelu(project(tokens, self.inner)), self.outer)
+        return residual(self.norm, tokens, change, self.dropout)
 
 
 class Layer(nn.Module):
@@ -49,8 +55,14 @@ class Layer(nn.Module):
         self.attention = Attention(hidden, heads, hidden_dropout, attention_dropout, EPS)
         self.feed_forward = FeedForward(hidden, inner, hidden_dropout)
 
-    def forward(self, tokens: Tensor, attended: KeysValues, mask: Tensor | None) -> Tensor:
-        return self.feed_forward(self.attention(tokens, attended, mask))
+    def forward(self, tokens: Tensor, layout: Layout) -> Tensor:
+        """Let the tokens of each row attend to each other."""
+        made = layout.spread(self.attention.queries_keys_values(tokens))
+        return self.take_in(tokens, layout.pack(self.attention.context(made, Source(made, layout.mask))))
+
+    def take_in(self, tokens: Tensor, context: Tensor) -> Tensor:
+        """Tokens after what they found."""
+        return self.feed_forward(self.attention(tokens, context))
 
 
 class CrossLayer(nn.Module):
@@ -71,4 +83,4 @@ class Pooler(nn.Module):
         self.dense = nn.Linear(hidden, hidden)
 
     def forward(self, token: Tensor) -> Tensor:
-        return torch.tanh(self.dense(token))
+        return torch.tanh(project(token, self.dense))

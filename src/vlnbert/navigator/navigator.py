@@ -5,7 +5,7 @@ Hong et al. 2021, "A Recurrent Vision-and-Language BERT for Navigation", arXiv:2
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from huggingface_hub import ModelCard, PyTorchModelHubMixin
@@ -27,6 +27,8 @@ from vlnbert.navigator.folder import (
     read_tokenizer,
 )
 from vlnbert.navigator.layers import CrossLayer, Embeddings, Layer, Pooler
+from vlnbert.navigator.layout import Layout
+from vlnbert.navigator.linear import project
 from vlnbert.navigator.one_stream import OneStream
 from vlnbert.navigator.recurrence import PastDecision, Refinement, attended
 from vlnbert.navigator.senses import Objects, Views
@@ -92,7 +94,8 @@ class Navigator(
 
     def value(self, state: Tensor) -> Tensor:
         """[row] what the critic expects of the state at the end of a step."""
-        return self.critic(state).squeeze(-1)
+        inner, relu, dropout, outer = cast("tuple[nn.Linear, nn.ReLU, nn.Dropout, nn.Linear]", tuple(self.critic))
+        return project(dropout(relu(project(state, inner))), outer).squeeze(-1)
 
     def _look(self, observation: Observation, state: Tensor) -> tuple[Sights, slice]:
         """The visual tokens, and which of them are attended to as views.
@@ -102,8 +105,8 @@ class Navigator(
         """
         if observation.features is None:
             raise UsageError("a navigator needs features to see; give the environment a feature bank")
-        tokens = self.views(observation.features, self._angles(observation.direction, state))
         mask, found = observation.choosable, observation.objects
+        tokens = self.views(observation.features, self._angles(observation.direction, state), Layout(mask))
         if found is None:
             return Sights(tokens, mask), slice(0, tokens.shape[1])
         if self.objects is None:

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from vlnbert.navigator.attention import joined
+from vlnbert.navigator.attention import Source
 from vlnbert.navigator.config import LanguageAttention
 from vlnbert.navigator.layers import Embeddings, Layer, Pooler
-from vlnbert.navigator.types import Attended, Instruction, KeysValues, Language, Maps, Sights
+from vlnbert.navigator.layout import Layout
+from vlnbert.navigator.types import Attended, Instruction, Language, Maps, Sights
 
 
 class OneStream(nn.Module):
@@ -28,47 +29,52 @@ class OneStream(nn.Module):
 
     def encode(self, tokens: Tensor, mask: Tensor) -> Instruction:
         """Read instructions: the raw [CLS] output is the initial state."""
-        embedded = self.embeddings(tokens)
-        hidden = embedded
+        layout, embedded = Layout(mask), self.embeddings(tokens)
+        hidden = layout.pack(embedded)
         for layer in self.layers:
-            hidden = layer(hidden, layer.attention.keys_values(hidden), mask)
-        words = (embedded if self.attend == "embeddings" else hidden)[:, 1:]
+            hidden = layer(hidden, layout)
+        words = (embedded if self.attend == "embeddings" else layout.spread(hidden))[:, 1:]
         cache = None
         if self.attend == "once":
             cache = tuple(layer.attention.keys_values(words) for layer in self.layers)
-        return Instruction(hidden[:, 0], Language(words, mask[:, 1:], cache))
+        return Instruction(layout.first(hidden), Language(words, mask[:, 1:], cache))
 
     def forward(self, state: Tensor, sights: Sights, language: Language, maps: bool = False) -> Attended:
         """One step: the state [row, hidden] and the sights attend to everything."""
-        hidden = torch.cat((state[:, None], sights.tokens), dim=1)
-        words = language.features
-        mask = torch.cat((language.mask, sights.mask.new_ones(len(state), 1), sights.mask), dim=1)
-        seen = list[Tensor]()
+        mask = torch.cat((sights.mask.new_ones(len(state), 1), sights.mask), dim=1)
+        layout = Layout(mask, padded=maps)
+        hidden = layout.pack(torch.cat((state[:, None], sights.tokens), dim=1))
+        words, seen = language.features, list[Tensor]()
         for number, layer in enumerate(self.layers):
-            known = self._known_words(number, layer, language, words)
-            attended = joined(known, layer.attention.keys_values(hidden))
+            known, last = self._known_words(number, layer, language, words), number == len(self.layers) - 1
+            made = layer.attention.keys_values(hidden) if last and not maps else None
+            if made is None:
+                made = layer.attention.queries_keys_values(hidden)
+            around = Source(layout.spread(made), mask)
             if maps:
-                seen.append(layer.attention.weights(hidden, attended[0], mask))
-            last = number == len(self.layers) - 1
-            if last:
-                scores = layer.attention.mean_scores(hidden[:, 0], attended[0])
-                hidden = hidden[:, :1]  # nobody reads the other sights' last output
+                seen.append(layer.attention.weights(around.made, known, around))
             if self.attend != "once" and not (last and self.attend != "previous"):
-                words = layer(words, attended, mask)
-            hidden = layer(hidden, attended, mask)
-        count = language.mask.shape[1]
+                words = layer.take_in(words, layer.attention.context(known.made, known, around))
+            if not last:
+                hidden = layer.take_in(hidden, layout.pack(layer.attention.context(around.made, known, around)))
+        state = layout.first(hidden)  # nobody reads the other sights' last output
+        query = layer.attention.queries(state)
+        scores = [layer.attention.mean_scores(query, source) for source in (known, around)]
+        found = layer.attention.context(query[:, None], known, around)[:, 0]
         return Attended(
-            pooled=self.pooler(hidden[:, 0]),
-            sight_scores=scores[:, count + 1 :],
-            language_scores=scores[:, :count],
+            pooled=self.pooler(layer.take_in(state, found)),
+            sight_scores=scores[1][:, 1:],
+            language_scores=scores[0],
             language=Language(words, language.mask, None) if self.attend == "previous" else language,
-            maps=_maps(seen, count) if maps else None,
+            maps=_maps(seen, language.mask.shape[1]) if maps else None,
         )
 
-    def _known_words(self, number: int, layer: Layer, language: Language, words: Tensor) -> KeysValues:
+    def _known_words(self, number: int, layer: Layer, language: Language, words: Tensor) -> Source:
         if language.cache is not None:
-            return language.cache[number]
-        return layer.attention.keys_values(words)
+            return Source(language.cache[number], language.mask)
+        attention = layer.attention
+        made = attention.keys_values(words) if self.attend == "once" else attention.queries_keys_values(words)
+        return Source(made, language.mask)
 
 
 def _maps(seen: list[Tensor], count: int) -> Maps:

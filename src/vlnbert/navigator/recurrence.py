@@ -5,6 +5,8 @@ from torch import Tensor, nn
 
 from vlnbert.navigator.config import Matching
 from vlnbert.navigator.layers import EPS
+from vlnbert.navigator.linear import project
+from vlnbert.navigator.norms import normalised
 
 
 class PastDecision(nn.Module):
@@ -16,7 +18,7 @@ class PastDecision(nn.Module):
         self.norm = nn.LayerNorm(hidden, eps=EPS)
 
     def forward(self, state: Tensor, action: Tensor) -> Tensor:
-        return self.norm(torch.tanh(self.project(torch.cat((state, action), dim=-1))))
+        return normalised(self.norm, torch.tanh(project(torch.cat((state, action), dim=-1), self.project)))
 
 
 class Refinement(nn.Module):
@@ -38,8 +40,8 @@ class Refinement(nn.Module):
         """[row, hidden] each: the pooled state, the attended words and the attended sights."""
         if self.matching == "off":
             return pooled
-        matched = self.match_norm(words * sights) if self.matching == "cross-modal" else sights
-        return self.norm(self.project(torch.cat((pooled, matched), dim=-1)))
+        matched = normalised(self.match_norm, words * sights) if self.matching == "cross-modal" else sights
+        return normalised(self.norm, project(torch.cat((pooled, matched), dim=-1), self.project))
 
 
 def attended(scores: Tensor, mask: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:

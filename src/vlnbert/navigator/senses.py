@@ -4,6 +4,9 @@ import torch
 from torch import Tensor, nn
 
 from vlnbert.navigator.layers import EPS
+from vlnbert.navigator.layout import Layout
+from vlnbert.navigator.linear import project
+from vlnbert.navigator.norms import normalised
 
 POSITION = 5  # left, top, right, bottom and area of an object's box, as shares of the view
 
@@ -19,10 +22,11 @@ class Views(nn.Module):
         self.norm = nn.LayerNorm(hidden, eps=EPS)
         self.feature_dropout, self.dropout = nn.Dropout(feature_dropout), nn.Dropout(dropout)
 
-    def forward(self, features: Tensor, direction: Tensor) -> Tensor:
+    def forward(self, features: Tensor, direction: Tensor, layout: Layout) -> Tensor:
         """[row, slot, width] features and [row, slot, angle] directions -> [row, slot, hidden]."""
-        features = self.feature_dropout(features).to(direction.dtype)
-        return self.dropout(self.norm(self.project(torch.cat((features, direction), dim=-1))))
+        features = self.feature_dropout(layout.pack(features)).to(direction.dtype)
+        seen = torch.cat((features, layout.pack(direction)), dim=-1)
+        return layout.spread(self.dropout(normalised(self.norm, project(seen, self.project))))
 
 
 class Objects(nn.Module):
@@ -40,6 +44,6 @@ class Objects(nn.Module):
     def forward(self, features: Tensor, position: Tensor, direction: Tensor) -> Tensor:
         """[row, object, width] each -> [row, object + 1, hidden]."""
         features = self.feature_dropout(features).to(direction.dtype)
-        seen = torch.cat((features, self.position(position), direction), dim=-1)
+        seen = torch.cat((features, project(position, self.position), direction), dim=-1)
         nothing = seen.new_zeros(seen.shape[0], 1, seen.shape[2])
-        return self.dropout(self.norm(self.project(torch.cat((seen, nothing), dim=1))))
+        return self.dropout(normalised(self.norm, project(torch.cat((seen, nothing), dim=1), self.project)))

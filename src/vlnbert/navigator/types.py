@@ -5,8 +5,6 @@ from typing import Protocol
 
 from torch import Tensor
 
-KeysValues = tuple[Tensor, Tensor]  # [row, head, token, head width] each
-
 
 @dataclass(frozen=True)
 class Language:
@@ -14,7 +12,7 @@ class Language:
 
     features: Tensor  # [row, token, hidden] as they enter the layers of a step
     mask: Tensor  # [row, token] bool, true for real words
-    cache: tuple[KeysValues, ...] | None  # for each layer, where the words do not change from step to step
+    cache: tuple[Tensor, ...] | None  # [row, token, 2 x hidden] a layer: keys and values, where they do not change
 
 
 @dataclass(frozen=True)
@@ -24,11 +22,12 @@ class Instruction:
     state: Tensor  # [row, hidden]
     language: Language
 
-    def only(self, rows: slice) -> "Instruction":
-        """Those of some rows."""
+    def only(self, rows: Tensor) -> "Instruction":
+        """Those of some rows, by their places."""
         known, cache = self.language, self.language.cache
-        kept = None if cache is None else tuple((keys[rows], values[rows]) for keys, values in cache)
-        return Instruction(self.state[rows], Language(known.features[rows], known.mask[rows], kept))
+        kept = None if cache is None else tuple(made.index_select(0, rows) for made in cache)
+        features, mask = known.features.index_select(0, rows), known.mask.index_select(0, rows)
+        return Instruction(self.state.index_select(0, rows), Language(features, mask, kept))
 
     def uncached(self) -> "Instruction":
         """The same without kept keys and values: each step projects them again. Slower, never different."""

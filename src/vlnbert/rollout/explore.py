@@ -1,7 +1,6 @@
 """Rollouts to learn from: each row follows the teacher, samples or takes the best, and everything is recorded."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,7 +10,8 @@ from vlnbert.environment.environment import Environment, State, shortest_path_te
 from vlnbert.navigator import Instruction, Navigator
 from vlnbert.rollout.navigate import read
 from vlnbert.rollout.noise import gumbel
-from vlnbert.rollout.walk import LIMIT, Walk, walk_on
+from vlnbert.rollout.rows import among_all, of_rows, walking
+from vlnbert.rollout.walk import LIMIT, Walk, walk
 from vlnbert.world.objects import NONE
 from vlnbert.world.world import STOP
 
@@ -36,17 +36,20 @@ class Rollout:
 
 @dataclass
 class Memory:
-    """What an exploring agent carries along."""
+    """What an exploring agent carries along; its tensors are of the rows that still walk."""
 
     hidden: Tensor
     instruction: Instruction
     goal: Tensor
-    time: int = 0
+    noise: Tensor  # [time, row, slot] what is added to the logits before the best is taken
+    rows: Tensor | None = None  # which rows those are; None for all
     records: list[dict[str, Tensor]] = field(default_factory=list)
 
-    def only(self, rows: slice) -> "Memory":
-        """That of some rows, with a record still to be written."""
-        return Memory(self.hidden[rows], self.instruction.only(rows), self.goal[rows], self.time)
+    def only(self, kept: Tensor) -> "Memory":
+        """The same of some of its rows, by their places."""
+        rows = kept if self.rows is None else self.rows.index_select(0, kept)
+        of_rows = (self.hidden.index_select(0, kept), self.instruction.only(kept), self.goal.index_select(0, kept))
+        return Memory(*of_rows, self.noise.index_select(1, kept), rows, self.records)
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,8 @@ class Explorer:
         how: Tensor,
         key: Tensor,
         target: Tensor | None = None,
+        limit: int = LIMIT,
+        lesson: Lesson | None = None,
     ) -> None:
         """[row, token] instructions, how each row chooses, and the key of its noise.
 
@@ -76,82 +81,55 @@ class Explorer:
         """
         self.navigator, self.environment = navigator, environment
         self.tokens, self.how, self.key, self.target = tokens, how, key, target
+        self.limit, self.lesson = limit, lesson
 
     def begin(self, state: State, goal: Tensor) -> Memory:
         instruction = read(self.navigator, self.tokens)
-        return Memory(instruction.state, instruction, goal)
+        noise = gumbel(self.key, self.limit, self.environment.world.slots) * (self.how == SAMPLE)[:, None]
+        return Memory(instruction.state, instruction, goal, noise)
 
     def choose(self, state: State, memory: Memory) -> tuple[Tensor, Memory]:
-        step = self.navigator.step(memory.hidden, memory.instruction, self.environment.observe(state))
+        memory = self._without_those_who_left(state, memory)
+        here, how = of_rows(state, memory.rows), of_rows(self.how, memory.rows)
+        target = None if self.target is None else of_rows(self.target, memory.rows)
+        step = self.navigator.step(memory.hidden, memory.instruction, self.environment.observe(here))
         logits, value = _whole(step.logits), _whole(self.navigator.value(step.state))
-        teacher = shortest_path_teacher(self.environment.world, state, memory.goal)
-        noise = gumbel(self.key, memory.time, logits.shape[1])
-        tried = (logits.detach() + noise * (self.how == SAMPLE)[:, None]).argmax(dim=1)
-        slot = torch.where(self.how == TEACHER, teacher, tried)
-        surprise = _surprise(step.object_logits, self.target, teacher, like=value)
-        record = {"slot": slot, "teacher": teacher, "live": ~state.ended, "logits": logits, "value": value}
-        record["surprise"] = surprise
-        return slot, Memory(step.state, step.instruction, memory.goal, memory.time + 1, [*memory.records, record])
+        teacher = shortest_path_teacher(self.environment.world, here, memory.goal)
+        tried = (logits.detach() + memory.noise[len(memory.records)]).argmax(dim=1)
+        slot = torch.where(how == TEACHER, teacher, tried)
+        surprise = _surprise(step.object_logits, target, teacher, like=value)
+        record = {"slot": slot, "teacher": teacher, "logits": logits, "value": value, "surprise": surprise}
+        count = len(self.how)
+        record = {name: among_all(part, memory.rows, count) for name, part in record.items()} | {"live": ~state.ended}
+        given = (step.state, step.instruction, memory.goal, memory.noise, memory.rows)
+        return record["slot"], Memory(*given, [*memory.records, record])
 
-    def only(self, rows: slice) -> "Explorer":
-        """The same with some of its rows."""
-        target = None if self.target is None else self.target[rows]
-        given = (self.tokens[rows], self.how[rows], self.key[rows], target)
-        return Explorer(self.navigator, self.environment, *given)
+    def _without_those_who_left(self, state: State, memory: Memory) -> Memory:
+        """Who has stopped leaves, where to look is free; elsewhere the taught leave together, when all must have."""
+        kept, lesson, count = walking(state, memory.rows), self.lesson, len(self.how)
+        if memory.rows is None and lesson is not None and lesson.rows < count and len(memory.records) == lesson.steps:
+            kept = torch.arange(lesson.rows, count, device=self.how.device)
+        return memory if kept is None else memory.only(kept)
+
+    def expected(self, walked: Walk) -> Tensor:
+        """[row] what the critic expects of those who came to the limit, without gradient; of others anything."""
+        with torch.no_grad():
+            state = State(walked.viewpoint[:, -1], walked.view[:, -1], walked.ended)
+            memory = self._without_those_who_left(state, walked.memory)
+            if not len(memory.hidden):
+                return _whole(memory.hidden.new_zeros(len(self.how)))
+            seen = self.environment.observe(of_rows(state, memory.rows))
+            ahead = self.navigator.step(memory.hidden, memory.instruction, seen)
+            return among_all(_whole(self.navigator.value(ahead.state)), memory.rows, len(self.how))
 
 
-def explore(
-    environment: Environment,
-    explorer: Explorer,
-    start: Tensor,
-    heading: Tensor,
-    goal: Tensor,
-    limit: int = LIMIT,
-    lesson: Lesson | None = None,
-) -> Rollout:
+def explore(environment: Environment, explorer: Explorer, start: Tensor, heading: Tensor, goal: Tensor) -> Rollout:
     """Walk, and lay the record out. Rows that did not stop are given one more look ahead, for what they expect."""
-    state = environment.reset(start, heading)
-    taught = limit if lesson is None else min(limit, lesson.steps)
-    walked = walk_on(environment, explorer, state, explorer.begin(state, goal), taught)
-    rollout = _laid_out(walked)
-    finished = rollout["ended"].device.type == "cpu" and rollout["ended"].all()
-    if lesson is None or taught == limit or lesson.rows == len(start) or finished:
-        return Rollout(**rollout, last_value=_expected(environment, explorer, walked))
-    rows = slice(lesson.rows, None)
-    state = State(walked.viewpoint[rows, -1], walked.view[rows, -1], rollout["ended"][rows])
-    alone = explorer.only(rows)
-    onward = walk_on(environment, alone, state, walked.memory.only(rows), limit - taught)
-    expected = _expected(environment, alone, onward)
-    gone = expected.new_zeros(lesson.rows)
-    return Rollout(**_joined(rollout, _laid_out(onward), lesson.rows), last_value=torch.cat((gone, expected)))
-
-
-def _laid_out(walked: Walk) -> dict[str, Any]:
-    """A rollout's tensors but for the last, of a walk."""
+    walked = walk(environment, explorer, start, heading, goal, explorer.limit)
     records = walked.memory.records
     columns = {name: torch.stack([record[name] for record in records]) for name in records[0]}
     places = {name: getattr(walked, name).T[: len(records) + 1] for name in ("viewpoint", "view")}
-    return {**places, **columns, "ended": ~columns["live"][-1] | (columns["slot"][-1] == STOP)}
-
-
-def _expected(environment: Environment, explorer: Explorer, walked: Walk) -> Tensor:
-    """[row] what the critic expects where a walk came to its end, without gradient."""
-    with torch.no_grad():
-        state = State(walked.viewpoint[:, -1], walked.view[:, -1], torch.zeros_like(explorer.how, dtype=torch.bool))
-        ahead = explorer.navigator.step(walked.memory.hidden, walked.memory.instruction, environment.observe(state))
-        return _whole(explorer.navigator.value(ahead.state))
-
-
-def _joined(first: dict[str, Any], rest: dict[str, Any], gone: int) -> dict[str, Any]:
-    """One record of both; the rows that are gone stay where they were, and are not live."""
-    whole = {}
-    for name in ("viewpoint", "view"):
-        stay = first[name][-1:, :gone].expand(len(rest[name]) - 1, gone)
-        whole[name] = torch.cat((first[name], torch.cat((stay, rest[name][1:]), dim=1)))
-    for name in ("slot", "teacher", "live", "logits", "value", "surprise"):
-        nothing = rest[name].new_zeros(len(rest[name]), gone, *rest[name].shape[2:])
-        whole[name] = torch.cat((first[name], torch.cat((nothing, rest[name]), dim=1)))
-    return {**whole, "ended": torch.cat((first["ended"][:gone], rest["ended"]))}
+    return Rollout(**places, **columns, ended=walked.ended, last_value=explorer.expected(walked))
 
 
 def _whole(numbers: Tensor) -> Tensor:

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from vlnbert.environment.environment import Environment, State
-from vlnbert.navigator import Instruction, Navigator
+from vlnbert.navigator import Instruction, Navigator, Step
+from vlnbert.rollout.rows import among_all, of_rows, walking
 from vlnbert.rollout.walk import Walk
 from vlnbert.world.objects import NONE
 from vlnbert.world.world import STOP
@@ -23,9 +24,17 @@ def read(navigator: Navigator, tokens: Tensor) -> Instruction:
 class Memory:
     """What a greedy navigator carries along."""
 
-    hidden: Tensor
-    instruction: Instruction
+    hidden: Tensor  # [row that still walks, hidden]
+    instruction: Instruction  # of those rows
     best_object: Tensor  # [row] the place of the object it stopped at, among those in view; NONE while walking
+    rows: Tensor | None = None  # which rows still walk; None for all
+
+    def only(self, kept: Tensor | None) -> "Memory":
+        """Without those who have stopped."""
+        if kept is None:
+            return self
+        rows = kept if self.rows is None else self.rows.index_select(0, kept)
+        return Memory(self.hidden.index_select(0, kept), self.instruction.only(kept), self.best_object, rows)
 
 
 class Greedy:
@@ -40,22 +49,33 @@ class Greedy:
         return Memory(instruction.state, instruction, torch.full_like(state.viewpoint, NONE))
 
     def choose(self, state: State, memory: Memory) -> tuple[Tensor, Memory]:
-        step = self.navigator.step(memory.hidden, memory.instruction, self.environment.observe(state))
-        slot, named = step.logits.argmax(dim=1), memory.best_object
+        memory = memory.only(walking(state, memory.rows))
+        step = self._step(state, memory)
+        slot, named = among_all(self.best(step.logits), memory.rows, len(state.viewpoint)), memory.best_object
         if step.object_logits is not None:
-            stops = (slot == STOP) & ~state.ended
-            named = torch.where(stops, step.object_logits.argmax(dim=1), named)
-        return slot, Memory(step.state, step.instruction, named)
+            best = among_all(step.object_logits.argmax(dim=1), memory.rows, len(slot))
+            named = torch.where((slot == STOP) & ~state.ended, best, named)
+        return slot, Memory(step.state, step.instruction, named, memory.rows)
+
+    def best(self, logits: Tensor) -> Tensor:
+        """[row] the slot to take."""
+        return logits.argmax(dim=1)
 
     def named_objects(self, walked: Walk) -> Tensor:
         """[row] the place of the object that each row names, among those that its last viewpoint shows.
 
         Who stopped has named one; who came to the limit looks around once more. A place beyond the last is "no object".
         """
-        memory: Memory = walked.memory
-        walking = memory.best_object == NONE
-        state = State(walked.viewpoint[:, -1], walked.view[:, -1], ~walking)
-        step = self.navigator.step(memory.hidden, memory.instruction, self.environment.observe(state))
+        state = State(walked.viewpoint[:, -1], walked.view[:, -1], walked.ended)
+        memory: Memory = walked.memory.only(walking(state, walked.memory.rows))
+        if not len(memory.hidden):
+            return memory.best_object
+        step = self._step(state, memory)
         if step.object_logits is None:
             return memory.best_object
-        return torch.where(walking, step.object_logits.argmax(dim=1), memory.best_object)
+        best = among_all(step.object_logits.argmax(dim=1), memory.rows, len(walked.ended))
+        return torch.where(walked.ended, memory.best_object, best)
+
+    def _step(self, state: State, memory: Memory) -> Step:
+        seen = self.environment.observe(of_rows(state, memory.rows))
+        return self.navigator.step(memory.hidden, memory.instruction, seen)

@@ -17,9 +17,9 @@ def keys(seed: int, iteration: int, episode: Tensor) -> Tensor:
     return mix(episode + _signed(seed * GOLDEN + iteration * SECOND))
 
 
-def gumbel(key: Tensor, time: int, slots: int) -> Tensor:
-    """[row, slot] standard Gumbel noise for one step: added to logits, its argmax is a sample of their softmax."""
-    counter = torch.arange(time * slots, (time + 1) * slots, device=key.device)
+def gumbel(key: Tensor, steps: int, slots: int) -> Tensor:
+    """[time, row, slot] standard Gumbel noise: added to a step's logits, its argmax is a sample of their softmax."""
+    counter = torch.arange(steps * slots, device=key.device).view(steps, 1, slots)
     bits = mix(key[:, None] + counter * _signed(GOLDEN))
     uniform = (((bits >> 11) & ((1 << 53) - 1)).double() + 0.5) * 2.0**-53
     return -torch.log(-torch.log(uniform))

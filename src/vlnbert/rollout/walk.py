@@ -28,6 +28,7 @@ class Walk:
     viewpoint: Tensor  # [agent, time]
     view: Tensor  # [agent, time]
     length: Tensor  # [agent] viewpoints before it stopped, the start included
+    ended: Tensor  # [agent] bool: stopped within the limit
     memory: Any = None  # what the agent remembers at the end
 
 
@@ -36,11 +37,7 @@ def walk(
 ) -> Walk:
     """Let every agent choose until it stops or has taken `limit` steps."""
     state = environment.reset(start, heading)
-    return walk_on(environment, agent, state, agent.begin(state, goal), limit)
-
-
-def walk_on(environment: Environment, agent: Agent, state: State, memory: Any, limit: int) -> Walk:
-    """The same from any state, with what the agents remember."""
+    memory = agent.begin(state, goal)
     states, length = [state], torch.ones_like(state.viewpoint)
     for _ in range(limit):
         slot, memory = agent.choose(state, memory)
@@ -51,4 +48,4 @@ def walk_on(environment: Environment, agent: Agent, state: State, memory: Any, l
             break
     states += [state] * (limit + 1 - len(states))
     viewpoint, view = (torch.stack([getattr(state, name) for state in states], dim=1) for name in ("viewpoint", "view"))
-    return Walk(viewpoint, view, length, memory)
+    return Walk(viewpoint, view, length, state.ended, memory)

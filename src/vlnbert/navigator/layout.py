@@ -1,0 +1,73 @@
+"""How the tokens of rows of unlike length lie in memory.
+
+Padded, they are a block [row, token, width], and whatever is done to every token is done to the padding too. Of the
+views that a step shows, more than half are padding. On the CPU an economy therefore lays real tokens side by side,
+[real token, width], and pads them for attention alone. On a GPU to count real tokens would be to wait for it.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from vlnbert.navigator.economy import current
+
+
+class Layout:
+    """The layout of some rows' tokens; every row has its first one."""
+
+    def __init__(self, mask: Tensor, padded: bool = False) -> None:
+        """`mask` [row, token] is true where a token is real; `padded` asks for a block in any case."""
+        self.mask = mask
+        self.places: Tensor | None = None  # [real token] where each lies in the block
+        if not padded and current() is not None and mask.device.type == "cpu" and not mask.all():
+            self.places = mask.flatten().nonzero().squeeze(1)
+            count = mask.sum(dim=1)
+            self.firsts = count.cumsum(dim=0) - count
+
+    def pack(self, block: Tensor) -> Tensor:
+        """From a block to tokens as they lie."""
+        return block if self.places is None else _Pack.apply(block, self.places)  # type: ignore[no-untyped-call]
+
+    def spread(self, tokens: Tensor) -> Tensor:
+        """From tokens as they lie to a block, in which padding is zero."""
+        if self.places is None:
+            return tokens
+        return _Spread.apply(tokens, self.places, self.mask.shape)  # type: ignore[no-untyped-call]
+
+    def first(self, tokens: Tensor) -> Tensor:
+        """[row, width] the first token of each row."""
+        return tokens[:, 0] if self.places is None else tokens.index_select(0, self.firsts)
+
+
+class _Pack(Function):
+    """A gather whose way back is a copy, since no place is taken twice; torch's own would add."""
+
+    @staticmethod
+    def forward(ctx: Any, block: Tensor, places: Tensor) -> Tensor:
+        ctx.places, ctx.shape = places, block.shape[:2]
+        return block.flatten(0, 1).index_select(0, places)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, wanted: Tensor) -> tuple[Tensor, None]:
+        return _spread(wanted, ctx.places, ctx.shape), None
+
+
+class _Spread(Function):
+    @staticmethod
+    def forward(ctx: Any, tokens: Tensor, places: Tensor, shape: torch.Size) -> Tensor:
+        ctx.places = places
+        return _spread(tokens, places, shape)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, wanted: Tensor) -> tuple[Tensor, None, None]:
+        return wanted.flatten(0, 1).index_select(0, ctx.places), None, None
+
+
+def _spread(tokens: Tensor, places: Tensor, shape: torch.Size) -> Tensor:
+    block = tokens.new_zeros(shape.numel(), tokens.shape[-1])
+    return block.index_copy_(0, places, tokens).view(*shape, -1)

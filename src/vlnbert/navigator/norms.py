@@ -1,0 +1,21 @@
+"""LayerNorm, alone and at the end of a residual branch."""
+
+from torch import Tensor, nn
+from torch.nn.functional import layer_norm
+
+from vlnbert.navigator import fused
+
+
+def normalised(norm: nn.LayerNorm, tokens: Tensor) -> Tensor:
+    """LayerNorm of tokens in their own precision, reckoned in that of the weights."""
+    if (economy := fused.on(tokens)) is not None:
+        return fused.normalised(economy, norm, tokens)
+    precise = tokens.to(norm.weight.dtype)
+    return layer_norm(precise, norm.normalized_shape, norm.weight, norm.bias, norm.eps).to(tokens.dtype)
+
+
+def residual(norm: nn.LayerNorm, tokens: Tensor, change: Tensor, dropout: nn.Dropout) -> Tensor:
+    """LayerNorm of tokens with a change, some of whose numbers are dropped."""
+    if (economy := fused.on(tokens)) is not None:
+        return fused.residual(economy, norm, tokens, change, dropout.p if dropout.training else 0.0)
+    return normalised(norm, tokens + dropout(change))
