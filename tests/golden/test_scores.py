@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from vlnbert.evaluation.metrics import dtw_cost, dtw_row, dtw_start, ndtw
+from vlnbert.evaluation.metrics import ndtw
+from vlnbert.evaluation.warping import warped, whole
 from vlnbert.evaluation.scoring import ScoredFile, score_file
 from vlnbert.evaluation.submission import arrival_views
 from vlnbert.sources.layout import DataFolder
@@ -91,17 +92,15 @@ def test_filled_in_angles_are_the_simulator_s(golden: Path, r2r: Episodes, open_
 
 
 def test_ndtw_grows_move_by_move(golden: Path, open_data_world: World) -> None:
-    """The row of the dynamic programme that a reward carries along gives the reference's nDTW after every step."""
+    """The table of the dynamic programme gives the reference's nDTW after every step, as rewards need it."""
     world, compared = open_data_world, 0
     for walk in json.loads((golden / "rewards.json").read_text())["trajectories"]:
         reference = torch.tensor([[world.find(walk["scan"], name) for name in walk["gt_path"]]])
         length = torch.tensor([reference.shape[1]])
-        row = None
-        for step in [walk["start"], *(step for step in walk["steps"] if step["action"] == "move")]:
-            here = torch.tensor([[world.find(walk["scan"], step["viewpoint"])]])
-            cost = world.metres(here, reference)
-            row = dtw_row(dtw_start(cost) if row is None else row, cost)
-            value = float(ndtw(dtw_cost(row, length), length))
+        steps = [walk["start"], *(step for step in walk["steps"] if step["action"] == "move")]
+        here = torch.tensor([[world.find(walk["scan"], step["viewpoint"])] for step in steps])
+        table = warped(world.metres(here[..., None], reference), torch.ones_like(here, dtype=torch.bool))
+        for step, value in zip(steps, ndtw(whole(table, length), length)[:, 0].tolist(), strict=True):
             assert math.isclose(value, step["ndtw_metres"], abs_tol=EXACT), walk["instr_id"]
             compared += 1
     assert compared > 1000

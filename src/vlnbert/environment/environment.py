@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from vlnbert.world.banks import Bank
+from vlnbert.world.banks import Bank, rows_of
 from vlnbert.world.geometry import STEPS, VIEWS, angle_feature, level_view, view_elevation, view_heading
 from vlnbert.world.object_bank import ObjectBank, ObjectsInView
 from vlnbert.world.world import STOP, World
@@ -60,9 +60,9 @@ class Environment:
         """What can be seen and chosen now. Agents that have stopped see on, and nothing they choose matters."""
         viewpoint = state.viewpoint
         return Observation(
-            choosable=self._choosable.index_select(0, viewpoint),
-            direction=self._compass.index_select(0, (state.view % STEPS).add(viewpoint, alpha=STEPS)),
-            facing=self._facing.index_select(0, state.view),
+            choosable=rows_of(self._choosable, viewpoint),
+            direction=rows_of(self._compass, (state.view % STEPS).add(viewpoint, alpha=STEPS)),
+            facing=rows_of(self._facing, state.view),
             features=None if self.bank is None else self.bank.look(viewpoint),
             objects=None if self.objects is None else self.objects.look(viewpoint, state.view),
         )
@@ -71,15 +71,15 @@ class Environment:
         """Move along the chosen slots. Stopping is final; a slot that is only padding leads nowhere."""
         slot = slot.masked_fill(state.ended, STOP)  # who has stopped stops again
         place = slot.add(state.viewpoint, alpha=self.world.slots)
-        viewpoint = self._neighbour.index_select(0, place)
-        view = torch.where(viewpoint != state.viewpoint, self._view.index_select(0, place), state.view)
+        viewpoint = rows_of(self._neighbour, place)
+        view = torch.where(viewpoint != state.viewpoint, rows_of(self._view, place), state.view)
         return State(viewpoint, view, slot == STOP)
 
 
 def shortest_path_teacher(world: World, state: State, goal: Tensor) -> Tensor:
     """[agent] the slot that starts the shortest path to the goal: stop when there, or when no path leads there."""
-    pair = world.row.index_select(0, state.viewpoint) + world.column.index_select(0, goal)
-    return world.next_slot.index_select(0, pair).long()
+    pair = rows_of(world.row, state.viewpoint) + rows_of(world.column, goal)
+    return rows_of(world.next_slot, pair).long()
 
 
 def teacher_steps(world: World, start: Tensor, goal: Tensor) -> int:

@@ -7,7 +7,6 @@ SR, SPL: Anderson et al. 2018, arXiv:1807.06757. CLS: Jain et al. 2019, arXiv:19
 2019, arXiv:1907.05446. RGS, RGSPL: Qi et al. 2020, arXiv:1904.10151.
 """
 
-import math
 from dataclasses import dataclass, fields
 from typing import Literal
 
@@ -15,6 +14,7 @@ import torch
 from torch import Tensor
 
 from vlnbert.errors import UnknownNameError
+from vlnbert.evaluation.warping import warped, whole
 from vlnbert.world.world import World
 
 NEAR = 3.0  # metres: closer than this is there, and the scale of nDTW and CLS
@@ -123,36 +123,15 @@ def coverage(cost: Tensor, reference_length: Tensor, taken: Tensor, described: T
     return covered * fit
 
 
-def ndtw(warped: Tensor, reference_length: Tensor) -> Tensor:
+def ndtw(cost: Tensor, reference_length: Tensor) -> Tensor:
     """A DTW cost as a likeness between 0 and 1."""
-    return torch.exp(-warped / (NEAR * reference_length))
+    return torch.exp(-cost / (NEAR * reference_length))
 
 
 def dtw(cost: Tensor, walked_length: Tensor, reference_length: Tensor) -> Tensor:
     """[episode] the cost of warping the walks onto the references, from the cost of each pair of their viewpoints."""
-    row = dtw_start(cost[:, 0])
-    for hop in range(cost.shape[1]):
-        row = torch.where((hop < walked_length)[:, None], dtw_row(row, cost[:, hop]), row)
-    return dtw_cost(row, reference_length)
-
-
-def dtw_start(cost: Tensor) -> Tensor:
-    """[episode, reference + 1] the row before the first viewpoint; `cost` [episode, reference] lends its shape."""
-    return torch.nn.functional.pad(torch.full_like(cost, math.inf), (1, 0))  # only nothing matches nothing, for free
-
-
-def dtw_row(previous: Tensor, cost: Tensor) -> Tensor:
-    """The row after one more viewpoint, whose distances to the reference viewpoints are `cost` [episode, reference]."""
-    carried = torch.minimum(previous[:, 1:], previous[:, :-1])
-    row = [torch.full_like(previous[:, 0], math.inf)]
-    for place in range(cost.shape[1]):
-        row.append(cost[:, place] + torch.minimum(carried[:, place], row[-1]))
-    return torch.stack(row, dim=1)
-
-
-def dtw_cost(row: Tensor, reference_length: Tensor) -> Tensor:
-    """[episode] the cost so far of having matched the whole reference: what lies behind its end does not count."""
-    return row.gather(1, reference_length[:, None]).squeeze(1)
+    counts = torch.arange(cost.shape[1], device=cost.device)[:, None] < walked_length
+    return whole(warped(cost.transpose(0, 1), counts)[-1], reference_length)
 
 
 def _by_reference(spl_by: str) -> bool:

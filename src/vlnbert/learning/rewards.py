@@ -10,11 +10,10 @@ from typing import Literal
 
 import numpy as np
 import torch
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import dijkstra
 from torch import Tensor
 
-from vlnbert.evaluation.metrics import NEAR, dtw_cost, dtw_row, dtw_start, ndtw
+from vlnbert.evaluation.metrics import NEAR, ndtw
+from vlnbert.evaluation.warping import warped, whole
 from vlnbert.world.world import STOP, World
 
 AT_GOAL = 1.0  # metres: who was this close should not leave
@@ -99,17 +98,15 @@ def running_ndtw(world: World, viewpoint: Tensor, path: Tensor, path_length: Ten
     """[time, row] nDTW of the walk so far, the start included. Staying where one is adds nothing."""
     pairs = world.pair(viewpoint[:, :, None], path)  # [time, row, hop]
     cost = distance[pairs].double()
-    row, likeness = dtw_row(dtw_start(cost[0]), cost[0]), []
-    for time in range(len(cost)):
-        if time:
-            moved = (viewpoint[time] != viewpoint[time - 1])[:, None]
-            row = torch.where(moved, dtw_row(row, cost[time]), row)
-        likeness.append(ndtw(dtw_cost(row, path_length), path_length))
-    return torch.stack(likeness)
+    moved = torch.cat((torch.ones_like(viewpoint[:1], dtype=torch.bool), viewpoint[1:] != viewpoint[:-1]))
+    return ndtw(whole(warped(cost, moved), path_length), path_length)
 
 
 def hop_distances(world: World) -> Tensor:
     """[pair] edges on the way between any two viewpoints of a scan, infinite where there is none."""
+    from scipy.sparse import csr_array  # here, since few experiments count hops
+    from scipy.sparse.csgraph import dijkstra
+
     count, neighbour = len(world), world.neighbour.cpu().numpy()
     start = np.arange(count)[:, None].repeat(world.slots, axis=1)
     real = neighbour != start

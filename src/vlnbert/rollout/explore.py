@@ -93,12 +93,13 @@ class Explorer:
         here, how = of_rows(state, memory.rows), of_rows(self.how, memory.rows)
         target = None if self.target is None else of_rows(self.target, memory.rows)
         step = self.navigator.step(memory.hidden, memory.instruction, self.environment.observe(here))
-        logits, value = _whole(step.logits), _whole(self.navigator.value(step.state))
+        logits = _whole(step.logits)
         teacher = shortest_path_teacher(self.environment.world, here, memory.goal)
         tried = (logits.detach() + memory.noise[len(memory.records)]).argmax(dim=1)
         slot = torch.where(how == TEACHER, teacher, tried)
-        surprise = _surprise(step.object_logits, target, teacher, like=value)
-        record = {"slot": slot, "teacher": teacher, "logits": logits, "value": value, "surprise": surprise}
+        record = {"slot": slot, "teacher": teacher, "logits": logits, "hidden": step.state}
+        if step.object_logits is not None and target is not None:
+            record["surprise"] = _surprise(step.object_logits, target, teacher)
         count = len(self.how)
         record = {name: among_all(part, memory.rows, count) for name, part in record.items()} | {"live": ~state.ended}
         given = (step.state, step.instruction, memory.goal, memory.noise, memory.rows)
@@ -128,6 +129,8 @@ def explore(environment: Environment, explorer: Explorer, start: Tensor, heading
     walked = walk(environment, explorer, start, heading, goal, explorer.limit)
     records = walked.memory.records
     columns = {name: torch.stack([record[name] for record in records]) for name in records[0]}
+    columns["value"] = _whole(explorer.navigator.value(columns.pop("hidden")))
+    columns.setdefault("surprise", torch.zeros_like(columns["value"]))
     places = {name: getattr(walked, name).T[: len(records) + 1] for name in ("viewpoint", "view")}
     return Rollout(**places, **columns, ended=walked.ended, last_value=explorer.expected(walked))
 
@@ -137,10 +140,8 @@ def _whole(numbers: Tensor) -> Tensor:
     return numbers.to(torch.promote_types(numbers.dtype, torch.float32))
 
 
-def _surprise(logits: Tensor | None, target: Tensor | None, teacher: Tensor, like: Tensor) -> Tensor:
+def _surprise(logits: Tensor, target: Tensor, teacher: Tensor) -> Tensor:
     """[row] the cross-entropy of the target where the teacher stops, which is where the target's place is known."""
-    if logits is None or target is None:
-        return torch.zeros_like(like)
     known = (teacher == STOP) & (target != NONE)
     nothing = logits.shape[1] - 1  # always there to be chosen, so that nothing becomes infinite
     return cross_entropy(_whole(logits), torch.where(known, target, nothing), reduction="none") * known

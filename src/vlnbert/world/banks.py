@@ -25,6 +25,11 @@ class Bank(Protocol):
     def to(self, device: torch.device | str) -> "Bank": ...
 
 
+def rows_of(table: Tensor, index: Tensor) -> Tensor:
+    """Rows of a table, the faster way for some agents: torch's own gather takes few rows one by one on a GPU."""
+    return table[index] if table.is_cuda else table.index_select(0, index)
+
+
 @dataclass(frozen=True)
 class FeatureBank:
     """One table, one row a slot."""
@@ -42,7 +47,7 @@ class FeatureBank:
         return self.table.shape[1]
 
     def look(self, viewpoint: Tensor) -> Tensor:
-        return embedding(self.row.index_select(0, viewpoint), self.table)
+        return embedding(rows_of(self.row, viewpoint), self.table)
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "FeatureBank":
         return FeatureBank(self.table.to(device, dtype), self.row.to(device))
