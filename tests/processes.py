@@ -13,7 +13,7 @@ from vlnbert.ranks import Ranks
 
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["pytest", "torch._dynamo", "torch.distributed", "tests.learning.samples"])
-PATIENCE = 120  # seconds
+PATIENCE = 600  # seconds; on a busy machine, several processes that import torch take minutes
 
 
 def together(count: int, folder: Path, work: Callable[..., Any], *words: object) -> list[Any]:

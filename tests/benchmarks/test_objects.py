@@ -77,7 +77,7 @@ def test_gradients_reach_the_weights_of_a_step_and_the_language(tiny, world, con
     learn(navigator, instruction, ways["trimmed"], stand_anywhere(world, agents=3)[0])
     used = (navigator.objects, navigator.views, navigator.past_decision, navigator.refinement)
     assert all(weight.grad is not None for module in used for weight in module.parameters())
-    assert all(tensor.grad is not None for pair in instruction.language.cache for tensor in pair)
+    assert all(made.grad is not None for made in instruction.language.cache)
 
 
 def test_the_command_tells_scripts(tiny, capfd):

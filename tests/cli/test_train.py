@@ -15,6 +15,7 @@ from torch import Tensor
 
 from tests.cli.conftest import TINY, called
 from tests.learning.samples import same, weights
+from tests.processes import PATIENCE
 from vlnbert.cli.train import _resuming
 from vlnbert.learning.callbacks import read_log
 from vlnbert.navigator import Navigator
@@ -99,7 +100,7 @@ TOGETHER = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "
 def test_torchrun_trains_together(run: Callable, house: Path, tmp_path: Path) -> None:
     words = ("train", "demo", "--data", str(house), "--out", str(tmp_path / "run"), *TINY)
     command = [sys.executable, *TOGETHER, "-m", "vlnbert", *words, "--training.iterations", "4"]
-    outcome = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    outcome = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert outcome.returncode == 0, outcome.stderr
     assert outcome.stdout.count("4 updates") == 1, "one rank speaks"
     assert len(list((tmp_path / "run" / "tensorboard").iterdir())) == 1
@@ -134,7 +135,7 @@ def test_help_shows_every_setting(run: Callable) -> None:
 MISTAKES = {
     "mistyped preset": (("r2r-two-steam",), "no preset 'r2r-two-steam'; did you mean r2r-two-stream"),
     "no data": (("demo", "--data", "{tmp}/no", "--out", "{tmp}/run"), "no such data folder"),
-    "folder in use": (("demo", "--data", "{house}", "--out", "{house}"), "is not an empty folder"),
+    "folder in use": (("demo", "--data", "{house}", "--out", "{house}"), "the folder is not empty"),
     "another run": (("demo", "--data", "{house}", "--out", "{whole}"), "vlnbert train --resume {whole}"),
     "no run": (("--resume", "{tmp}/nothing"), "no such run; name the folder that a training wrote"),
     "odd batch": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--training.batch", "3"), "no two halves"),

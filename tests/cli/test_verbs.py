@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -275,13 +276,17 @@ def test_a_full_output_is_told() -> None:
 
 
 def test_to_be_terminated_leaves_nothing_behind(tmp_path: Path) -> None:
-    process = subprocess.Popen([sys.executable, "-m", "vlnbert", "house", tmp_path / "new"], stderr=subprocess.PIPE)
+    command = [sys.executable, "-m", "vlnbert", "house", tmp_path / "new", "--scans", "1000"]  # done after minutes
+    process = subprocess.Popen(command, stderr=subprocess.PIPE)
     while not any(tmp_path.iterdir()):
         assert process.poll() is None
         time.sleep(0.001)
-    process.terminate()
-    assert process.wait() == 130
-    assert process.stderr.read().decode().strip() == "vlnbert: interrupted"
+    while process.poll() is None:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):  # Python loses what is raised in the callback of a weak reference
+            process.wait(timeout=20)
+    assert process.returncode == 130
+    assert process.stderr.read().decode().splitlines()[-1] == "vlnbert: interrupted"
     process.stderr.close()
     assert not any(tmp_path.iterdir())
 

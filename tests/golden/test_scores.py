@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from vlnbert.evaluation.metrics import ndtw
-from vlnbert.evaluation.warping import warped, whole
 from vlnbert.evaluation.scoring import ScoredFile, score_file
 from vlnbert.evaluation.submission import arrival_views
+from vlnbert.evaluation.warping import warped, whole
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.episodes import Episodes, load_episodes, pad_paths
 from vlnbert.world.geometry import view_elevation, view_heading, wrapped

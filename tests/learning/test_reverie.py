@@ -16,6 +16,7 @@ from tests.learning.samples import CONFIG, NO_DROPOUT, SHAPE, Watcher, same, wei
 from tests.processes import together
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import DataError
+from vlnbert.learning import setting
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.learner import PARTS, Learner
 from vlnbert.learning.rewards import RewardConfig, Rewards
@@ -24,6 +25,7 @@ from vlnbert.learning.trainer import Trainer
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.sources.connectivity import ScanGraph
 from vlnbert.sources.layout import open_folder
+from vlnbert.tasks import episodes
 from vlnbert.world import STOP, World, build_world
 from vlnbert.world.objects import NONE
 
@@ -261,6 +263,20 @@ def test_targets_left_out_of_the_bank_are_not_asked_for(house: Path, tmp_path: P
     quiet: list[str] = []
     begin_run("mine", ONE, house, tmp_path / "other", tell=quiet.append)
     assert quiet == [], "the house has nothing to tell"
+
+
+@pytest.mark.parametrize("experiment", [BOTH, replace(BOTH, objects="off")])
+def test_objects_are_opened_once(
+    house: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, experiment: Experiment
+) -> None:
+    """However many splits tell where their targets are: the boxes of a real data folder are ten thousand files."""
+    alone = begin_run("mine", experiment, house, tmp_path / "alone")
+    opened, real = list[Path](), setting.open_objects
+    monkeypatch.setattr(setting, "open_objects", lambda world, folder: opened.append(folder) or real(world, folder))
+    monkeypatch.setattr(episodes, "open_objects", None)
+    trainer = begin_run("mine", experiment, house, tmp_path / "run")
+    assert opened == [house / "reverie" / "BBox"]
+    assert torch.equal(trainer.feed.splits[0].episodes.sightings, alone.feed.splits[0].episodes.sightings)
 
 
 def spoil_boxes(data: Path) -> None:

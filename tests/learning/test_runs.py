@@ -12,11 +12,12 @@ import torch
 
 from tests.learning.samples import CONFIG, SCORED, SHAPE, same, weights
 from vlnbert.errors import DataError, UsageError
-from vlnbert.learning.checkpoints import last_checkpoint
+from vlnbert.learning import setting
+from vlnbert.learning.checkpoints import best_weights, is_run, last_checkpoint
 from vlnbert.learning.experiment import CAPTIONS, Experiment
 from vlnbert.learning.fingerprints import fingerprints
-from vlnbert.learning.runs import begin_run, best_weights, is_run, read_run, resume_run
-from vlnbert.navigator import Navigator
+from vlnbert.learning.runs import begin_run, read_run, resume_run
+from vlnbert.navigator import Navigator, NavigatorConfig, folder
 from vlnbert.sources.layout import open_folder
 from vlnbert.tasks.tokens import load_tokenizer
 
@@ -63,8 +64,8 @@ def test_a_folder_in_use_is_refused(house: Path, tmp_path: Path) -> None:
     (tmp_path / "used").mkdir()
     (tmp_path / "used" / "thesis.txt").write_text("keep")
     (tmp_path / "file").write_text("keep")
-    for name in ("used", "file"):
-        with pytest.raises(DataError, match=r"is not an empty folder; choose another"):
+    for name, problem in {"used": "the folder is not empty", "file": "is not a folder"}.items():
+        with pytest.raises(DataError, match=rf"^{tmp_path / name}: {problem}; choose a new folder"):
             begin_run("mine", EXPERIMENT, house, tmp_path / name)
     assert [path.name for path in (tmp_path / "used").iterdir()] == ["thesis.txt"]
 
@@ -160,8 +161,16 @@ def test_a_damaged_record_is_told(run: Path, damage: str) -> None:
     change, expected = DAMAGES[damage]
     path = run / "run.json"
     path.write_text(change(path.read_text()))
-    with pytest.raises(DataError, match=rf"^{path}: .*{expected}"):
+    with pytest.raises(
+        DataError, match=rf"^{path}: .*{expected}.*; begin anew in another folder; --start {run} goes on"
+    ):
         resume_run(run)
+
+
+def test_what_a_damaged_record_is_answered_with_helps(house: Path, run: Path, tmp_path: Path) -> None:
+    (run / "run.json").write_text("{")
+    again = begin_run("mine", replace(EXPERIMENT, start=str(run)), house, tmp_path / "again")
+    assert same(again.navigator.state_dict(), Navigator.from_pretrained(run / "best").state_dict())
 
 
 def test_no_run_is_told(tmp_path: Path) -> None:
@@ -176,11 +185,33 @@ def test_a_missing_checkpoint_is_told(run: Path, pointer: str) -> None:
         resume_run(run)
 
 
-@pytest.mark.parametrize("name", ["trainer.safetensors", "model.safetensors", "config.json"])
+def test_a_damaged_pointer_is_told(run: Path) -> None:
+    (run / "last.json").write_text('{"checkpoint": ')
+    with pytest.raises(DataError, match=r"is not whole JSON .*; begin the training anew in another folder"):
+        resume_run(run)
+
+
+def test_weights_of_another_shape_are_told(run: Path) -> None:
+    path = last_checkpoint(run) / "config.json"
+    path.write_text(path.read_text().replace(f'"inner": {SHAPE.inner}', f'"inner": {2 * SHAPE.inner}'))
+    with pytest.raises(DataError, match=r"model.safetensors: does not fit its config.json: .* begin the training anew"):
+        resume_run(run)
+
+
+def test_to_resume_reads_the_weights_once(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, real = list[str](), folder.safe_open
+    monkeypatch.setattr(folder, "safe_open", lambda path, **how: opened.append(path.name) or real(path, **how))
+    trainer = resume_run(run)
+    assert sorted(opened) == ["model.safetensors", "trainer.safetensors"]
+    assert same(trainer.navigator.state_dict(), weights(run))
+    assert trainer.navigator.tokenizer is not None
+
+
+@pytest.mark.parametrize("name", ["trainer.safetensors", "model.safetensors", "config.json", "tokenizer.json"])
 def test_a_cut_checkpoint_is_told(run: Path, name: str) -> None:
     path = last_checkpoint(run) / name
     path.write_bytes(path.read_bytes()[:-10])
-    with pytest.raises(DataError, match=name):
+    with pytest.raises(DataError, match=rf"^{path}: .*is not .*; begin the training anew in another folder"):
         resume_run(run)
 
 
@@ -229,6 +260,37 @@ def test_a_run_may_start_from_another(house: Path, finished: Path, tmp_path: Pat
     other = begin_run("mine", reverie, house, tmp_path / "reverie").navigator
     assert other.objects is not None
     assert torch.equal(other.state_dict()["views.project.weight"], best["views.project.weight"])
+
+
+def test_a_run_that_validated_nothing_is_a_start_too(house: Path, run: Path, tmp_path: Path) -> None:
+    shutil.rmtree(run / "best")
+    one = begin_run("mine", replace(EXPERIMENT, start=str(run)), house, tmp_path / "next")
+    assert same(one.navigator.state_dict(), weights(run))
+
+
+def test_weights_are_drawn_only_where_some_are_new(
+    house: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a large navigator it takes a second; the dropout is the one that was asked for all the same."""
+    made = list[str]()
+
+    class Watched(Navigator):
+        def __init__(self, config: NavigatorConfig) -> None:
+            super().__init__(config)
+            made.append(next(self.parameters()).device.type)
+
+    monkeypatch.setattr(setting, "Navigator", Watched)
+    start = replace(EXPERIMENT, start=str(finished), navigator=replace(SHAPE, hidden_dropout=0.125))
+    one = begin_run("mine", start, house, tmp_path / "one").navigator
+    assert made[-1] == "meta"
+    assert one.config.hidden_dropout == 0.125
+    assert 0.125 in {part.p for part in one.modules() if isinstance(part, torch.nn.Dropout)}
+    assert {(weight.device.type, weight.dtype) for weight in one.parameters()} == {("cpu", torch.float32)}
+    assert all(weight.requires_grad for weight in one.parameters())
+    scored = "reverie/val_unseen"
+    other = replace(start, train_on=("reverie/train",), validate_on=(scored,), best_on=scored)
+    begin_run("mine", other, house, tmp_path / "other")
+    assert made[-1] == "cpu", "the weights for objects are new"
 
 
 def test_weights_that_see_other_features_are_refused(house: Path, finished: Path, tmp_path: Path) -> None:

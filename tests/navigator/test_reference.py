@@ -13,9 +13,9 @@ from vlnbert.environment.environment import Observation
 from vlnbert.errors import DataError, UnknownNameError, UsageError
 from vlnbert.navigator import Navigator, NavigatorConfig
 from vlnbert.navigator.attention import Attention
-from vlnbert.navigator.layout import Layout
 from vlnbert.navigator.config import SIZES, named_size
 from vlnbert.navigator.layers import FeedForward
+from vlnbert.navigator.layout import Layout
 from vlnbert.tasks.tokens import load_tokenizer
 
 

@@ -2,6 +2,7 @@
 
 import json
 import tracemalloc
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from vlnbert.errors import DataError
 from vlnbert.sources import files
 from vlnbert.sources.files import read_json, stream_json_list, write_json, written_beside
+from vlnbert.sources.folders import built_beside
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 VALUES = st.recursive(
@@ -127,6 +129,16 @@ def test_missing_files_and_folders(tmp_path, refuses, read):
     refuses(inside_a_file, lambda: read(inside_a_file, "thing"), "")
 
 
+@pytest.mark.parametrize("content", [b"[1", b"\xff", b"[" * 100_000, b"9" * 5000])
+def test_what_helps_with_a_damaged_file_is_told(tmp_path, content):
+    path = tmp_path / "a.json"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"; fetch the file again$"):
+        read_json(path, "thing", "make one")
+    with pytest.raises(DataError, match=r"; write it again$"):
+        read_json(path, "thing", "make one", damaged="write it again")
+
+
 def test_memory_is_bounded_by_items_and_not_by_the_file(tmp_path):
     path, item = tmp_path / "large.json", json.dumps({"text": "x" * 900, "numbers": list(range(30))})
     with path.open("w") as file:
@@ -181,6 +193,29 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path, fault):
     assert [(entry.name, entry.read_text()) for entry in tmp_path.iterdir()] == [("file.txt", "old")]
     if isinstance(fault, OSError):
         assert str(caught.value).startswith(f"{path}: cannot be written (No space left on device); ")
+
+
+def test_an_interrupt_may_come_at_once(tmp_path, monkeypatch):
+    """In the very moment in which the temporary file, or folder, is there."""
+    made = []
+
+    def interrupted(real):
+        def make(path, *words, **options):
+            real(path, *words, **options)
+            made.append(path)
+            raise KeyboardInterrupt
+
+        return make
+
+    monkeypatch.setattr(Path, "touch", interrupted(Path.touch))
+    with pytest.raises(KeyboardInterrupt):
+        write_json(tmp_path / "file.json", [1])
+    monkeypatch.setattr(Path, "mkdir", interrupted(Path.mkdir))
+    with pytest.raises(KeyboardInterrupt), built_beside(tmp_path / "folder"):
+        pass
+    monkeypatch.undo()
+    assert len(made) == 2
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_nowhere_to_write(tmp_path, refuses):

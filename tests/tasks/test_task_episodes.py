@@ -7,7 +7,7 @@ from vlnbert.errors import UnknownNameError, VlnbertError
 from vlnbert.sources.instructions import read_r2r
 from vlnbert.tasks import load_episodes
 from vlnbert.tasks.episodes import NONE, bind, require_goals
-from vlnbert.world import open_world
+from vlnbert.world import open_objects, open_world
 
 TRAIN = "r2r/R2R_train.json"
 
@@ -41,6 +41,14 @@ def test_reverie_targets_and_where_they_are_visible(load, world, split):
     assert episodes.ids == ("10_7_0", "11_8_0")
     assert episodes.targets == ("7", "8")
     assert episodes.sightings.tolist() == [[world.find("alpha", "a3"), world.find("alpha", "a4")], [NONE, NONE]]
+
+
+def test_objects_that_are_open_are_not_opened_again(tiny, world, load, monkeypatch):
+    objects = open_objects(world, tiny.folder.boxes)
+    opened = load("reverie", "train")
+    monkeypatch.setattr("vlnbert.tasks.episodes.open_objects", None)
+    given = load_episodes(tiny.folder, world, "reverie", "train", objects)
+    assert torch.equal(given.sightings, opened.sightings)
 
 
 def test_a_target_at_every_other_scan_is_not_this_ones(tiny, load):

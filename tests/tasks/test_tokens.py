@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from vlnbert.errors import UsageError, VlnbertError
 from vlnbert.tasks import load_episodes
+from vlnbert.tasks import tokens as tokens_module
 from vlnbert.tasks.tokens import load_tokenizer, tokenise
 
 PAD, UNK, CLS, SEP = range(4)
@@ -180,3 +181,52 @@ def test_a_piece_twice_does_not_shift_the_last_ones(tiny, episodes):
     path.write_text(path.read_text() + "walk\nlast\n")
     tokens = tokenise(texts(episodes, "last"), load_tokenizer(path), Path("R2R.json"))
     assert rows(tokens) == [[CLS, len(path.read_text().split()) - 1, SEP]]
+
+
+class Idle:
+    """A tokenizer that is never asked for tokens."""
+
+    def __init__(self, tokenizer):
+        self.to_str, self.get_vocab = tokenizer.to_str, tokenizer.get_vocab
+
+
+@pytest.fixture
+def kept(cache, monkeypatch):
+    """The entries of the cache, where even two texts are many."""
+    monkeypatch.setattr(tokens_module, "MANY", 2)
+    return lambda: list(cache.glob("tokens-*"))
+
+
+def test_the_tokens_of_many_texts_are_made_once(tiny, episodes, tokenizer, kept, monkeypatch):
+    first = tokenise(episodes, tokenizer, tiny.root)
+    assert len(kept()) == 1
+    again = tokenise(episodes, Idle(tokenizer), tiny.root)
+    assert (again.ids.tolist(), again.count.tolist()) == (first.ids.tolist(), first.count.tolist())
+    assert again.ids.dtype == first.ids.dtype == torch.long
+    cut = tokenise(episodes, Idle(tokenizer), tiny.root, limit=5)
+    monkeypatch.setattr(tokens_module, "MANY", 1000)
+    assert rows(cut) == rows(tokenise(episodes, tokenizer, tiny.root, limit=5)), "cut afterwards"
+    assert rows(first) == rows(tokenise(episodes, tokenizer, tiny.root))
+
+
+def test_other_texts_and_other_vocabularies_have_tokens_of_their_own(tiny, episodes, tokenizer, kept):
+    tokenise(texts(episodes, "walk", "go"), tokenizer, tiny.root)
+    assert rows(tokenise(texts(episodes, "go", "walk"), tokenizer, tiny.root)) != rows(
+        tokenise(texts(episodes, "walk", "go"), tokenizer, tiny.root)
+    )
+    path = tiny.path("other.txt")
+    path.write_text(tiny.folder.vocabulary.read_text().replace("walk", "swim"))
+    assert UNK in rows(tokenise(texts(episodes, "walk", "go"), load_tokenizer(path), tiny.root))[0]
+    assert len(kept()) == 3
+
+
+def test_few_texts_are_not_kept(tiny, episodes, tokenizer, kept):
+    tokenise(texts(episodes, "walk"), tokenizer, tiny.root)
+    assert kept() == []
+
+
+def test_kept_tokens_are_checked_as_new_ones_are(tiny, episodes, tokenizer, kept, refuses):
+    empty, place = texts(episodes, "walk", ""), tiny.root
+    for _ in range(2):
+        refuses(place, lambda: tokenise(empty, tokenizer, place), "instruction 1_1: has no words")
+    assert len(kept()) == 1

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import SafetensorError
 
+from tests.processes import PATIENCE
 from vlnbert.world import build, open_features, open_labels, open_world
 from vlnbert.world import cache as cache_module
 from vlnbert.world.cache import Key, cache_folder, cached, content_digest
@@ -194,6 +196,39 @@ def test_nowhere_to_remember(tmp_path, monkeypatch, read_again):
     assert [read_again(path), read_again(path)] == [True, True]
 
 
+@pytest.fixture
+def hashed(monkeypatch):
+    """The files whose content was read for a digest."""
+    found, real = [], cache_module._hashed
+    monkeypatch.setattr(cache_module, "_hashed", lambda path: found.append(path.name) or real(path))
+    return found
+
+
+def test_small_files_are_read_once_a_process(tmp_path, monkeypatch, hashed):
+    monkeypatch.setattr(cache_module, "SETTLED", 0)
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.write_text("12345")
+    two.write_text("12345")
+    digests = [content_digest(path) for path in (one, two, one, two)]
+    assert len(set(digests)) == 1
+    assert hashed == ["one", "two"]
+    before = one.stat()
+    time.sleep(0.02)  # a tick of the file system's clock
+    one.write_text("54321")
+    os.utime(one, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert content_digest(one) != digests[0], "though it has the same size and pretends to be as old"
+    one.unlink()
+    assert content_digest(one) == ""
+
+
+def test_what_was_just_written_is_read_again(tmp_path, hashed):
+    """Two changes within a tick of the file system's clock look like one."""
+    path = tmp_path / "one"
+    path.write_text("12345")
+    assert content_digest(path) == content_digest(path)
+    assert hashed == ["one", "one"]
+
+
 @pytest.mark.parametrize("name", ["tiny.hdf5", "tiny.tsv"])
 def test_features_and_labels_come_from_the_cache_too(tiny, world, monkeypatch, name):
     path = tiny.path(f"features/{name}")
@@ -204,6 +239,13 @@ def test_features_and_labels_come_from_the_cache_too(tiny, world, monkeypatch, n
     again, classes_again = open_labels(world, tiny.folder.captions)
     assert torch.equal(labels.table, again.table)
     assert classes == classes_again
+
+
+def test_a_world_from_the_cache_needs_no_scipy(tiny, world):
+    """To import it takes a fifth of a second."""
+    code = f"{OPEN}; sys.exit('scipy' in sys.modules)"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", code, str(tiny.root)], env=environment, stdout=subprocess.PIPE, check=True)
 
 
 OPEN = "import sys; from vlnbert.world import open_world; print(open_world(sys.argv[1]).fingerprint())"
@@ -218,7 +260,7 @@ def test_two_processes_at_once(tiny, cache, world):
         )
         for _ in range(2)
     ]
-    printed = [process.communicate(timeout=60)[0].strip() for process in both]
+    printed = [process.communicate(timeout=PATIENCE)[0].strip() for process in both]
     assert [process.returncode for process in both] == [0, 0]
     assert printed == [world.fingerprint()] * 2
     assert list(cache.iterdir()) == [entry(cache)]

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from vlnbert.benchmarks.restless import Restless
 from vlnbert.benchmarks.timing import Timing, race
 from vlnbert.environment.environment import Environment
 from vlnbert.navigator import Instruction, Navigator, NavigatorConfig
-from vlnbert.world import STOP, FeatureBank, World
+from vlnbert.world import FeatureBank, World
 from vlnbert.world.sights import facing_views
 
 STEPS = 15  # of an episode, as in the paper
@@ -36,7 +37,7 @@ def compare_caching(
 ) -> list[Gain]:
     """Time steps alone, and greedy episodes from reading the instruction to the last step, for some agents at once."""
     torch.manual_seed(0)
-    navigator = Navigator(config).to(world.device).eval()
+    navigator = Restless(config).to(world.device).eval()
     environment = Environment(world, noise(world, config.feature_width))
     words = torch.randint(5, config.vocabulary, (agents, tokens), device=world.device)
     start = torch.randint(len(world), (agents,), device=world.device)
@@ -60,7 +61,7 @@ def compare_caching(
 
 
 def walk_greedily(navigator: Navigator, environment: Environment, words: Tensor, start: Tensor, keep: bool) -> Tensor:
-    """Read, then take the best direction at each of 15 steps; nobody stops, so that all walks are equally long."""
+    """Read, then take the best slot at each of 15 steps."""
     instruction = navigator.encode(words, torch.ones_like(words, dtype=torch.bool))
     if not keep:
         instruction = instruction.uncached()
@@ -69,8 +70,7 @@ def walk_greedily(navigator: Navigator, environment: Environment, words: Tensor,
     for _ in range(STEPS):
         step = navigator.step(hidden, instruction, environment.observe(state))
         hidden, instruction = step.state, step.instruction
-        slot = step.logits[:, STOP + 1 :].argmax(dim=1) + 1
-        state = environment.step(state, slot)
+        state = environment.step(state, step.logits.argmax(dim=1))
     return state.viewpoint
 
 

@@ -101,7 +101,7 @@ def as_leaves(instruction: Instruction) -> Instruction:
         return tensor.detach().requires_grad_()
 
     language = instruction.language
-    cache = None if language.cache is None else tuple((leaf(keys), leaf(values)) for keys, values in language.cache)
+    cache = None if language.cache is None else tuple(leaf(made) for made in language.cache)
     return Instruction(leaf(instruction.state), Language(leaf(language.features), language.mask, cache))
 
 

@@ -32,15 +32,16 @@ def race(
     seconds: dict[str, list[float]] = {name: [] for name in rivals}
     for counted in [False] + [True] * rounds:
         for name, run in rivals.items():
-            _wait(device)
+            wait(device)
             begin = time.perf_counter()
             run()
-            _wait(device)
+            wait(device)
             if counted:
                 seconds[name].append(time.perf_counter() - begin)
     return {name: Timing(tuple(times)) for name, times in seconds.items()}
 
 
-def _wait(device: torch.device | str) -> None:
+def wait(device: torch.device | str) -> None:
+    """Until the device has done what it was asked for."""
     if torch.device(device).type == "cuda":
         torch.cuda.synchronize(device)

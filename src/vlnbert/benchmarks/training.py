@@ -3,24 +3,28 @@
 The weights are random and the features are noise: speed does not depend on them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import count, islice
 from pathlib import Path
 
 import torch
+from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from vlnbert.benchmarks.navigator import noise
-from vlnbert.benchmarks.timing import Timing, race
-from vlnbert.environment.environment import Environment
+from vlnbert.benchmarks.plain import PlainTraining
+from vlnbert.benchmarks.startup import seconds_since_start
+from vlnbert.benchmarks.timing import Timing, race, wait
+from vlnbert.environment.environment import Environment, State
 from vlnbert.learning.config import TrainConfig
 from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import Navigator, NavigatorConfig
 from vlnbert.tasks.splits import Split
 from vlnbert.world import World
+from vlnbert.world.banks import Bank
 
 WARM_UP = 40  # updates before any is timed, on a GPU: most shapes of a batch have then been met twice
-BLOCK = 10  # updates that are timed together
 
 
 @dataclass(frozen=True)
@@ -28,47 +32,61 @@ class TrainingSpeed:
     """Updates of one batch size."""
 
     batch: int
-    block: Timing  # of BLOCK updates
-    flops: float  # of one update, as counted
+    updates: int  # that were timed together
+    block: Timing  # of so many updates
+    plain: Timing | None  # of as many the plain way, where they were raced
+    flops: float  # of an update, as counted
+    steps: float  # of an update: what its agents decided before they had stopped
     peak_bytes: int | None  # allocated on the device, where it tells
+    first_after: float  # seconds from the start of the process to the end of the first update
 
     @property
     def updates_per_second(self) -> float:
-        return BLOCK / self.block.median
+        return self.updates / self.block.median
 
     @property
     def episodes_per_second(self) -> float:
         return self.batch * self.updates_per_second
 
+    @property
+    def steps_per_second(self) -> float:
+        return self.steps * self.updates_per_second
+
+    @property
+    def times_plain(self) -> float | None:
+        """How many updates are made while the plain way makes one."""
+        return None if self.plain is None else self.plain.median / self.block.median
+
 
 def time_training(
     world: World,
-    splits: Sequence[Split],
+    split: Split,
     shape: NavigatorConfig,
     config: TrainConfig,
     rounds: int,
+    updates: int = 10,
+    plain: bool = False,
 ) -> TrainingSpeed:
-    """Train a random navigator for some updates and time blocks of them."""
-    device = world.device
-    environment = Environment(world, noise(world, shape.feature_width).to(device, _kept(config, device)))
-    torch.manual_seed(0)
-    navigator = Navigator(shape).to(device)
-    counted = _flops(navigator, environment, splits, replace(config, graphs=False))
+    """Train a random navigator for some updates and time blocks of them, in turn with the plain way where asked for."""
+    device, width = world.device, shape.feature_width
+    environment = Environment(world, noise(world, width).to(device, kept_precision(config.precision, device)))
     if device.type == "cuda":
-        torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
-    trainer = Trainer(Path(), navigator, environment, splits, {}, config, "")
-    done = iter(range(1_000_000_000))
-
-    def block(updates: int = BLOCK) -> None:
-        for _ in range(updates):
-            trainer.advance(next(done))
-        trainer.unreported.clear()
-
-    block(WARM_UP if device.type == "cuda" else 1)
-    timing = race({"block": block}, rounds, device)["block"]
+    trainer = Trainer(Path(), _random(shape, device), environment, [split], {}, config, "")
+    advance = _advance(trainer)
+    advance(0)
+    wait(device)
+    first_after, warm_up = seconds_since_start(), WARM_UP if device.type == "cuda" else 0
+    for number in range(1, 1 + warm_up):
+        advance(number)
     peak = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
-    return TrainingSpeed(config.batch, timing, counted, peak)
+    rivals = {"ours": _blocks(advance, 1 + warm_up, updates)}
+    if plain:
+        rival = PlainTraining(_random(shape, device), world, noise(world, width), split, config)
+        rivals["plain"] = _blocks(rival.advance, 1 + warm_up, updates)  # of the same batches
+    times = race(rivals, rounds, device)
+    flops, steps = _counted(trainer.navigator, environment, split, config, updates)
+    return TrainingSpeed(config.batch, updates, times["ours"], times.get("plain"), flops, steps, peak, first_after)
 
 
 def matrix_rate(device: torch.device, precision: torch.dtype, size: int = 4096, rounds: int = 5) -> float:
@@ -84,14 +102,56 @@ def matrix_rate(device: torch.device, precision: torch.dtype, size: int = 4096, 
     return 2.0 * size**3 * times / race({"product": multiply}, rounds, device)["product"].median
 
 
-def _flops(navigator: Navigator, environment: Environment, splits: Sequence[Split], config: TrainConfig) -> float:
-    """Of one eager update, padding included."""
-    trainer = Trainer(Path(), navigator, environment, splits, {}, config, "")
-    with FlopCounterMode(display=False) as counter:
-        trainer.advance(0)
-    return float(counter.get_total_flops())
-
-
-def _kept(config: TrainConfig, device: torch.device) -> torch.dtype:
+def kept_precision(precision: str, device: torch.device) -> torch.dtype:
     """Features are kept in the precision that they are used in."""
-    return torch.bfloat16 if config.precision == "bfloat16" and device.type == "cuda" else torch.float32
+    return torch.bfloat16 if precision == "bfloat16" and device.type == "cuda" else torch.float32
+
+
+class Pedometer(Environment):
+    """An environment that counts the steps of those who have not stopped."""
+
+    def __init__(self, world: World, bank: Bank | None) -> None:
+        super().__init__(world, bank)
+        self.steps = 0
+
+    def step(self, state: State, slot: Tensor) -> State:
+        self.steps += int((~state.ended).sum())
+        return super().step(state, slot)
+
+
+def _random(shape: NavigatorConfig, device: torch.device) -> Navigator:
+    torch.manual_seed(0)
+    return Navigator(shape).to(device)
+
+
+def _advance(trainer: Trainer) -> Callable[[int], None]:
+    """Makes an update by its number; nobody will ask for its losses."""
+
+    def advance(number: int) -> None:
+        trainer.advance(number)
+        trainer.unreported.clear()
+
+    return advance
+
+
+def _blocks(advance: Callable[[int], object], first: int, updates: int) -> Callable[[], None]:
+    """Each call makes some more updates."""
+    numbers = count(first)
+
+    def block() -> None:
+        for number in islice(numbers, updates):
+            advance(number)
+
+    return block
+
+
+def _counted(
+    navigator: Navigator, environment: Environment, split: Split, config: TrainConfig, updates: int
+) -> tuple[float, float]:
+    """Floating-point operations of an eager update, padding included, and steps: means over some updates."""
+    pedometer = Pedometer(environment.world, environment.bank)
+    trainer = Trainer(Path(), navigator, pedometer, [split], {}, replace(config, graphs=False), "")
+    with FlopCounterMode(display=False) as counter:
+        for number in range(updates):
+            trainer.advance(number)
+    return counter.get_total_flops() / updates, pedometer.steps / updates

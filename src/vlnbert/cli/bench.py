@@ -112,8 +112,8 @@ def bench_navigator(
 
 
 @contextmanager
-def folder_or_house(folder: Path | None) -> Iterator["DataFolder"]:
-    """A data folder; or that of a house that lasts as long as the block."""
+def folder_or_house(folder: Path | None, scans: int = 6) -> Iterator["DataFolder"]:
+    """A data folder; or that of a house of so many scans that lasts as long as the block."""
     from tempfile import TemporaryDirectory
 
     from vlnbert.sources.house import generate
@@ -122,7 +122,7 @@ def folder_or_house(folder: Path | None) -> Iterator["DataFolder"]:
     with TemporaryDirectory() as temporary:
         if folder is None:
             folder = Path(temporary) / "house"
-            generate(folder, seed=0, scans=6)
+            generate(folder, seed=0, scans=scans)
         yield open_folder(folder)
 
 

@@ -11,8 +11,9 @@ from vlnbert.cli.tables import Summary, score_rows
 from vlnbert.environment.environment import Environment
 from vlnbert.evaluation.evaluate import Evaluation, evaluate_agent, evaluate_navigator
 from vlnbert.learning.callbacks import read_log
+from vlnbert.learning.checkpoints import is_run
 from vlnbert.learning.experiment import Experiment
-from vlnbert.learning.runs import begin_run, is_run, resume_run
+from vlnbert.learning.runs import begin_run, resume_run
 from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import Navigator
 from vlnbert.perception.objects import spelled

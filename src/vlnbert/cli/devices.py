@@ -1,5 +1,12 @@
 """What a command asks of the machine, checked before anything is begun."""
 
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    import torch
+
+Precision = Literal["float32", "bfloat16", "fastest"]
+
 
 def require_device(name: str) -> None:
     """Refuse a device that this machine does not have, before anything is put there."""
@@ -21,3 +28,10 @@ def require_within(**options: tuple[int, int, int]) -> None:
     for name, (value, least, most) in options.items():
         if not least <= value <= most:
             raise UsageError(f"--{name} {value} is out of range; choose {least:,} to {most:,}")
+
+
+def chosen_precision(asked: Precision, device: "torch.device") -> str:
+    """float32 or bfloat16; which one is the fastest is measured."""
+    from vlnbert.runtime import fastest_precision
+
+    return fastest_precision(device) if asked == "fastest" else asked

@@ -9,6 +9,8 @@ from tyro.extras import SubcommandApp
 
 from vlnbert import __version__
 from vlnbert.cli.bench import bench_navigator, bench_world
+from vlnbert.cli.bench_evaluation import bench_evaluate
+from vlnbert.cli.bench_growth import bench_growth
 from vlnbert.cli.bench_objects import bench_objects
 from vlnbert.cli.bench_training import bench_train
 from vlnbert.cli.curves import curves
@@ -47,6 +49,8 @@ VERBS: dict[str, Callable[..., None]] = {
     "bench navigator": bench_navigator,
     "bench objects": bench_objects,
     "bench train": bench_train,
+    "bench evaluate": bench_evaluate,
+    "bench growth": bench_growth,
 }
 
 

@@ -5,11 +5,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import torch
+
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import UsageError
 from vlnbert.evaluation.evaluate import Evaluation, evaluate_agent, evaluate_navigator
+from vlnbert.learning.checkpoints import BEST, best_weights, is_run
 from vlnbert.learning.experiment import OFF
-from vlnbert.learning.runs import best_weights, is_run, read_run
+from vlnbert.learning.runs import read_run
 from vlnbert.learning.setting import Looks, open_setting
 from vlnbert.navigator import Navigator
 from vlnbert.rollout.baselines import baseline
@@ -33,6 +36,7 @@ class Recipe:
     looks: Looks = field(default_factory=lambda: Looks(objects=None))
     limit: int = LIMIT
     tokens: int | None = None
+    precision: str = "float32"
 
 
 def recipe_of(source: str | None) -> Recipe:
@@ -42,7 +46,7 @@ def recipe_of(source: str | None) -> Recipe:
     experiment = read_run(Path(source)).experiment
     task, _ = task_and_split(experiment.best_on)
     weights, limit = best_weights(Path(source)), experiment.training.limit
-    if weights.name != "best":
+    if weights.name != BEST:
         print(f"{source}: nothing was validated yet; walking with the last checkpoint", file=sys.stderr)
     return Recipe(str(weights), task, Looks.of(experiment), limit, experiment.tokens)
 
@@ -64,7 +68,9 @@ def navigator_walker(folder: DataFolder, world: World, recipe: Recipe, batch: in
         instructions = folder.split(episodes.task, episodes.split)
         limit = recipe.tokens or LIMITS[episodes.task]
         tokens = tokenise(episodes, tokenizer, instructions, limit).to(world.device)
-        return evaluate_navigator(setting.environment, navigator, episodes, tokens, recipe.limit, batch)
+        half = torch.bfloat16 if recipe.precision == "bfloat16" else None
+        given = (setting.environment, navigator, episodes, tokens, recipe.limit, batch)
+        return evaluate_navigator(*given, precision=half)
 
     return walk
 

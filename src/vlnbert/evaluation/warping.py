@@ -1,7 +1,7 @@
 """Dynamic time warping of walks onto references, for many episodes at once.
 
-The table is filled by diagonals: cells whose time and place add up to the same do not wait for each other, so that a walk
-of n viewpoints and a reference of m take n + m - 1 steps, not n x m.
+The table is filled by diagonals: cells whose time and place add up to the same do not wait for each other, so that a
+walk of n viewpoints and a reference of m take n + m - 1 steps, not n x m.
 """
 
 import math
@@ -13,8 +13,8 @@ from torch import Tensor
 def warped(cost: Tensor, counts: Tensor) -> Tensor:
     """[time, episode, place] the cost of warping each walk so far onto the reference up to each of its places.
 
-    `cost` [time, episode, place] is that of each pair of viewpoints. Where `counts` [time, episode] is false a viewpoint
-    is passed over, and all stays as it was.
+    `cost` [time, episode, place] is that of each pair of viewpoints. Where `counts` [time, episode] is false, a
+    viewpoint is passed over, and all stays as it was.
     """
     times, episodes, places = cost.shape
     place = torch.arange(places, device=cost.device)

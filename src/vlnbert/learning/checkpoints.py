@@ -2,13 +2,14 @@
 
 A run holds `checkpoints/<iteration>/` (a navigator's folder and `trainer.safetensors`) and `last.json`, which names the
 newest whole one. The folder is written beside and renamed, then the pointer, then older folders go; at every moment the
-pointer names a checkpoint that is whole.
+pointer names a checkpoint that is whole. `best/` is the navigator that scored best, where one was validated.
 """
 
 import json
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,14 +23,23 @@ from torch.optim import Optimizer
 from vlnbert.errors import DataError, UsageError
 from vlnbert.learning.records import from_plain
 from vlnbert.navigator import Navigator
-from vlnbert.navigator.folder import read_safetensors
+from vlnbert.navigator.folder import (
+    CONFIG,
+    TOKENIZER,
+    WEIGHTS,
+    check_fit,
+    read_config,
+    read_safetensors,
+    read_tokenizer,
+)
 from vlnbert.sources.files import read_json, write_json
 from vlnbert.sources.folders import replaced
 
 TRAINER = "trainer.safetensors"
 NAME = re.compile(r"\d{7,}")  # of a checkpoint's folder: its update
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # AdamW's
-POINTER = "last.json"
+RECORD, POINTER, BEST = "run.json", "last.json", "best"  # in a run's folder
+ANEW = "begin the training anew in another folder"
 
 
 @dataclass(frozen=True)
@@ -67,28 +77,59 @@ def save_navigator(folder: Path, navigator: Navigator, card: Mapping[str, Any]) 
             raise DataError(folder, f"cannot be written ({error})", "free some space and resume") from None
 
 
+def is_run(folder: Path) -> bool:
+    return (folder / RECORD).is_file()
+
+
+def best_weights(run: Path) -> Path:
+    """The folder of a run's best navigator, or of its last where none was validated yet."""
+    best = run / BEST
+    return best if best.is_dir() else last_checkpoint(run)
+
+
 def last_checkpoint(run: Path) -> Path:
     """The newest whole checkpoint of a run."""
-    pointer = read_json(run / POINTER, "run to resume", "name the folder that a training wrote")
+    pointer = read_json(run / POINTER, "run to resume", "name the folder that a training wrote", damaged=ANEW)
     name = str(pointer.get("checkpoint") if isinstance(pointer, dict) else pointer)
     folder = run / "checkpoints" / name
     if not NAME.fullmatch(name) or not (folder / TRAINER).is_file():
-        raise DataError(folder, "the checkpoint is missing", "begin the training anew in another folder")
+        raise DataError(folder, "the checkpoint is missing", ANEW)
     return folder
+
+
+def unfilled_navigator(folder: Path) -> Navigator:
+    """A navigator in the shape of a checkpoint's, with its tokenizer; `load_checkpoint` must give it weights."""
+    with _ours(), torch.device("meta"):
+        navigator = Navigator(read_config(folder / CONFIG))
+        if (folder / TOKENIZER).exists():
+            navigator.tokenizer = read_tokenizer(folder / TOKENIZER)
+    return navigator.to_empty(device="cpu")
 
 
 def load_checkpoint(folder: Path, navigator: Navigator, optimiser: Optimizer) -> Progress:
     """Put a run back exactly where it was: weights and moments. All else follows from the number of the update."""
-    weights = Navigator.from_pretrained(folder).state_dict()
+    path, expected = folder / WEIGHTS, {name: tuple(weight.shape) for name, weight in navigator.state_dict().items()}
+    with _ours():
+        weights, _ = read_safetensors(path)
+        check_fit(path, weights, expected)
     navigator.load_state_dict(weights)
     try:
         tensors, header = read_safetensors(folder / TRAINER)
         progress = from_plain(Progress, json.loads(header["progress"]))
         _check_moments(optimiser, tensors, progress)
     except (DataError, KeyError, TypeError, ValueError, IndexError, UsageError):
-        raise DataError(folder / TRAINER, "is not whole", "begin the training anew in another folder") from None
+        raise DataError(folder / TRAINER, "is not whole", ANEW) from None
     _restore_optimiser(optimiser, tensors)
     return progress
+
+
+@contextmanager
+def _ours() -> Iterator[None]:
+    """A damaged file of a run, unlike others of its kind, can neither be fetched nor saved again."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(error.path, error.problem, ANEW, error.place) from None
 
 
 def _check_moments(optimiser: Optimizer, tensors: dict[str, Tensor], progress: Progress) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vlnbert.errors import DataError, UsageError
-from vlnbert.learning.checkpoints import POINTER, last_checkpoint
+from vlnbert.learning.checkpoints import POINTER, RECORD, last_checkpoint, unfilled_navigator
 from vlnbert.learning.experiment import CAPTIONS, NAMES, OFF, Experiment
 from vlnbert.learning.fingerprints import fingerprints
 from vlnbert.learning.records import from_plain, to_plain
@@ -20,13 +20,13 @@ from vlnbert.navigator import Navigator
 from vlnbert.navigator.folder import exists
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.sources.files import read_json, write_json
+from vlnbert.sources.folders import refuse_full
 from vlnbert.sources.layout import DataFolder, open_folder
 from vlnbert.tasks.targets import report_targets
 from vlnbert.tasks.tokens import load_tokenizer
 from vlnbert.world import open_world
-from vlnbert.world.objects import NONE, open_objects
+from vlnbert.world.objects import NONE
 
-RECORD = "run.json"
 ANOTHER = "resume it with: vlnbert train --resume {run}, or choose another folder"
 
 
@@ -52,8 +52,7 @@ def begin_run(
     """A new run in an empty folder, ready to train; `tell` is told, line by line, what in the data does not fit."""
     if exists(run / RECORD):
         raise DataError(run, f"holds a run of {read_run(run).preset}", ANOTHER.format(run=run))
-    if run.exists() and (not run.is_dir() or any(run.iterdir())):
-        raise DataError(run, "is not an empty folder", "choose another one for the run")
+    refuse_full(run)
     folder, experiment = open_folder(data), _anchored(experiment)
     record = Run(preset, str(data.resolve()), experiment, fingerprints(experiment, folder))
     setting = open_setting(folder, open_world(folder, device=device), Looks.of(experiment))
@@ -75,29 +74,19 @@ def resume_run(run: Path, data: Path | None = None, device: str = "cpu", ranks: 
     setting = open_setting(folder, world, Looks.of(record.experiment))
     if not (run / POINTER).exists():  # killed before the first checkpoint
         return _trainer(record, run, setting, new_navigator(record.experiment, setting), ranks)
-    trainer = _trainer(record, run, setting, Navigator.from_pretrained(last_checkpoint(run)), ranks)
+    trainer = _trainer(record, run, setting, unfilled_navigator(last_checkpoint(run)), ranks)
     trainer.resume()
     return trainer
 
 
 def read_run(run: Path) -> Run:
     """What a run's folder says of itself, checked."""
-    path = run / RECORD
-    values: Any = read_json(path, "run", "name the folder that a training wrote")
+    path, anew = run / RECORD, f"begin anew in another folder; --start {run} goes on from the weights of this one"
+    values: Any = read_json(path, "run", "name the folder that a training wrote", damaged=anew)
     try:
         return from_plain(Run, values)
     except (UsageError, TypeError) as error:
-        raise DataError(path, f"is damaged ({error})", "begin the training anew in another folder") from None
-
-
-def best_weights(run: Path) -> Path:
-    """The folder of a run's best navigator, or of its last where none was validated yet."""
-    best = run / "best"
-    return best if best.is_dir() else last_checkpoint(run)
-
-
-def is_run(folder: Path) -> bool:
-    return (folder / RECORD).is_file()
+        raise DataError(path, f"is damaged ({error})", anew) from None
 
 
 def _anchored(experiment: Experiment) -> Experiment:
@@ -112,8 +101,8 @@ def _oddities(setting: Setting, trainer: Trainer) -> Iterator[str]:
     """What in the data does not fit, though one can train with it: objects' features, and targets out of sight."""
     yield from setting.notes
     for split in trainer.feed.splits:
-        if split.target is not None and setting.environment.objects is not None:
-            report = report_targets(open_objects(setting.world, setting.folder.boxes), split.episodes)
+        if split.target is not None and setting.objects is not None:
+            report = report_targets(setting.objects, split.episodes)
             if not report.complete:
                 yield f"{split.name}: {'; '.join(report.lines())}"
             shown = int((split.target != NONE).sum())

@@ -9,13 +9,14 @@ from tokenizers import Tokenizer
 
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import DataError, UsageError
+from vlnbert.learning.checkpoints import best_weights, is_run
 from vlnbert.learning.experiment import CAPTIONS, NAMES, OFF, Experiment
 from vlnbert.navigator import Navigator, NavigatorConfig
 from vlnbert.navigator.folder import CONFIG, read_config
 from vlnbert.perception.captions import open_captions
 from vlnbert.perception.objects import open_object_names
 from vlnbert.sources.layout import DataFolder
-from vlnbert.tasks.splits import Split, open_split
+from vlnbert.tasks.splits import Split, open_split, task_and_split
 from vlnbert.tasks.tokens import load_tokenizer
 from vlnbert.weights.importing import load_weights
 from vlnbert.weights.named import MINILM, resolve
@@ -23,7 +24,7 @@ from vlnbert.weights.options import Options
 from vlnbert.world import Bank, World, open_features
 from vlnbert.world.object_bank import ObjectBank
 from vlnbert.world.object_features import open_object_features
-from vlnbert.world.objects import open_objects
+from vlnbert.world.objects import Objects, open_objects
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class Setting:
     folder: DataFolder
     environment: Environment
     feature_width: int
+    objects: Objects | None = None  # all that the folder has, where agents see any
     notes: tuple[str, ...] = ()  # what of the objects' features does not fit, in words
 
     @property
@@ -66,15 +68,20 @@ def open_setting(
 ) -> Setting:
     """A world with what an experiment names; the widths are what features must have."""
     bank = _open_bank(world, folder, looks, width)
-    objects, notes = _open_objects(world, folder, looks, object_width)
-    return Setting(folder, Environment(world, bank, objects), bank.width, notes)
+    if looks.objects == OFF:
+        return Setting(folder, Environment(world, bank), bank.width)
+    objects = open_objects(world, folder.boxes)
+    shown, notes = _open_object_bank(world, folder, objects, looks, object_width)
+    return Setting(folder, Environment(world, bank, shown), bank.width, objects, notes)
 
 
 def open_splits(setting: Setting, tokenizer: Tokenizer, names: Iterable[str], limit: int | None) -> dict[str, Split]:
     """Splits by their full names, such as r2r/val_unseen; instructions are cut to `limit` tokens."""
-    seen = setting.environment.objects
-    objects = None if seen is None else seen.objects
-    return {name: open_split(setting.folder, setting.world, tokenizer, name, limit, objects) for name in names}
+    folder, world, seen, every = setting.folder, setting.world, setting.environment.objects, setting.objects
+    objects, names = None if seen is None else seen.objects, tuple(names)
+    if every is None and "reverie" in (task_and_split(name)[0] for name in names):
+        every = open_objects(world, folder.boxes)  # agents see none, but episodes tell where their targets are
+    return {name: open_split(folder, world, tokenizer, name, limit, objects, every) for name in names}
 
 
 def new_navigator(experiment: Experiment, setting: Setting) -> Navigator:
@@ -105,7 +112,7 @@ def new_navigator(experiment: Experiment, setting: Setting) -> Navigator:
 
 def own_weights(start: Path) -> Path | None:
     """The navigator in a run's folder (its best) or in a navigator's own; nothing for other people's weights."""
-    folder = start / "best" if (start / "best").is_dir() else start
+    folder = best_weights(start) if is_run(start) else start
     try:
         read_config(folder / CONFIG)
     except DataError:
@@ -140,13 +147,10 @@ def _open_bank(world: World, folder: DataFolder, looks: Looks, width: int | None
     return bank
 
 
-def _open_objects(
-    world: World, folder: DataFolder, looks: Looks, width: int | None
-) -> tuple[ObjectBank | None, tuple[str, ...]]:
-    """The bank of objects, if they are to be seen, and what does not fit."""
-    if looks.objects == OFF:
-        return None, ()
-    objects = open_objects(world, folder.boxes)
+def _open_object_bank(
+    world: World, folder: DataFolder, objects: Objects, looks: Looks, width: int | None
+) -> tuple[ObjectBank, tuple[str, ...]]:
+    """The bank of objects, and what does not fit."""
     if looks.objects != NAMES:
         path = object_feature_file(folder, looks.objects)
         bank, fit = open_object_features(world, objects, path, width, looks.most_objects)
@@ -171,10 +175,11 @@ def _as_asked(loaded: Navigator, shape: NavigatorConfig, setting: Setting) -> Na
         problem = f"the views are {setting.feature_width} wide, the navigator to start from sees {width}"
         raise UsageError(f"{problem}; give the features that it was trained with")
     dropout = {name: getattr(shape, name) for name in vars(shape) if name.endswith("dropout")}
-    objects = setting.object_width or loaded.config.object_width
-    navigator = Navigator(replace(loaded.config, **dropout, object_width=objects))
+    objects, weights = setting.object_width or loaded.config.object_width, loaded.state_dict()
+    with torch.device("cpu" if objects != loaded.config.object_width else "meta"):  # without new ones, draw none
+        navigator = Navigator(replace(loaded.config, **dropout, object_width=objects))
     known = navigator.state_dict()
-    fitting = {name: weight for name, weight in loaded.state_dict().items() if known[name].shape == weight.shape}
-    navigator.load_state_dict({**known, **fitting})
+    fitting = {name: weight for name, weight in weights.items() if known[name].shape == weight.shape}
+    navigator.load_state_dict({**known, **fitting}, assign=True)
     navigator.tokenizer = loaded.tokenizer or load_tokenizer(setting.folder.vocabulary)
-    return navigator
+    return navigator.float()

@@ -14,7 +14,14 @@ from torch.nn.parallel import DistributedDataParallel
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import VlnbertError
 from vlnbert.evaluation.evaluate import evaluate_navigator
-from vlnbert.learning.checkpoints import Progress, last_checkpoint, load_checkpoint, save_checkpoint, save_navigator
+from vlnbert.learning.checkpoints import (
+    BEST,
+    Progress,
+    last_checkpoint,
+    load_checkpoint,
+    save_checkpoint,
+    save_navigator,
+)
 from vlnbert.learning.config import TrainConfig
 from vlnbert.learning.feed import Feed
 from vlnbert.learning.learner import PARTS, Learner
@@ -181,7 +188,7 @@ class Trainer:
         if score is not None and (self.progress.best is None or score > self.progress.best):
             self.progress = Progress(self.progress.iteration, float(score), self.progress.iteration)
             if self.ranks.writes:
-                save_navigator(self.run / "best", self.navigator, {**self.card, "scores": scores})
+                save_navigator(self.run / BEST, self.navigator, {**self.card, "scores": scores})
 
     def _scores(self, split: Split) -> Summary:
         limit, batch = self.config.limit, self.config.validation_batch

@@ -15,6 +15,13 @@ from torch.autograd.function import once_differentiable
 from vlnbert.navigator.economy import current
 
 
+def widest(mask: Tensor) -> int:
+    """How many of the columns of a mask [row, token] have to be computed: all, where to look would be to wait."""
+    if current() is None or mask.device.type != "cpu":
+        return mask.shape[1]
+    return int(mask.any(dim=0).nonzero().max()) + 1
+
+
 class Layout:
     """The layout of some rows' tokens; every row has its first one."""
 

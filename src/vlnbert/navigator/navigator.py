@@ -11,6 +11,7 @@ import torch
 from huggingface_hub import ModelCard, PyTorchModelHubMixin
 from tokenizers import Tokenizer
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from vlnbert.environment.environment import Observation
 from vlnbert.errors import UsageError
@@ -27,7 +28,7 @@ from vlnbert.navigator.folder import (
     read_tokenizer,
 )
 from vlnbert.navigator.layers import CrossLayer, Embeddings, Layer, Pooler
-from vlnbert.navigator.layout import Layout
+from vlnbert.navigator.layout import Layout, widest
 from vlnbert.navigator.linear import project
 from vlnbert.navigator.one_stream import OneStream
 from vlnbert.navigator.recurrence import PastDecision, Refinement, attended
@@ -49,18 +50,20 @@ class Navigator(
         super().__init__()
         self.config = config
         self.tokenizer: Tokenizer | None = None
-        self.backbone: Backbone = _backbone(config)
-        senses = (config.angle_width, config.hidden, config.feature_dropout, config.hidden_dropout)
-        self.views = Views(config.feature_width, *senses)
-        self.objects = Objects(config.object_width, *senses) if config.object_width else None
-        self.past_decision = PastDecision(config.hidden, config.angle_width)
-        self.refinement = Refinement(config.hidden, config.matching)
-        self.critic = nn.Sequential(
-            nn.Linear(config.hidden, config.critic_width),
-            nn.ReLU(),
-            nn.Dropout(config.critic_dropout),
-            nn.Linear(config.critic_width, 1),
-        )
+        with torch.device("meta"):  # torch would draw weights that are drawn again below
+            self.backbone: Backbone = _backbone(config)
+            senses = (config.angle_width, config.hidden, config.feature_dropout, config.hidden_dropout)
+            self.views = Views(config.feature_width, *senses)
+            self.objects = Objects(config.object_width, *senses) if config.object_width else None
+            self.past_decision = PastDecision(config.hidden, config.angle_width)
+            self.refinement = Refinement(config.hidden, config.matching)
+            self.critic = nn.Sequential(
+                nn.Linear(config.hidden, config.critic_width),
+                nn.ReLU(),
+                nn.Dropout(config.critic_dropout),
+                nn.Linear(config.critic_width, 1),
+            )
+        self.to_empty(device=torch.get_default_device())
         self._initialise()
 
     def encode(self, tokens: Tensor, mask: Tensor) -> Instruction:
@@ -83,6 +86,7 @@ class Navigator(
         if observation.objects is not None:
             object_logits = logits[:, count:]
             logits = torch.cat((object_logits.amax(dim=1, keepdim=True), logits[:, :count]), dim=1)
+        logits = pad(logits, (0, observation.choosable.shape[1] - logits.shape[1]), value=-math.inf)
         return Step(
             state=self.refinement(seen.pooled, words, views),
             instruction=Instruction(instruction.state, seen.language),
@@ -105,8 +109,11 @@ class Navigator(
         """
         if observation.features is None:
             raise UsageError("a navigator needs features to see; give the environment a feature bank")
-        mask, found = observation.choosable, observation.objects
-        tokens = self.views(observation.features, self._angles(observation.direction, state), Layout(mask))
+        slots, found = widest(observation.choosable), observation.objects
+        mask, features, direction = (
+            part[:, :slots] for part in (observation.choosable, observation.features, observation.direction)
+        )
+        tokens = self.views(features, self._angles(direction, state), Layout(mask))
         if found is None:
             return Sights(tokens, mask), slice(0, tokens.shape[1])
         if self.objects is None:
@@ -128,6 +135,8 @@ class Navigator(
                 nn.init.normal_(module.weight, std=deviation)
             if isinstance(module, nn.Linear) and module.bias is not None:
                 nn.init.zeros_(module.bias)
+            if isinstance(module, nn.LayerNorm):
+                module.reset_parameters()
 
     def _save_pretrained(self, save_directory: Path) -> None:
         super()._save_pretrained(save_directory)

@@ -36,7 +36,7 @@ class OneStream(nn.Module):
         words = (embedded if self.attend == "embeddings" else layout.spread(hidden))[:, 1:]
         cache = None
         if self.attend == "once":
-            cache = tuple(layer.attention.keys_values(words) for layer in self.layers)
+            cache = tuple(layout.spread(layer.attention.keys_values(hidden))[:, 1:] for layer in self.layers)
         return Instruction(layout.first(hidden), Language(words, mask[:, 1:], cache))
 
     def forward(self, state: Tensor, sights: Sights, language: Language, maps: bool = False) -> Attended:

@@ -34,7 +34,7 @@ class TwoStream(nn.Module):
         for layer in self.layers:
             hidden = layer(hidden, layout)
         words = layout.spread(hidden)[:, 1:]
-        cache = tuple(layer.cross.keys_values(words) for layer in self.cross_layers)
+        cache = tuple(layout.spread(layer.cross.keys_values(hidden))[:, 1:] for layer in self.cross_layers)
         return Instruction(self.pooler(layout.first(hidden)), Language(words, mask[:, 1:], cache))
 
     def forward(self, state: Tensor, sights: Sights, language: Language, maps: bool = False) -> Attended:

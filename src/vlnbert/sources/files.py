@@ -4,11 +4,11 @@ import codecs
 import json
 import os
 import re
-import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from secrets import token_hex
 from typing import IO, Any, TypeVar
 
 from rich.console import Console
@@ -45,8 +45,8 @@ def opened(path: Path, what: str, remedy: str = "check the path") -> Iterator[IO
         raise DataError(path, f"cannot be read ({error.strerror})", "check the file and its permissions") from None
 
 
-def read_json(path: Path, what: str, remedy: str = "check the path") -> Any:
-    """A JSON document; a truncated or damaged one is reported with its line and column."""
+def read_json(path: Path, what: str, remedy: str = "check the path", damaged: str = FETCH_AGAIN) -> Any:
+    """A JSON document; a truncated or `damaged` one is reported with its line and column, and with that remedy."""
     try:
         with path.open("rb") as file:
             return json.loads(file.read())
@@ -55,14 +55,14 @@ def read_json(path: Path, what: str, remedy: str = "check the path") -> Any:
     except OSError as error:
         raise DataError(path, f"cannot be read ({error.strerror})", "check the file and its permissions") from None
     except UnicodeDecodeError as error:
-        raise DataError(path, "is not UTF-8 text", FETCH_AGAIN, f"byte {error.start}") from None
+        raise DataError(path, "is not UTF-8 text", damaged, f"byte {error.start}") from None
     except json.JSONDecodeError as error:
         place = f"line {error.lineno} column {error.colno}"
-        raise DataError(path, f"is not whole JSON ({error.msg.lower()})", FETCH_AGAIN, place) from None
+        raise DataError(path, f"is not whole JSON ({error.msg.lower()})", damaged, place) from None
     except ValueError:
-        raise DataError(path, "holds a number too long to read", FETCH_AGAIN) from None
+        raise DataError(path, "holds a number too long to read", damaged) from None
     except RecursionError:
-        raise DataError(path, "is nested too deeply", FETCH_AGAIN) from None
+        raise DataError(path, "is nested too deeply", damaged) from None
 
 
 def stream_json_list(path: Path, what: str, remedy: str = "check the path") -> Iterator[Any]:
@@ -98,14 +98,13 @@ def written_beside(path: Path) -> Iterator[Path]:
     """
     if path.exists() and not path.is_file():  # a folder, or a device that a rename would put an end to
         raise DataError(path, "is not a regular file, so it cannot be replaced", "choose another name")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except OSError as error:
-        raise DataError(path, f"cannot be written ({error.strerror})", "choose a folder you may write to") from None
-    os.close(handle)
-    temporary = Path(name)
-    try:
+    temporary = beside(path)
+    try:  # an interrupt may come as soon as it is there
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.touch(mode=0o600, exist_ok=False)
+        except OSError as error:
+            raise DataError(path, f"cannot be written ({error.strerror})", "choose a folder you may write to") from None
         yield temporary
         temporary.chmod(shared(0o666))  # a temporary file is private, what we write need not be
         temporary.replace(path)
@@ -113,7 +112,13 @@ def written_beside(path: Path) -> Iterator[Path]:
         problem = f"cannot be written ({error.strerror or error})"
         raise DataError(path, problem, "free some space or choose another folder") from None
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # where its folder could not be made, it cannot be removed either
+            temporary.unlink(missing_ok=True)
+
+
+def beside(path: Path) -> Path:
+    """A name beside `path` that nobody else has, for what shall become it."""
+    return path.parent / f".{path.name}.{token_hex(8)}"
 
 
 def shared(mode: int) -> int:

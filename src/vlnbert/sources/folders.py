@@ -3,13 +3,12 @@
 import fcntl
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from vlnbert.errors import DataError
-from vlnbert.sources.files import shared
+from vlnbert.sources.files import beside, shared
 
 
 def refuse_full(folder: Path) -> None:
@@ -25,23 +24,25 @@ def refuse_full(folder: Path) -> None:
 def built_beside(folder: Path) -> Iterator[Path]:
     """A temporary folder beside `folder`, renamed to it at the end; whatever happens before leaves nothing behind."""
     refuse_full(folder)
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        beside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
-    except OSError as error:
-        raise DataError(folder, f"cannot be written ({error.strerror})", "choose a folder you may write to") from None
-    try:
-        yield beside
-        for path in beside.rglob("*"):
+    temporary = beside(folder)
+    try:  # an interrupt may come as soon as it is there
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            temporary.mkdir(mode=0o700)
+        except OSError as error:
+            remedy = "choose a folder you may write to"
+            raise DataError(folder, f"cannot be written ({error.strerror})", remedy) from None
+        yield temporary
+        for path in temporary.rglob("*"):
             path.chmod(shared(0o777 if path.is_dir() else 0o666))  # some writers leave private files
-        beside.chmod(shared(0o777))
+        temporary.chmod(shared(0o777))
         refuse_full(folder)
-        os.rename(beside, folder)  # noqa: PTH104  # replaces an empty folder, and fails where another writer was first
+        os.rename(temporary, folder)  # noqa: PTH104  # replaces an empty folder, and fails where another writer was first
     except OSError as error:
         problem = f"cannot be written ({error.strerror or error})"
         raise DataError(folder, problem, "free some space or choose a folder that is new or empty") from None
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 @contextmanager
@@ -49,8 +50,8 @@ def replaced(folder: Path) -> Iterator[Path]:
     """The same for a folder that may be there already: the old one stays until the new one is whole."""
     new = folder.with_name(f"{folder.name}.new")
     shutil.rmtree(new, ignore_errors=True)  # left by a kill
-    with built_beside(new) as beside:
-        yield beside
+    with built_beside(new) as temporary:
+        yield temporary
     shutil.rmtree(folder, ignore_errors=True)
     new.rename(folder)
 

@@ -47,13 +47,15 @@ def open_split(
     name: str,
     limit: int | None = None,
     objects: Objects | None = None,
+    every: Objects | None = None,
 ) -> Split:
     """Read a split by its full name, such as r2r/val_unseen.
 
-    Instructions are cut to `limit` tokens, by default the task's. `objects` are those that agents will see in REVERIE.
+    Instructions are cut to `limit` tokens, by default the task's. `objects` are those that agents will see in REVERIE;
+    `every` one of the folder may be given by who has them open.
     """
     task, split = task_and_split(name)
-    episodes = load_episodes(folder, world, task, split)
+    episodes = load_episodes(folder, world, task, split, every)
     tokens = tokenise(episodes, tokenizer, folder.split(task, split), limit or LIMITS[task])
     target = None if objects is None or task != "reverie" else target_index(objects, episodes)
     return Split(episodes, tokens, target).to(world.device)

@@ -1,7 +1,9 @@
 """Instructions as WordPiece tokens: [CLS], the words, [SEP], at most 80 in all, as in the paper."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -16,9 +18,12 @@ from vlnbert.errors import DataError, Faults, UsageError
 from vlnbert.sources.files import FETCH_AGAIN, opened
 from vlnbert.sources.layout import MAKE_ONE
 from vlnbert.tasks.episodes import Episodes
+from vlnbert.world.cache import Built, Key, cached
 
 LIMIT = 80
 LIMITS = {"r2r": LIMIT, "reverie": 50}  # by task, as in the paper
+MANY = 1000  # texts whose tokens are kept in the cache; fewer are made as fast as they are read
+VERSION = 1  # of what is kept; a new one makes old caches unused
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 
 
@@ -65,8 +70,8 @@ def tokenise(episodes: Episodes, tokenizer: Tokenizer, path: Path, limit: int = 
     if limit < 3:
         raise UsageError(f"a limit of {limit} tokens leaves no room for words; [CLS] and [SEP] count too")
     texts = [text for text, given in zip(episodes.texts, episodes.tokens, strict=True) if not given]
-    made = iter(tokenizer.encode_batch(texts))
-    encoded = [_cut(given or next(made).ids, limit) for given in episodes.tokens]
+    made = iter(_encoded(tokenizer, texts))
+    encoded = [_cut(given or next(made), limit) for given in episodes.tokens]
     faults, last = Faults(path), max(tokenizer.get_vocab().values())
     for name, ids in zip(episodes.ids, encoded, strict=True):
         if len(ids) < 3:
@@ -79,6 +84,22 @@ def tokenise(episodes: Episodes, tokenizer: Tokenizer, path: Path, limit: int = 
     real = torch.arange(padded.shape[1]) < count[:, None]
     padded[real] = torch.tensor([token for ids in encoded for token in ids], dtype=torch.long)
     return Tokens(padded, count)
+
+
+def _encoded(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:
+    """The tokens of each text, uncut; those of many texts are made once, then opened from the cache."""
+
+    def build() -> Built:
+        made = [item.ids for item in tokenizer.encode_batch(texts)]
+        flat = torch.tensor([token for ids in made for token in ids], dtype=torch.int32)
+        return {"ids": flat, "count": torch.tensor([len(ids) for ids in made])}, {}
+
+    if len(texts) < MANY:
+        tensors, _ = build()
+    else:
+        tensors, _ = cached(Key.of("tokens", (), f"version {VERSION}", tokenizer.to_str(), json.dumps(texts)), build)
+    flat, ends = tensors["ids"].tolist(), tensors["count"].cumsum(0).tolist()
+    return [flat[start:end] for start, end in pairwise((0, *ends))]
 
 
 def _cut(ids: Sequence[int], limit: int) -> Sequence[int]:

@@ -4,14 +4,17 @@ A cache file is written beside and renamed, so two processes may build the same 
 its content, so a damaged one is noticed and built again.
 
 The digests of large files are remembered, by path, size and time of change: a feature file of gigabytes is read once.
+Those of small ones are remembered while the process lasts: several entries may be made of the same thousands of files.
 """
 
 import hashlib
 import json
 import os
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,7 @@ from vlnbert.sources.files import opened, read_json, write_json, written_beside
 
 Built = tuple[dict[str, Tensor], dict[str, list[str]]]  # tensors and lists of names
 LARGE = 64 << 20  # bytes from which a file's digest is remembered
+SETTLED = 2 * 10**9  # nanoseconds after which another change shows in a file's times, however coarse their clock is
 
 
 @dataclass(frozen=True)
@@ -59,8 +63,13 @@ def cache_folder() -> Path:
 def content_digest(path: Path) -> str:
     """A hash of a file's content; none where it cannot be read, which whoever builds from it tells in better words."""
     try:
-        large = path.stat().st_size >= LARGE
-        return _remembered_digest(path) if large else _hashed(path)
+        state = path.stat()
+        if state.st_size >= LARGE:
+            return _remembered_digest(path)
+        times = state.st_mtime_ns, state.st_ctime_ns
+        if time.time_ns() - max(times) < SETTLED:
+            return _hashed(path)
+        return _hashed_once(path, (state.st_ino, state.st_size, *times))
     except (OSError, DataError):
         return ""
 
@@ -70,6 +79,12 @@ def _hashed(path: Path) -> str:
         return hashlib.blake2b(path.read_bytes()).hexdigest()
     with opened(path, "file") as file:
         return hashlib.file_digest(file, "blake2b").hexdigest()  # type: ignore[arg-type]  # a watched file reads as well
+
+
+@cache
+def _hashed_once(path: Path, state: tuple[int, ...]) -> str:
+    """The same, for a file that is in the same state as when it was last asked for."""
+    return _hashed(path)
 
 
 def _remembered_digest(path: Path) -> str:

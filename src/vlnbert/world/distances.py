@@ -2,8 +2,6 @@
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import dijkstra
 
 from vlnbert.sources.connectivity import ScanGraph
 
@@ -15,6 +13,9 @@ def shortest_paths(graph: ScanGraph) -> tuple[NDArray[np.float64], NDArray[np.in
 
     The first hop is the viewpoint itself at the goal, and where no path leads.
     """
+    from scipy.sparse import csr_array  # here, since most commands find the distances in the cache
+    from scipy.sparse.csgraph import dijkstra
+
     count = len(graph.viewpoints)
     start, end = np.nonzero(graph.adjacent)
     metres = np.linalg.norm(graph.position[start] - graph.position[end], axis=1)

@@ -1,0 +1,116 @@
+"""How the time of an update grows with what is asked of it: rows, words, steps, scans.
+
+Along an axis one size is varied and the others are held. All instructions are equally long and nobody who explores
+stops before the limit (`restless.py`), so that every update of a size does the same work; the teacher's rows leave when
+they have arrived, as always. The weights are random and the features are noise.
+"""
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count, pairwise
+from pathlib import Path
+
+import torch
+
+from vlnbert.benchmarks.cuts import episodes_within, equal_instructions, first_scans
+from vlnbert.benchmarks.navigator import noise
+from vlnbert.benchmarks.restless import Restless
+from vlnbert.benchmarks.timing import Timing, race
+from vlnbert.benchmarks.training import kept_precision
+from vlnbert.environment.environment import Environment
+from vlnbert.errors import UsageError
+from vlnbert.learning.config import TrainConfig
+from vlnbert.learning.trainer import Trainer
+from vlnbert.navigator import Navigator, NavigatorConfig
+from vlnbert.tasks.splits import Split
+from vlnbert.world import World
+
+WORDS = 32  # tokens of an instruction, where they are not what varies: R2R's mean
+WARM_UP = 2  # updates of each size before any is timed, on a GPU: one to try the kernels, one to record them
+
+
+@dataclass(frozen=True)
+class Growth:
+    """The time of an update at several sizes."""
+
+    axis: str
+    times: Mapping[int, Timing]  # by size, the smallest first
+
+    @property
+    def exponent(self) -> float:
+        """The slope of the logarithm of time over that of size: 0 where size does not matter, 1 where it is linear."""
+        sizes = [math.log(size) for size in self.times]
+        return statistics.linear_regression(sizes, [math.log(timing.median) for timing in self.times.values()]).slope
+
+    @property
+    def ratios(self) -> list[float | None]:
+        """The time of each size in times of the size before it."""
+        medians = [timing.median for timing in self.times.values()]
+        return [None, *(after / before for before, after in pairwise(medians))]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What an update is made in."""
+
+    world: World
+    split: Split
+    config: TrainConfig
+
+    def spoken(self, length: int, vocabulary: int) -> "Scene":
+        return replace(self, split=equal_instructions(self.split, length, vocabulary))
+
+    def within(self, scans: int) -> "Scene":
+        if scans > len(self.world.scans):
+            raise UsageError(f"there are no {scans} scans here; choose up to {len(self.world.scans)}")
+        world = first_scans(self.world, scans)
+        split = episodes_within(self.split, world)
+        if not len(split.episodes):
+            raise UsageError(f"no episode of {self.split.name} is in the first {scans} scans; choose more of them")
+        return replace(self, world=world, split=split)
+
+
+def time_growth(scene: Scene, shape: NavigatorConfig, axes: Mapping[str, Sequence[int]], rounds: int) -> list[Growth]:
+    """Time updates along each of some axes, the sizes of an axis in turn."""
+    torch.manual_seed(0)
+    navigator = Restless(shape).to(scene.world.device)
+    usual = scene.spoken(WORDS, shape.vocabulary)
+    changes: dict[str, Callable[[int], Scene]] = {
+        "rows": lambda size: replace(usual, config=replace(usual.config, batch=size)),
+        "tokens": lambda size: usual.spoken(size, shape.vocabulary),
+        "steps": lambda size: replace(usual, config=replace(usual.config, limit=size)),
+        "scans": usual.within,
+    }
+    return [_along(axis, navigator, {size: changes[axis](size) for size in axes[axis]}, rounds) for axis in axes]
+
+
+def _along(axis: str, navigator: Navigator, scenes: Mapping[int, Scene], rounds: int) -> Growth:
+    environments = {len(scene.world.scans): _environment(scene, navigator.config) for scene in scenes.values()}
+    updates = {
+        str(size): _updates(navigator, environments[len(scene.world.scans)], scene) for size, scene in scenes.items()
+    }
+    device = next(iter(scenes.values())).world.device
+    for update in updates.values():
+        for _ in range(WARM_UP if device.type == "cuda" else 0):
+            update()
+    times = race(updates, rounds, device)
+    return Growth(axis, {size: times[str(size)] for size in scenes})
+
+
+def _environment(scene: Scene, shape: NavigatorConfig) -> Environment:
+    precision = kept_precision(scene.config.precision, scene.world.device)
+    return Environment(scene.world, noise(scene.world, shape.feature_width).to(scene.world.device, precision))
+
+
+def _updates(navigator: Navigator, environment: Environment, scene: Scene) -> Callable[[], None]:
+    """Each call makes one more update; the weights are shared, the optimiser is not."""
+    trainer = Trainer(Path(), navigator, environment, [scene.split], {}, scene.config, "")
+    numbers = count()
+
+    def update() -> None:
+        trainer.advance(next(numbers))
+        trainer.unreported.clear()
+
+    return update

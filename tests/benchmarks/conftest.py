@@ -1,0 +1,14 @@
+"""A small house to be measured in."""
+
+from pathlib import Path
+
+import pytest
+
+from vlnbert.sources.house import generate
+
+
+@pytest.fixture(scope="session")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("benchmarks") / "house"
+    generate(folder, scans=4, paths_per_scan=8)
+    return folder

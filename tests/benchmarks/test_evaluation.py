@@ -1,0 +1,83 @@
+"""`vlnbert bench evaluate` tells how fast a preset's navigator walks."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.cli.conftest import called
+from tests.learning.samples import trainer
+from vlnbert.benchmarks.cuts import first_episodes
+from vlnbert.benchmarks.evaluation import time_evaluation
+from vlnbert.benchmarks.plain import walk_plainly
+from vlnbert.benchmarks.plain_sights import Eyes
+from vlnbert.benchmarks.restless import Restless
+from vlnbert.evaluation.evaluate import evaluate_navigator
+
+QUICK = ("--rounds", "2", "--threads", "1", "--episodes", "10")
+
+
+def test_rates_fit_together(house: Path) -> None:
+    words = ("bench", "evaluate", "demo", "--data", house, *QUICK, "--batch", "3", "10", "--plain", "--json")
+    found = json.loads(called(*words).out)
+    assert (found["split"], found["episodes"]) == ("val_unseen", 10)
+    assert [speed["batch"] for speed in found["batches"]] == [3, 10]
+    for speed in found["batches"]:
+        assert speed["episodes_per_second"] == pytest.approx(10 / speed["seconds"])
+        assert speed["steps_per_second"] == pytest.approx(15 * speed["episodes_per_second"]), "nobody stops"
+        assert speed["peak_bytes"] is None
+        assert speed["times_plain"] > 0
+
+
+def test_people_are_told(house: Path) -> None:
+    words = ("bench", "evaluate", "demo", "--data", house, *QUICK, "--precision", "bfloat16", "--split", "val_seen")
+    shown = called(*words).out
+    assert "demo, 6 episodes of r2r/val_seen, bfloat16, on cpu" in shown, "there are no ten"
+    assert "times the plain way" not in shown
+
+
+def test_no_more_episodes_than_there_are(house: Path, tmp_path: Path) -> None:
+    split = trainer(house, tmp_path).feed.splits[0]
+    assert first_episodes(split, 5).episodes.ids == split.episodes.ids[:5]
+    assert len(first_episodes(split, 1000).episodes) == len(split.episodes)
+
+
+def test_the_restless_walk_to_the_limit_both_ways(house: Path, tmp_path: Path) -> None:
+    ours = trainer(house, tmp_path)
+    environment, split = ours.environment, ours.feed.splits[0]
+    torch.manual_seed(0)
+    navigator = Restless(ours.navigator.config).eval()
+    walked = evaluate_navigator(environment, navigator, split.episodes, split.tokens, limit=6).walk
+    eyes = Eyes(environment.world, environment.bank, navigator.config.angle_width)
+    plain = walk_plainly(navigator, eyes, split.episodes, split.tokens, limit=6)
+    assert walked.length.tolist() == plain.length.tolist() == [7] * len(split.episodes)
+    assert torch.equal(walked.viewpoint, plain.viewpoint)
+
+
+def test_without_the_rival_there_is_no_ratio(house: Path, tmp_path: Path) -> None:
+    ours = trainer(house, tmp_path)
+    given = (ours.environment.world, ours.feed.splits[0], ours.navigator.config)
+    speed = time_evaluation(*given, batch=8, precision="float32", rounds=2, limit=4)
+    assert speed.plain is speed.times_plain is None
+    assert speed.steps == 4 * speed.episodes == 4 * 12
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("dmeo",), "did you mean demo"),
+        (("--split", "val_unsen"), "did you mean val_unseen"),
+        (("--batch", "0"), "--batch 0"),
+        (("--episodes", "0"), "--episodes 0"),
+        (("--rounds", "1"), "--rounds 1"),
+        (("--threads", "0"), "--threads 0"),
+        (("--device", "gpu"), "no device 'gpu'"),
+    ],
+)
+def test_mistakes_end_in_one_line(house: Path, words: tuple[str, ...], told: str) -> None:
+    outcome = called("bench", "evaluate", *words, "--data", house)
+    assert outcome.code == 2
+    assert outcome.out == ""
+    [line] = outcome.err.splitlines()
+    assert told in line

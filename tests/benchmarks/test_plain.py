@@ -1,0 +1,138 @@
+"""The plain way is slower, and never different: it walks, earns and learns what ours does."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.learning.samples import NO_DROPOUT, SHAPE, trainer
+from vlnbert.benchmarks.cuts import first_episodes
+from vlnbert.benchmarks.plain import PlainTraining, walk_plainly
+from vlnbert.benchmarks.plain_rewards import Purses
+from vlnbert.benchmarks.plain_sights import Eyes
+from vlnbert.benchmarks.world import Place
+from vlnbert.environment.environment import Observation, State
+from vlnbert.evaluation.evaluate import evaluate_navigator
+from vlnbert.learning.config import TrainConfig
+from vlnbert.learning.objective import ObjectiveConfig
+from vlnbert.learning.rewards import RewardConfig, Rewards
+from vlnbert.learning.trainer import Trainer
+from vlnbert.navigator import SIZES, Instruction, Navigator, Step
+from vlnbert.navigator.economy import current
+from vlnbert.world import STOP, World
+from vlnbert.world.geometry import VIEWS
+
+STEADY = replace(SHAPE, **NO_DROPOUT)
+SETTINGS = {
+    "the paper's": TrainConfig(batch=6, rate=1e-3, limit=8, clip=0.5),
+    "guided, in hops": TrainConfig(
+        batch=6, rate=1e-3, limit=3, objective=ObjectiveConfig(guidance=0.7), rewards=RewardConfig(unit="hops")
+    ),
+    "two batches": TrainConfig(batch=4, rate=1e-3, limit=5, accumulate=2),
+}
+
+
+def twin(ours: Trainer) -> PlainTraining:
+    """The plain way with the same weights, world and batches."""
+    navigator = Navigator(ours.navigator.config).to(ours.navigator.critic[0].weight.dtype)
+    navigator.load_state_dict(ours.navigator.state_dict())
+    return PlainTraining(navigator, ours.environment.world, ours.environment.bank, ours.feed.splits[0], ours.config)
+
+
+@pytest.mark.parametrize("backbone", ["one-stream", "two-stream"])
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_it_learns_the_same(house: Path, tmp_path: Path, setting: str, backbone: str) -> None:
+    shape = replace(SIZES["tiny"][backbone], **{**NO_DROPOUT, "hidden": 24, "heads": 2, "inner": 32})
+    ours = trainer(house, tmp_path, SETTINGS[setting], shape=shape, dtype=torch.float64)
+    plain = twin(ours)
+    for iteration in range(3):
+        ours.advance(iteration)
+        torch.testing.assert_close(plain.advance(iteration), ours.unreported[-1][0], rtol=1e-5, atol=1e-6)
+    theirs = dict(plain.navigator.named_parameters())
+    for name, weight in ours.navigator.named_parameters():
+        torch.testing.assert_close(theirs[name], weight, rtol=1e-3, atol=1e-5, msg=name)
+
+
+def test_it_is_plain(house: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both halves read 80 tokens; every row goes along to the end; nothing is kept; no economy is on."""
+    plain = twin(trainer(house, tmp_path, SETTINGS["the paper's"], shape=STEADY))
+    read, seen, encode, step = list[tuple[int, ...]](), list[int](), plain.navigator.encode, plain.navigator.step
+
+    def encoded(tokens: Tensor, mask: Tensor) -> Instruction:
+        read.append(tuple(tokens.shape))
+        return encode(tokens, mask)
+
+    def stepped(state: Tensor, instruction: Instruction, observation: Observation) -> Step:
+        assert instruction.language.cache is None
+        assert current() is None
+        seen.append(len(state))
+        return step(state, instruction, observation)
+
+    monkeypatch.setattr(plain.navigator, "encode", encoded)
+    monkeypatch.setattr(plain.navigator, "step", stepped)
+    plain.advance(0)
+    assert read == [(3, 80), (3, 80)]
+    assert set(seen) == {3}
+    assert len(seen) > 8, "the teacher's steps, those of exploring, and one more look"
+
+
+def test_another_batch_is_another_loss(house: Path, tmp_path: Path) -> None:
+    plain = twin(trainer(house, tmp_path, SETTINGS["the paper's"], shape=STEADY, dtype=torch.float64))
+    assert abs(plain.loss(0) - plain.loss(1)) > 1e-2
+
+
+@pytest.mark.parametrize("limit", [5, 9])
+def test_it_walks_the_same(house: Path, tmp_path: Path, limit: int) -> None:
+    ours = trainer(house, tmp_path)
+    world, split = ours.environment.world, first_episodes(ours.feed.splits[0], 11)
+    navigator = ours.navigator.eval()
+    expected = evaluate_navigator(ours.environment, navigator, split.episodes, split.tokens, limit, batch=4).walk
+    eyes = Eyes(world, ours.environment.bank, navigator.config.angle_width)
+    found = walk_plainly(navigator, eyes, split.episodes, split.tokens, limit)
+    assert torch.equal(found.viewpoint, expected.viewpoint)
+    assert torch.equal(found.length, expected.length)
+    assert found.length.unique().numel() > 1, "some stop earlier than others"
+
+
+def test_it_sees_the_same(house: Path, tmp_path: Path) -> None:
+    environment = trainer(house, tmp_path).environment
+    world = environment.world
+    eyes = Eyes(world, environment.bank, angle_width=8)
+    viewpoint = torch.arange(len(world)).repeat(2)
+    view = torch.arange(len(viewpoint)) * 7 % VIEWS
+    rows = zip(viewpoint.tolist(), view.tolist(), strict=True)
+    sights = [eyes.look(Place(here, facing, ended=False)) for here, facing in rows]
+    found = eyes.observation(sights)
+    expected = environment.observe(State(viewpoint, view, torch.zeros_like(view, dtype=torch.bool)))
+    for name in ("choosable", "direction", "facing", "features"):
+        torch.testing.assert_close(getattr(found, name), getattr(expected, name), rtol=0, atol=1e-6, msg=name)
+    assert all(sight.panorama.shape == (VIEWS, environment.bank.width + 8) for sight in sights)
+    narrow = eyes.observation(sights[:1])
+    assert narrow.choosable.shape == (1, int(world.choices[0])), "as wide as its widest row"
+
+
+@pytest.mark.parametrize("config", [RewardConfig(), RewardConfig(unit="hops"), RewardConfig(departure=False)])
+def test_it_earns_the_same(world: World, config: RewardConfig) -> None:
+    """Every way of two steps, or of one and a stop, from every viewpoint of a ring with a tail."""
+    path = torch.tensor([0, 3, 4])
+    walks = [(start, first, second) for start in range(6) for first in ways(world, start) for second in range(3)]
+    for start, first, second in walks:
+        between = int(world.neighbour[start, first])
+        second = min(second, int(world.choices[between]) - 1)
+        end = int(world.neighbour[between, second])
+        expected = Rewards(world, config)(
+            column(start, between, end), column(first, second), path[None], torch.tensor([3])
+        )
+        purse = Purses(world, config).open(start, path.tolist())
+        earned = [purse.earn(first, between), purse.earn(second, end)]
+        assert earned == pytest.approx(expected.flatten().tolist())
+
+
+def ways(world: World, viewpoint: int) -> range:
+    return range(STOP + 1, int(world.choices[viewpoint]))
+
+
+def column(*numbers: int) -> Tensor:
+    return torch.tensor(numbers)[:, None]
