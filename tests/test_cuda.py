@@ -17,6 +17,8 @@ from tests.world.samples import codes_of, furnished
 from vlnbert.environment.environment import Environment, shortest_path_teacher
 from vlnbert.learning.trainer import Trainer
 from vlnbert.learning.updates import ReplayedUpdate
+from vlnbert.navigator import NavigatorConfig
+from vlnbert.navigator.fused import left_alone
 from vlnbert.sources.house import generate
 from vlnbert.world import ObjectBank, World
 
@@ -144,16 +146,41 @@ def test_nobody_waits_for_a_whole_update(house: Path, tmp_path: Path, graphs: bo
     assert torch.stack(one.unreported).isfinite().all()
 
 
-def test_replayed_updates_are_what_they_would_be(house: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("precision", "share"), [("float32", 1e-4), ("bfloat16", 1e-2)])
+def test_replayed_updates_are_what_they_would_be(house: Path, tmp_path: Path, precision: str, share: float) -> None:
     """Dropout too: what is random in a recording follows the seed of each update."""
-    config = replace(TRAINING, iterations=30)
+    config = replace(TRAINING, iterations=50, precision=precision)
     replayed = trainer(house, tmp_path / "replayed", config, device="cuda")
     assert isinstance(replayed.update, ReplayedUpdate)
     eager = trainer(house, tmp_path / "eager", replace(config, graphs=False), device="cuda")
     found = losses(replayed)
     assert len(replayed.update.recordings) == 1
-    assert len(set(found.values())) == 30, "every update is another"
-    close(found, losses(eager))
+    assert len(set(found.values())) == 50, "every update is another"
+    close(found, losses(eager), share)
+
+
+def test_replayed_gradients_are_what_they_would_be(house: Path, tmp_path: Path) -> None:
+    found, expected = (gradient(house, tmp_path / str(graphs), graphs) for graphs in (True, False))
+    assert torch.nn.functional.cosine_similarity(found, expected, dim=0) > 0.99999
+
+
+def gradient(house: Path, run: Path, graphs: bool) -> Tensor:
+    """That of the fifth update, all weights together."""
+    one = trainer(house, run, replace(TRAINING, graphs=graphs), device="cuda")
+    for iteration in range(5):
+        one.advance(iteration)
+    return torch.cat([weight.grad.flatten() for weight in one.navigator.parameters() if weight.grad is not None])
+
+
+@pytest.mark.parametrize("shape", [SHAPE, replace(SHAPE, backbone="one-stream", cross_layers=0)])
+@pytest.mark.parametrize(("precision", "share"), [("float32", 1e-3), ("bfloat16", 2e-2)])
+def test_our_kernels_learn_what_torchs_own_learn(
+    house: Path, tmp_path: Path, shape: NavigatorConfig, precision: str, share: float
+) -> None:
+    shape, config = replace(shape, **NO_DROPOUT), replace(TRAINING, iterations=10, graphs=False, precision=precision)
+    with left_alone():
+        expected = losses(trainer(house, tmp_path / "torch", config, shape=shape, device="cuda"))
+    close(losses(trainer(house, tmp_path / "ours", config, shape=shape, device="cuda")), expected, share)
 
 
 def test_graphs_of_several_widths_take_turns(house: Path, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from vlnbert.environment.environment import Environment, State
 from vlnbert.learning.config import TrainConfig
 from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import Navigator, NavigatorConfig
+from vlnbert.navigator.fused import left_alone
 from vlnbert.tasks.splits import Split
 from vlnbert.world import World
 from vlnbert.world.banks import Bank
@@ -151,7 +152,7 @@ def _counted(
     """Floating-point operations of an eager update, padding included, and steps: means over some updates."""
     pedometer = Pedometer(environment.world, environment.bank)
     trainer = Trainer(Path(), navigator, pedometer, [split], {}, replace(config, graphs=False), "")
-    with FlopCounterMode(display=False) as counter:
+    with left_alone(), FlopCounterMode(display=False) as counter:
         for number in range(updates):
             trainer.advance(number)
     return counter.get_total_flops() / updates, pedometer.steps / updates

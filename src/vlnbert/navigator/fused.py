@@ -1,6 +1,9 @@
 """The kernels of `kernels.py` as differentiable functions, and when they can serve."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from importlib.util import find_spec
 from math import sqrt
@@ -23,10 +26,23 @@ PROGRAMS = 1024  # most programs of the way back of a residual, each of which le
 Norm = tuple[Tensor, Tensor, list[tuple[Tensor, Tensor]]]  # scale, shift, and the sums of their gradients
 
 
+_left_alone: ContextVar[bool] = ContextVar("left_alone", default=False)
+
+
+@contextmanager
+def left_alone() -> Iterator[None]:
+    """Within the block torch's own kernels serve: to compare with them, or to let torch count what they do."""
+    token = _left_alone.set(True)
+    try:
+        yield
+    finally:
+        _left_alone.reset(token)
+
+
 def on(tokens: Tensor) -> Economy | None:
     """The economy that is on, where its kernels can serve these tokens."""
     served = tokens.dtype in (torch.float32, torch.bfloat16) and (tokens.is_cuda or _interpreted()) and _installed()
-    return current() if served else None
+    return current() if served and not _left_alone.get() else None
 
 
 def fits(queries: Tensor, sources: "tuple[Source, ...]") -> bool:
