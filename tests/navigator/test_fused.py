@@ -121,6 +121,21 @@ def test_a_residual_drops_as_many_as_it_should_and_the_same_on_the_way_back() ->
     assert torch.equal(grad != 0, kept)
 
 
+def test_where_nothing_can_be_compiled_torch_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(device: torch.device) -> None:
+        raise RuntimeError("no C compiler")
+
+    monkeypatch.setattr(fused, "_try_out", refuse)
+    fused._serve.cache_clear()
+    layer, (queries, sources) = attention().eval(), given("both")
+    try:
+        with economy(), pytest.warns(UserWarning, match=r"no C compiler.*torch's own serve"):
+            found = layer.context(queries, *sources)
+    finally:
+        fused._serve.cache_clear()
+    assert torch.equal(found, layer.context(queries, *sources))
+
+
 def test_what_is_too_long_for_one_program_is_left_to_torch() -> None:
     long = source(fused.MOST_TOKENS + 1, 2)
     with economy():

@@ -1,6 +1,7 @@
 """The kernels of `kernels.py` as differentiable functions, and when they can serve."""
 
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -41,8 +42,9 @@ def left_alone() -> Iterator[None]:
 
 def on(tokens: Tensor) -> Economy | None:
     """The economy that is on, where its kernels can serve these tokens."""
-    served = tokens.dtype in (torch.float32, torch.bfloat16) and (tokens.is_cuda or _interpreted()) and _installed()
-    return current() if served and not _left_alone.get() else None
+    if current() is None or _left_alone.get() or tokens.dtype not in (torch.float32, torch.bfloat16):
+        return None
+    return current() if (tokens.is_cuda or _interpreted()) and _serve(tokens.device) else None
 
 
 def fits(queries: Tensor, sources: "tuple[Source, ...]") -> bool:
@@ -51,8 +53,25 @@ def fits(queries: Tensor, sources: "tuple[Source, ...]") -> bool:
 
 
 @cache
-def _installed() -> bool:
-    return find_spec("triton") is not None
+def _serve(device: torch.device) -> bool:
+    """Whether Triton is there and can compile for a device, which takes a C compiler and a GPU that is not too old."""
+    if find_spec("triton") is None:
+        return False
+    try:
+        _try_out(device)
+    except Exception as error:  # whatever is wrong, torch's own kernels do the same
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        remedy = "torch's own serve, more slowly; a C compiler is what is most often missing"
+        warnings.warn(f"Triton cannot compile the navigator's kernels here ({reason}); {remedy}", stacklevel=2)
+        return False
+    return True
+
+
+def _try_out(device: torch.device) -> None:
+    """Compile and run the smallest of the kernels."""
+    norm = nn.LayerNorm(16, device=device)
+    with torch.no_grad():
+        normalised(Economy(None, learning=False), norm, torch.zeros(1, 16, device=device))
 
 
 @cache
