@@ -18,7 +18,7 @@ from vlnbert.environment.environment import Environment, shortest_path_teacher
 from vlnbert.learning.trainer import Trainer
 from vlnbert.learning.updates import ReplayedUpdate
 from vlnbert.navigator import NavigatorConfig
-from vlnbert.navigator.fused import left_alone
+from vlnbert.navigator.serving import left_alone
 from vlnbert.sources.house import generate
 from vlnbert.world import ObjectBank, World
 

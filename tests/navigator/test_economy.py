@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from tests.navigator.samples import CONFIGS, make, sight, words
 from vlnbert.navigator import Navigator
-from vlnbert.navigator.economy import economy
+from vlnbert.navigator.economy import current, economy
 from vlnbert.navigator.layout import Layout
 from vlnbert.navigator.linear import project
 
@@ -117,3 +117,43 @@ def test_real_tokens_lie_side_by_side_and_come_back_to_their_places() -> None:
     assert layout.first(layout.pack(block)).flatten().tolist() == [1, 4]
     assert layout.spread(layout.pack(block)).flatten().tolist() == [1, 2, 0, 4, 0, 0]
     assert whole.pack(block) is block
+
+
+def test_a_pass_that_does_not_ask_for_the_weights_leaves_nothing_to_the_next() -> None:
+    layer, tokens = nn.Linear(3, 2).double(), torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
+    expected = torch.autograd.grad(layer(tokens).square().sum() + layer(2 * tokens).sum(), layer.weight)[0]
+    with economy():
+        loss = project(tokens, layer).square().sum() + project(2 * tokens, layer).sum()
+    torch.autograd.grad(loss, tokens, retain_graph=True)
+    loss.backward()
+    torch.testing.assert_close(layer.weight.grad, expected)
+
+
+def test_what_was_first_used_without_gradients_learns_all_the_same() -> None:
+    layer, tokens = nn.Linear(3, 2), torch.randn(4, 3)
+    with economy():
+        with torch.no_grad():
+            project(tokens, layer)
+        project(tokens, layer).sum().backward()
+    torch.testing.assert_close(layer.weight.grad, tokens.sum(dim=0).expand(2, 3))
+
+
+def test_an_adapter_keeps_its_way() -> None:
+    class Louder(nn.Linear):
+        def forward(self, tokens: Tensor) -> Tensor:
+            return 2 * super().forward(tokens)
+
+    layer, tokens = Louder(3, 2), torch.randn(4, 3)
+    with economy():
+        assert torch.equal(project(tokens, layer), layer(tokens))
+
+
+def test_an_economy_ends_with_its_block() -> None:
+    with economy(torch.bfloat16):
+        with economy():
+            assert current().precision is None
+        assert current().precision is torch.bfloat16
+        with pytest.raises(ZeroDivisionError), economy():
+            raise ZeroDivisionError
+        assert current().precision is torch.bfloat16
+    assert current() is None

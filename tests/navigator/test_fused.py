@@ -7,9 +7,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from vlnbert.navigator import fused
+from vlnbert.navigator import serving
 from vlnbert.navigator.attention import Attention, Source
 from vlnbert.navigator.economy import economy
+from vlnbert.navigator.fused_attention import MOST_TOKENS
 from vlnbert.navigator.norms import normalised, residual
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -125,19 +126,19 @@ def test_where_nothing_can_be_compiled_torch_serves(monkeypatch: pytest.MonkeyPa
     def refuse(device: torch.device) -> None:
         raise RuntimeError("no C compiler")
 
-    monkeypatch.setattr(fused, "_try_out", refuse)
-    fused._serve.cache_clear()
+    monkeypatch.setattr(serving, "_try_out", refuse)
+    serving._serve.cache_clear()
     layer, (queries, sources) = attention().eval(), given("both")
     try:
         with economy(), pytest.warns(UserWarning, match=r"no C compiler.*torch's own serve"):
             found = layer.context(queries, *sources)
     finally:
-        fused._serve.cache_clear()
+        serving._serve.cache_clear()
     assert torch.equal(found, layer.context(queries, *sources))
 
 
 def test_what_is_too_long_for_one_program_is_left_to_torch() -> None:
-    long = source(fused.MOST_TOKENS + 1, 2)
+    long = source(MOST_TOKENS + 1, 2)
     with economy():
         assert "Attend" not in type(attention().eval().context(randn(ROWS, 2, HIDDEN), long).grad_fn).__name__
 

@@ -19,6 +19,7 @@ from vlnbert.environment.environment import Environment
 from vlnbert.evaluation.evaluate import Evaluation, evaluate_navigator
 from vlnbert.evaluation.scoring import score_walks
 from vlnbert.navigator import Navigator, NavigatorConfig
+from vlnbert.navigator.economy import half
 from vlnbert.rollout.walk import LIMIT
 from vlnbert.tasks.splits import Split
 from vlnbert.world import FeatureBank, World
@@ -64,11 +65,10 @@ def time_evaluation(
     environment = Environment(world, noise(world, width).to(device, kept_precision(precision, device)))
     torch.manual_seed(0)
     navigator = Restless(shape).to(device).eval()
-    half = torch.bfloat16 if precision == "bfloat16" else None
 
     def ours() -> Evaluation:
         episodes, tokens = split.episodes, split.tokens
-        return evaluate_navigator(environment, navigator, episodes, tokens, limit, batch, precision=half)
+        return evaluate_navigator(environment, navigator, episodes, tokens, limit, batch, precision=half(precision))
 
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)

@@ -20,7 +20,7 @@ from vlnbert.environment.environment import Environment, State
 from vlnbert.learning.config import TrainConfig
 from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import Navigator, NavigatorConfig
-from vlnbert.navigator.fused import left_alone
+from vlnbert.navigator.serving import left_alone
 from vlnbert.tasks.splits import Split
 from vlnbert.world import World
 from vlnbert.world.banks import Bank

@@ -96,7 +96,7 @@ def bench_navigator(
     from vlnbert.navigator.config import named_size
 
     require_within(agents=(agents, 1, MOST), tokens=(tokens, 3, 512))
-    require_within(rounds=(rounds, 2, MOST), threads=(threads or 1, 1, 256))
+    require_within(rounds=(rounds, 2, MOST), threads=(1 if threads is None else threads, 1, 256))
     require_device(device)
     torch.set_num_threads(threads or torch.get_num_threads())
     names = ["one-stream", "two-stream"] if backbone is None else [backbone]

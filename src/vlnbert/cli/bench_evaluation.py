@@ -7,14 +7,12 @@ import tyro
 
 from vlnbert.cli.bench import MOST, folder_or_house
 from vlnbert.cli.bench_scenes import RACED, against_plain, open_scene
-from vlnbert.cli.devices import Precision, chosen_precision, require_device, require_within
+from vlnbert.cli.devices import Precision, chosen_precision, require_device, require_within, usual_batch
 from vlnbert.cli.options import Flag
 from vlnbert.cli.tables import screen
 
 if TYPE_CHECKING:
     from vlnbert.benchmarks.evaluation import EvaluationSpeed
-
-CPU_BATCH = 64
 
 
 def bench_evaluate(
@@ -47,7 +45,7 @@ def bench_evaluate(
         data: A folder with connectivity/ and r2r/; without one, a small house is generated for the occasion.
         split: Whose episodes, such as val_seen or val_unseen.
         episodes: Walk the first so many of them; all otherwise.
-        batch: Episodes that walk together, one or several sizes; 64 otherwise, or on a GPU the whole split.
+        batch: Episodes that walk together, one or several sizes; 64 otherwise, or 1024 on a GPU.
         precision: Of the navigator's tokens; fastest is what multiplies faster on this device.
         plain: Race against the plain way, over the same episodes.
         rounds: How often the split is walked; medians are compared.
@@ -73,8 +71,8 @@ def bench_evaluate(
     with folder_or_house(data) as folder:
         scene = open_scene(folder, f"r2r/{split}", experiment.navigator, device)
     walked = first_episodes(scene.split, episodes or MOST)
-    usual = CPU_BATCH if scene.world.device.type == "cpu" else len(walked.episodes)
-    chosen = chosen_precision(precision, scene.world.device)
+    usual = usual_batch(scene.world.device)
+    chosen = chosen_precision(precision, scene.world.device, scene.shape.hidden)
     found = [
         time_evaluation(scene.world, walked, scene.shape, rows, chosen, rounds, plain) for rows in batch or (usual,)
     ]

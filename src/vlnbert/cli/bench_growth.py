@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 Axis = Literal["rows", "tokens", "steps", "scans"]
 HOUSES = 24  # scans of a generated house, where no more are asked for
+MOST_SCANS = 1000  # that a house is generated with
 
 
 def bench_growth(
@@ -72,7 +73,7 @@ def bench_growth(
     _require_sizes(axes, {**sizes, "scans": scans or (1, 2)}, experiment.navigator.positions)
     require_device(device)
     torch.set_num_threads(threads or torch.get_num_threads())
-    with folder_or_house(data, max((HOUSES, *scans))) as folder:
+    with folder_or_house(data, max((HOUSES, *(scans if "scans" in axes else ())))) as folder:
         opened = open_scene(folder, "r2r/train", experiment.navigator, device)
     sizes["scans"] = scans or _halved(len(opened.world.scans))
     scene = Scene(opened.world, opened.split, training)
@@ -90,7 +91,7 @@ def _require_sizes(axes: tuple[str, ...], sizes: dict[str, tuple[int, ...]], pos
 
     if not axes:
         raise UsageError(f"--axes names nothing that could grow; choose among {', '.join(sizes)}")
-    least, most = {"rows": 2, "tokens": 3, "steps": 1, "scans": 1}, {"tokens": positions}
+    least, most = {"rows": 2, "tokens": 3, "steps": 1, "scans": 1}, {"tokens": positions, "scans": MOST_SCANS}
     for axis in axes:
         for size in sizes[axis]:
             require_within(**{axis: (size, least[axis], most.get(axis, MOST))})

@@ -69,7 +69,7 @@ def bench_objects(
     from vlnbert.world import open_objects, open_world
 
     require_within(agents=(agents, 1, MOST), tokens=(tokens, 3, 512))
-    require_within(rounds=(rounds, 2, MOST), threads=(threads or 1, 1, 256))
+    require_within(rounds=(rounds, 2, MOST), threads=(1 if threads is None else threads, 1, 256))
     _require_measured(device)
     torch.set_num_threads(threads or torch.get_num_threads())
     shapes = {name: named_size(size, name) for name in ([backbone] if backbone else ["one-stream", "two-stream"])}

@@ -30,8 +30,19 @@ def require_within(**options: tuple[int, int, int]) -> None:
             raise UsageError(f"--{name} {value} is out of range; choose {least:,} to {most:,}")
 
 
-def chosen_precision(asked: Precision, device: "torch.device") -> str:
-    """float32 or bfloat16; which one is the fastest is measured."""
+def chosen_precision(asked: Precision, device: "torch.device", width: int) -> str:
+    """float32 or bfloat16; which one is the fastest for tokens of a width is measured, and told."""
+    import sys
+
     from vlnbert.runtime import fastest_precision
 
-    return fastest_precision(device) if asked == "fastest" else asked
+    if asked != "fastest":
+        return asked
+    chosen = fastest_precision(device, width)
+    print(f"the fastest precision here is {chosen}", file=sys.stderr)
+    return chosen
+
+
+def usual_batch(device: "torch.device") -> int:
+    """Episodes that are walked together, unless told otherwise."""
+    return 64 if device.type == "cpu" else 1024

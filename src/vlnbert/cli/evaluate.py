@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from vlnbert.cli.devices import Precision, chosen_precision, require_device, require_within
+from vlnbert.cli.devices import Precision, require_device, require_within, usual_batch
 from vlnbert.cli.options import DataPath, Flag
 
 
@@ -93,10 +93,8 @@ def evaluate(
             objects=objects or seen.objects,
             encoder=encoder or seen.encoder,
         )
-        recipe = replace(
-            known, task=asked, looks=looks, limit=limit, precision=chosen_precision(precision, world.device)
-        )
-        walker = navigator_walker(folder, world, recipe, batch or (64 if world.device.type == "cpu" else 1024))
+        recipe = replace(known, task=asked, looks=looks, limit=limit, precision=precision)
+        walker = navigator_walker(folder, world, recipe, batch or usual_batch(world.device))
     name, summaries = agent or Path(str(run)).resolve().name, {}
     for split, episodes in chosen.items():
         result = walker(episodes)

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import torch
-
+from vlnbert.cli.devices import Precision, chosen_precision
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import UsageError
 from vlnbert.evaluation.evaluate import Evaluation, evaluate_agent, evaluate_navigator
@@ -15,6 +14,7 @@ from vlnbert.learning.experiment import OFF
 from vlnbert.learning.runs import read_run
 from vlnbert.learning.setting import Looks, open_setting
 from vlnbert.navigator import Navigator
+from vlnbert.navigator.economy import half
 from vlnbert.rollout.baselines import baseline
 from vlnbert.rollout.walk import LIMIT
 from vlnbert.sources.layout import DataFolder
@@ -36,7 +36,7 @@ class Recipe:
     looks: Looks = field(default_factory=lambda: Looks(objects=None))
     limit: int = LIMIT
     tokens: int | None = None
-    precision: str = "float32"
+    precision: Precision = "float32"
 
 
 def recipe_of(source: str | None) -> Recipe:
@@ -64,13 +64,14 @@ def navigator_walker(folder: DataFolder, world: World, recipe: Recipe, batch: in
     _check_fit(navigator, recipe.source, max(tokenizer.get_vocab().values()) + 1)
     setting = open_setting(folder, world, looks, navigator.config.feature_width, navigator.config.object_width or None)
 
+    precision = chosen_precision(recipe.precision, world.device, navigator.config.hidden)
+
     def walk(episodes: Episodes) -> Evaluation:
         instructions = folder.split(episodes.task, episodes.split)
         limit = recipe.tokens or LIMITS[episodes.task]
         tokens = tokenise(episodes, tokenizer, instructions, limit).to(world.device)
-        half = torch.bfloat16 if recipe.precision == "bfloat16" else None
         given = (setting.environment, navigator, episodes, tokens, recipe.limit, batch)
-        return evaluate_navigator(*given, precision=half)
+        return evaluate_navigator(*given, precision=half(precision))
 
     return walk
 

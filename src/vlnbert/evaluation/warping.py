@@ -14,7 +14,7 @@ def warped(cost: Tensor, counts: Tensor) -> Tensor:
     """[time, episode, place] the cost of warping each walk so far onto the reference up to each of its places.
 
     `cost` [time, episode, place] is that of each pair of viewpoints. Where `counts` [time, episode] is false, a
-    viewpoint is passed over, and all stays as it was.
+    viewpoint is passed over, and all stays as it was; the first always counts.
     """
     times, episodes, places = cost.shape
     place = torch.arange(places, device=cost.device)

@@ -11,7 +11,7 @@ from vlnbert.learning.config import TrainConfig
 from vlnbert.learning.objective import Objective, navigation_objective
 from vlnbert.learning.rewards import Rewards
 from vlnbert.navigator import Navigator
-from vlnbert.navigator.economy import economy
+from vlnbert.navigator.economy import economy, half
 from vlnbert.ranks import Ranks
 from vlnbert.rollout.explore import Explorer, Lesson, explore
 from vlnbert.tasks.batches import Batch
@@ -35,7 +35,7 @@ class Learner(nn.Module):
         environment = self.environment.for_task("r2r" if batch.sightings is None else "reverie")
         given = (batch.tokens, how, key, batch.target, self.config.limit, self.lesson)
         explorer = Explorer(self.navigator, environment, *given)
-        with economy(torch.bfloat16 if self.config.precision == "bfloat16" else None):
+        with economy(half(self.config.precision)):
             rollout = explore(environment, explorer, batch.start, batch.heading, batch.goal)
         weights, paths = self.config.objective, (batch.path, batch.path_length)
         return _stacked(navigation_objective(rollout, how, self.rewards, *paths, weights, self.ranks, batch.sightings))

@@ -88,10 +88,10 @@ def new_navigator(experiment: Experiment, setting: Setting) -> Navigator:
     """The navigator that an experiment starts with, its tokenizer in hand."""
     shape, seed = experiment.navigator, experiment.training.seed
     views, objects = setting.feature_width, setting.object_width
+    torch.manual_seed(seed)
     if experiment.start is None:
         tokenizer = load_tokenizer(setting.folder.vocabulary)
         pieces = 1 + max(tokenizer.get_vocab().values())
-        torch.manual_seed(seed)
         navigator = Navigator(replace(shape, feature_width=views, object_width=objects, vocabulary=pieces))
         navigator.tokenizer = tokenizer
         return navigator

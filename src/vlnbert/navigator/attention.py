@@ -7,9 +7,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from vlnbert.navigator import fused
+from vlnbert.navigator.fused_attention import attend, fits
 from vlnbert.navigator.linear import project
 from vlnbert.navigator.norms import residual
+from vlnbert.navigator.serving import on
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,8 @@ class Attention(nn.Module):
         Queries are the first of the numbers in `queries`, which may be what a source was made of too.
         """
         dropout = self.attention_dropout if self.training else 0.0
-        if (economy := fused.on(queries)) is not None and fused.fits(queries, sources):
-            return fused.attend(economy, queries, sources, self.heads, self.norm.normalized_shape[0], dropout)
+        if (economy := on(queries)) is not None and fits(queries, sources):
+            return attend(economy, queries, sources, self.heads, self.norm.normalized_shape[0], dropout)
         asked = self._split(queries[..., : self._hidden])
         keys, values, allowed = self._joined(sources)
         found = scaled_dot_product_attention(asked, keys, values, allowed[:, None, None], dropout)

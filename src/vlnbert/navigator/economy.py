@@ -5,7 +5,8 @@ Outside of it a navigator is the textbook's network. Within it
 - linear maps of the same input are one product, and weights are cast to the precision of the pass once (`linear.py`);
 - the gradient of a weight is one product over all steps, not one a step and their sum (`linear.py`);
 - on the CPU no padding is computed (`layout.py`);
-- on a GPU with Triton, attention is one kernel, and so are dropout, residual and LayerNorm (`fused.py`).
+- on a GPU with Triton, attention is one kernel (`fused_attention.py`), and so are dropout, residual and LayerNorm
+  (`fused_norms.py`).
 
 The numbers are the same but for rounding, and for which numbers dropout drops.
 """
@@ -42,6 +43,11 @@ class Economy:
         return self.seeds, place
 
 
+def half(precision: str) -> torch.dtype | None:
+    """What an economy is asked for by the name of a precision: bfloat16, or that of the weights."""
+    return torch.bfloat16 if precision == "bfloat16" else None
+
+
 _current: ContextVar[Economy | None] = ContextVar("economy", default=None)
 
 
@@ -52,7 +58,11 @@ def current() -> Economy | None:
 
 @contextmanager
 def economy(precision: torch.dtype | None = None) -> Iterator[None]:
-    """Within the block, steps share their work, and tokens are of this precision. Weights must not change meanwhile."""
+    """Within the block, steps share their work, and tokens are of this precision.
+
+    Weights must not change meanwhile; they get gradients if gradients are on where the block begins, one backward pass
+    at a time, and no gradients of gradients.
+    """
     token = _current.set(Economy(precision, torch.is_grad_enabled()))
     try:
         yield

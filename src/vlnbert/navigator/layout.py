@@ -16,7 +16,10 @@ from vlnbert.navigator.economy import current
 
 
 def widest(mask: Tensor) -> int:
-    """How many of the columns of a mask [row, token] have to be computed: all, where to look would be to wait."""
+    """How many of the columns of a mask [row, token] have to be computed: all, where to look would be to wait.
+
+    Some token is real.
+    """
     if current() is None or mask.device.type != "cpu":
         return mask.shape[1]
     return int(mask.any(dim=0).nonzero().max()) + 1

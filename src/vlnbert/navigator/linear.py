@@ -16,12 +16,13 @@ from torch.nn.functional import linear
 from vlnbert.navigator.economy import Economy, current
 
 Use = tuple[Tensor, Tensor]  # [token, width] what went in, and the gradient of what came out
+Uses = dict[int, list[Use]]  # by the backward pass in which they were made: not every pass asks for the weights
 
 
 def project(tokens: Tensor, *maps: nn.Linear) -> Tensor:
     """[..., widths] what one or several linear maps make of tokens, side by side."""
     shared = current()
-    if shared is None:
+    if shared is None or any(type(one) is not nn.Linear for one in maps):  # an adapter has a way of its own
         parts = [one(tokens) for one in maps]
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
     if maps not in shared.kept:
@@ -31,9 +32,9 @@ def project(tokens: Tensor, *maps: nn.Linear) -> Tensor:
     return made
 
 
-def _keep(shared: Economy, maps: tuple[nn.Linear, ...]) -> tuple[Tensor, Tensor | None, list[Use]]:
+def _keep(shared: Economy, maps: tuple[nn.Linear, ...]) -> tuple[Tensor, Tensor | None, Uses]:
     """Weights and biases as they will be used, and where their uses will be listed."""
-    uses: list[Use] = []
+    uses: Uses = {}
     weights, biases = ([getattr(one, name) for one in maps] for name in ("weight", "bias"))
     biased = biases[0] is not None
     with torch.set_grad_enabled(shared.learning):
@@ -45,7 +46,7 @@ class _Kept(Function):
     """Weights side by side in the precision of the pass. Their gradient is made of their uses, when all have been."""
 
     @staticmethod
-    def forward(ctx: Any, uses: list[Use], precision: torch.dtype | None, *tensors: Tensor) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, uses: Uses, precision: torch.dtype | None, *tensors: Tensor) -> tuple[Tensor, ...]:
         ctx.uses, ctx.precise = uses, tensors[0].dtype
         weights = [tensor for tensor in tensors if tensor.dim() == 2]
         ctx.widths = [len(weight) for weight in weights]
@@ -59,10 +60,11 @@ class _Kept(Function):
     @once_differentiable
     def backward(ctx: Any, *_nothing: None) -> tuple[Tensor | None, ...]:
         """Nobody sends a gradient here: the uses hold what it is made of."""
-        if not ctx.uses:
-            return (None, None, *(None,) * (len(ctx.widths) * (1 + ctx.biased)))
-        given, wanted = (_joined(parts) for parts in zip(*ctx.uses, strict=True))
+        uses = ctx.uses.pop(this_pass(), ())
         ctx.uses.clear()
+        if not uses:
+            return (None, None, *(None,) * (len(ctx.widths) * (1 + ctx.biased)))
+        given, wanted = (_joined(parts) for parts in zip(*uses, strict=True))
         weights = torch.split(_product(wanted.T, given, ctx.precise), ctx.widths)
         biases = torch.split(wanted.sum(dim=0, dtype=ctx.precise), ctx.widths) if ctx.biased else ()
         return (None, None, *weights, *biases)
@@ -72,7 +74,7 @@ class _Use(Function):
     """A linear map whose weights' gradient is left for later."""
 
     @staticmethod
-    def forward(ctx: Any, tokens: Tensor, weight: Tensor, bias: Tensor | None, uses: list[Use]) -> Tensor:
+    def forward(ctx: Any, tokens: Tensor, weight: Tensor, bias: Tensor | None, uses: Uses) -> Tensor:
         ctx.save_for_backward(tokens, weight)
         ctx.uses = uses
         return linear(tokens, weight, bias)
@@ -82,8 +84,16 @@ class _Use(Function):
     def backward(ctx: Any, wanted: Tensor) -> tuple[Tensor | None, None, None, None]:
         tokens, weight = ctx.saved_tensors
         if ctx.needs_input_grad[1]:
-            ctx.uses.append((tokens.reshape(-1, tokens.shape[-1]), wanted.reshape(-1, wanted.shape[-1])))
+            ctx.uses.setdefault(this_pass(), []).append(
+                (tokens.reshape(-1, tokens.shape[-1]), wanted.reshape(-1, wanted.shape[-1]))
+            )
         return wanted @ weight if ctx.needs_input_grad[0] else None, None, None, None
+
+
+def this_pass() -> int:
+    """The number of the backward pass that is under way."""
+    number: int = torch._C._current_graph_task_id()
+    return number
 
 
 def _packed(tensors: tuple[Tensor, ...], precision: torch.dtype | None) -> Tensor:
@@ -99,4 +109,4 @@ def _product(left: Tensor, right: Tensor, precise: torch.dtype) -> Tensor:
     """A matrix product in the precision of the weights, whatever that of the factors."""
     if left.is_cuda and left.dtype != precise:
         return torch.mm(left, right, out_dtype=precise)
-    return (left @ right).to(precise)
+    return left.to(precise) @ right.to(precise)

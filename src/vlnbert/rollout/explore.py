@@ -48,8 +48,8 @@ class Memory:
     def only(self, kept: Tensor) -> "Memory":
         """The same of some of its rows, by their places."""
         rows = kept if self.rows is None else self.rows.index_select(0, kept)
-        of_rows = (self.hidden.index_select(0, kept), self.instruction.only(kept), self.goal.index_select(0, kept))
-        return Memory(*of_rows, self.noise.index_select(1, kept), rows, self.records)
+        theirs = (self.hidden.index_select(0, kept), self.instruction.only(kept), self.goal.index_select(0, kept))
+        return Memory(*theirs, self.noise.index_select(1, kept), rows, self.records)
 
 
 @dataclass(frozen=True)

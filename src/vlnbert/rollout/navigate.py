@@ -51,15 +51,11 @@ class Greedy:
     def choose(self, state: State, memory: Memory) -> tuple[Tensor, Memory]:
         memory = memory.only(walking(state, memory.rows))
         step = self._step(state, memory)
-        slot, named = among_all(self.best(step.logits), memory.rows, len(state.viewpoint)), memory.best_object
+        slot, named = among_all(step.logits.argmax(dim=1), memory.rows, len(state.viewpoint)), memory.best_object
         if step.object_logits is not None:
             best = among_all(step.object_logits.argmax(dim=1), memory.rows, len(slot))
             named = torch.where((slot == STOP) & ~state.ended, best, named)
         return slot, Memory(step.state, step.instruction, named, memory.rows)
-
-    def best(self, logits: Tensor) -> Tensor:
-        """[row] the slot to take."""
-        return logits.argmax(dim=1)
 
     def named_objects(self, walked: Walk) -> Tensor:
         """[row] the place of the object that each row names, among those that its last viewpoint shows.
