@@ -9,13 +9,11 @@ from dataclasses import dataclass
 
 import torch
 
-from vlnbert.benchmarks.navigator import noise
+from vlnbert.benchmarks.navigator import noise, noisy_environment
 from vlnbert.benchmarks.plain import walk_plainly
 from vlnbert.benchmarks.plain_sights import Eyes
 from vlnbert.benchmarks.restless import Restless
 from vlnbert.benchmarks.timing import Timing, race
-from vlnbert.benchmarks.training import kept_precision
-from vlnbert.environment.environment import Environment
 from vlnbert.evaluation.evaluate import Evaluation, evaluate_navigator
 from vlnbert.evaluation.scoring import score_walks
 from vlnbert.navigator import Navigator, NavigatorConfig
@@ -62,7 +60,7 @@ def time_evaluation(
 ) -> EvaluationSpeed:
     """Walk and score a split several times over, in turn with the plain way where asked for."""
     device, width = world.device, shape.feature_width
-    environment = Environment(world, noise(world, width).to(device, kept_precision(precision, device)))
+    environment = noisy_environment(world, width, precision)
     torch.manual_seed(0)
     navigator = Restless(shape).to(device).eval()
 

@@ -9,16 +9,16 @@ import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count, pairwise
+from itertools import pairwise
 from pathlib import Path
 
 import torch
 
 from vlnbert.benchmarks.cuts import episodes_within, equal_instructions, first_scans
-from vlnbert.benchmarks.navigator import noise
+from vlnbert.benchmarks.navigator import noisy_environment
 from vlnbert.benchmarks.restless import Restless
 from vlnbert.benchmarks.timing import Timing, race
-from vlnbert.benchmarks.training import kept_precision
+from vlnbert.benchmarks.training import advancing, blocks
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import UsageError
 from vlnbert.learning.config import TrainConfig
@@ -87,7 +87,10 @@ def time_growth(scene: Scene, shape: NavigatorConfig, axes: Mapping[str, Sequenc
 
 
 def _along(axis: str, navigator: Navigator, scenes: Mapping[int, Scene], rounds: int) -> Growth:
-    environments = {len(scene.world.scans): _environment(scene, navigator.config) for scene in scenes.values()}
+    worlds, width = {len(scene.world.scans): scene for scene in scenes.values()}, navigator.config.feature_width
+    environments = {
+        scans: noisy_environment(scene.world, width, scene.config.precision) for scans, scene in worlds.items()
+    }
     updates = {
         str(size): _updates(navigator, environments[len(scene.world.scans)], scene) for size, scene in scenes.items()
     }
@@ -99,18 +102,7 @@ def _along(axis: str, navigator: Navigator, scenes: Mapping[int, Scene], rounds:
     return Growth(axis, {size: times[str(size)] for size in scenes})
 
 
-def _environment(scene: Scene, shape: NavigatorConfig) -> Environment:
-    precision = kept_precision(scene.config.precision, scene.world.device)
-    return Environment(scene.world, noise(scene.world, shape.feature_width).to(scene.world.device, precision))
-
-
 def _updates(navigator: Navigator, environment: Environment, scene: Scene) -> Callable[[], None]:
     """Each call makes one more update; the weights are shared, the optimiser is not."""
     trainer = Trainer(Path(), navigator, environment, [scene.split], {}, scene.config, "")
-    numbers = count()
-
-    def update() -> None:
-        trainer.advance(next(numbers))
-        trainer.unreported.clear()
-
-    return update
+    return blocks(advancing(trainer), first=0, updates=1)

@@ -80,3 +80,9 @@ def noise(world: World, width: int) -> FeatureBank:
     table = torch.randn(views.count + 1, width, device=world.device)
     table[0] = 0
     return FeatureBank(table, views.row)
+
+
+def noisy_environment(world: World, width: int, precision: str) -> Environment:
+    """A world of random features; a GPU keeps them in the precision that they are used in."""
+    kept = torch.bfloat16 if precision == "bfloat16" and world.device.type == "cuda" else torch.float32
+    return Environment(world, noise(world, width).to(world.device, kept))

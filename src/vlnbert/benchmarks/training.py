@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from vlnbert.benchmarks.navigator import noise
+from vlnbert.benchmarks.navigator import noise, noisy_environment
 from vlnbert.benchmarks.plain import PlainTraining
 from vlnbert.benchmarks.startup import seconds_since_start
 from vlnbert.benchmarks.timing import Timing, race, wait
@@ -71,21 +71,21 @@ def time_training(
 ) -> TrainingSpeed:
     """Train a random navigator for some updates and time blocks of them, in turn with the plain way where asked for."""
     device, width = world.device, shape.feature_width
-    environment = Environment(world, noise(world, width).to(device, kept_precision(config.precision, device)))
+    environment = noisy_environment(world, width, config.precision)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     trainer = Trainer(Path(), _random(shape, device), environment, [split], {}, config, "")
-    advance = _advance(trainer)
+    advance = advancing(trainer)
     advance(0)
     wait(device)
     first_after, warm_up = seconds_since_start(), WARM_UP if device.type == "cuda" else 0
     for number in range(1, 1 + warm_up):
         advance(number)
     peak = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
-    rivals = {"ours": _blocks(advance, 1 + warm_up, updates)}
+    rivals = {"ours": blocks(advance, 1 + warm_up, updates)}
     if plain:
         rival = PlainTraining(_random(shape, device), world, noise(world, width), split, config)
-        rivals["plain"] = _blocks(rival.advance, 1 + warm_up, updates)  # of the same batches
+        rivals["plain"] = blocks(rival.advance, 1 + warm_up, updates)  # of the same batches
     times = race(rivals, rounds, device)
     flops, steps = _counted(trainer.navigator, environment, split, config, min(updates, COUNTED))
     return TrainingSpeed(config.batch, updates, times["ours"], times.get("plain"), flops, steps, peak, first_after)
@@ -102,11 +102,6 @@ def matrix_rate(device: torch.device, precision: torch.dtype, size: int = 4096, 
             torch.mm(left, right)
 
     return 2.0 * size**3 * times / race({"product": multiply}, rounds, device)["product"].median
-
-
-def kept_precision(precision: str, device: torch.device) -> torch.dtype:
-    """Features are kept in the precision that they are used in."""
-    return torch.bfloat16 if precision == "bfloat16" and device.type == "cuda" else torch.float32
 
 
 class Pedometer(Environment):
@@ -126,7 +121,7 @@ def _random(shape: NavigatorConfig, device: torch.device) -> Navigator:
     return Navigator(shape).to(device)
 
 
-def _advance(trainer: Trainer) -> Callable[[int], None]:
+def advancing(trainer: Trainer) -> Callable[[int], None]:
     """Makes an update by its number; nobody will ask for its losses."""
 
     def advance(number: int) -> None:
@@ -136,7 +131,7 @@ def _advance(trainer: Trainer) -> Callable[[int], None]:
     return advance
 
 
-def _blocks(advance: Callable[[int], object], first: int, updates: int) -> Callable[[], None]:
+def blocks(advance: Callable[[int], object], first: int, updates: int) -> Callable[[], None]:
     """Each call makes some more updates."""
     numbers = count(first)
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from vlnbert.cli.devices import require_device, require_within
+from vlnbert.cli.devices import require_device, require_within, use_threads
 from vlnbert.cli.options import Flag
 from vlnbert.cli.tables import screen
 
@@ -44,12 +44,10 @@ def bench_world(
     """
     from json import dumps
 
-    import torch
-
     from vlnbert.benchmarks.world import compare, time_opening
 
-    require_within(batch=(batch, 1, MOST), rounds=(rounds, 2, MOST), threads=(threads, 1, 256))
-    torch.set_num_threads(threads)
+    require_within(batch=(batch, 1, MOST), rounds=(rounds, 2, MOST))
+    use_threads(threads)
     require_device(device)
     with _data(data) as (folder, world, bank):
         build, opening = time_opening(folder)
@@ -90,15 +88,13 @@ def bench_navigator(
     """
     from json import dumps
 
-    import torch
-
     from vlnbert.benchmarks.navigator import compare_caching
     from vlnbert.navigator.config import named_size
 
     require_within(agents=(agents, 1, MOST), tokens=(tokens, 3, 512))
-    require_within(rounds=(rounds, 2, MOST), threads=(1 if threads is None else threads, 1, 256))
+    require_within(rounds=(rounds, 2, MOST))
     require_device(device)
-    torch.set_num_threads(threads or torch.get_num_threads())
+    use_threads(threads)
     names = ["one-stream", "two-stream"] if backbone is None else [backbone]
     configs = {name: named_size(size, name) for name in names}
     with _data(None) as (_, world, _):

@@ -7,7 +7,7 @@ import tyro
 
 from vlnbert.cli.bench import MOST, folder_or_house
 from vlnbert.cli.bench_scenes import RACED, against_plain, open_scene
-from vlnbert.cli.devices import Precision, chosen_precision, require_device, require_within, usual_batch
+from vlnbert.cli.devices import Precision, chosen_precision, require_device, require_within, use_threads, usual_batch
 from vlnbert.cli.options import Flag
 from vlnbert.cli.tables import screen
 
@@ -55,19 +55,17 @@ def bench_evaluate(
     """
     from json import dumps
 
-    import torch
-
     from vlnbert.benchmarks.cuts import first_episodes
     from vlnbert.benchmarks.evaluation import time_evaluation
     from vlnbert.presets import find_preset
 
     experiment = find_preset(preset).experiment
-    require_within(rounds=(rounds, 2, MOST), threads=(1 if threads is None else threads, 1, 256))
+    require_within(rounds=(rounds, 2, MOST))
     require_within(episodes=(1 if episodes is None else episodes, 1, MOST))
     for rows in batch:
         require_within(batch=(rows, 1, MOST))
     require_device(device)
-    torch.set_num_threads(threads or torch.get_num_threads())
+    use_threads(threads)
     with folder_or_house(data) as folder:
         scene = open_scene(folder, f"r2r/{split}", experiment.navigator, device)
     walked = first_episodes(scene.split, episodes or MOST)

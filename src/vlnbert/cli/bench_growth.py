@@ -7,7 +7,7 @@ import tyro
 
 from vlnbert.cli.bench import MOST, folder_or_house
 from vlnbert.cli.bench_scenes import open_scene
-from vlnbert.cli.devices import require_device, require_within
+from vlnbert.cli.devices import require_device, require_within, use_threads
 from vlnbert.cli.options import Flag
 from vlnbert.cli.tables import screen
 
@@ -61,18 +61,16 @@ def bench_growth(
     from dataclasses import replace
     from json import dumps
 
-    import torch
-
     from vlnbert.benchmarks.growth import Scene, time_growth
     from vlnbert.presets import find_preset
 
     experiment = find_preset(preset).experiment
     training = replace(experiment.training, precision=precision or experiment.training.precision)
-    require_within(rounds=(rounds, 2, MOST), threads=(1 if threads is None else threads, 1, 256))
+    require_within(rounds=(rounds, 2, MOST))
     sizes = {"rows": rows or _doubled(training.batch), "tokens": tokens, "steps": steps}
     _require_sizes(axes, {**sizes, "scans": scans or (1, 2)}, experiment.navigator.positions)
     require_device(device)
-    torch.set_num_threads(threads or torch.get_num_threads())
+    use_threads(threads)
     with folder_or_house(data, max((HOUSES, *(scans if "scans" in axes else ())))) as folder:
         opened = open_scene(folder, "r2r/train", experiment.navigator, device)
     sizes["scans"] = scans or _halved(len(opened.world.scans))

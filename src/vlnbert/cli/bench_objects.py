@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from vlnbert.cli.bench import MOST, folder_or_house
-from vlnbert.cli.devices import require_device, require_within
+from vlnbert.cli.devices import require_device, require_within, use_threads
 from vlnbert.cli.options import Flag
 from vlnbert.cli.tables import screen
 
@@ -69,9 +69,9 @@ def bench_objects(
     from vlnbert.world import open_objects, open_world
 
     require_within(agents=(agents, 1, MOST), tokens=(tokens, 3, 512))
-    require_within(rounds=(rounds, 2, MOST), threads=(1 if threads is None else threads, 1, 256))
+    require_within(rounds=(rounds, 2, MOST))
     _require_measured(device)
-    torch.set_num_threads(threads or torch.get_num_threads())
+    use_threads(threads)
     shapes = {name: named_size(size, name) for name in ([backbone] if backbone else ["one-stream", "two-stream"])}
     with folder_or_house(data) as folder:
         world = open_world(folder)

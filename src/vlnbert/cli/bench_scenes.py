@@ -31,12 +31,11 @@ def open_scene(folder: "DataFolder", split: str, shape: "NavigatorConfig", devic
     from dataclasses import replace
 
     from vlnbert.tasks.splits import open_split
-    from vlnbert.tasks.tokens import load_tokenizer
+    from vlnbert.tasks.tokens import load_tokenizer, piece_count
     from vlnbert.world import open_world
 
     world, tokenizer = open_world(folder, device=device), load_tokenizer(folder.vocabulary)
-    pieces = 1 + max(tokenizer.get_vocab().values())
-    shape = replace(shape, vocabulary=max(pieces, shape.vocabulary))
+    shape = replace(shape, vocabulary=max(piece_count(tokenizer), shape.vocabulary))
     return Scene(world, open_split(folder, world, tokenizer, split), shape)
 
 

@@ -8,7 +8,7 @@ import tyro
 from vlnbert.benchmarks import startup  # noqa: F401  # imported early: where no system tells, time is counted from here
 from vlnbert.cli.bench import MOST, folder_or_house
 from vlnbert.cli.bench_scenes import RACED, against_plain, open_scene
-from vlnbert.cli.devices import require_device, require_within
+from vlnbert.cli.devices import require_device, require_within, use_threads
 from vlnbert.cli.options import Flag
 from vlnbert.cli.tables import screen
 
@@ -68,10 +68,10 @@ def bench_train(
     from vlnbert.presets import find_preset
 
     experiment = find_preset(preset).experiment
-    require_within(rounds=(rounds, 2, MOST), threads=(1 if threads is None else threads, 1, 256))
+    require_within(rounds=(rounds, 2, MOST))
     require_within(updates=(updates, 1, MOST))
     require_device(device)
-    torch.set_num_threads(threads or torch.get_num_threads())
+    use_threads(threads)
     training = replace(experiment.training, graphs=graphs, precision=precision or experiment.training.precision)
     sizes = [replace(training, batch=rows) for rows in batch or (training.batch,)]
     with folder_or_house(data) as folder:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
-from vlnbert.cli.devices import require_within
+from vlnbert.cli.devices import require_within, use_threads
 
 
 def demo(
@@ -31,7 +31,6 @@ def demo(
         iterations: Updates of the navigator's weights; by default as many as the task's preset has.
         threads: CPU threads. So small a navigator gains nothing from a second.
     """
-    import torch
 
     from vlnbert.analysis.report import write_report
     from vlnbert.cli.demonstration import demo_experiment, evaluate_all, make_report, start_training
@@ -41,8 +40,8 @@ def demo(
 
     experiment = demo_experiment(task, seed, iterations)
     updates = experiment.training.iterations
-    require_within(iterations=(updates, 1, 1_000_000), threads=(threads, 1, 256), seed=(seed, 0, 2**31))
-    torch.set_num_threads(threads)
+    require_within(iterations=(updates, 1, 1_000_000), seed=(seed, 0, 2**31))
+    use_threads(threads)
     house, run = out / f"house-{seed}-{scans}", out / f"run-{task}-{seed}-{scans}-{updates}"
     trainer = start_training(experiment, house, run, scans)
     if not train_to_the_end(trainer, f"the same command (--out {out})"):

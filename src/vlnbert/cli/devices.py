@@ -30,6 +30,15 @@ def require_within(**options: tuple[int, int, int]) -> None:
             raise UsageError(f"--{name} {value} is out of range; choose {least:,} to {most:,}")
 
 
+def use_threads(threads: int | None) -> None:
+    """Let torch use so many CPU threads; its own choice otherwise."""
+    import torch
+
+    if threads is not None:
+        require_within(threads=(threads, 1, 256))
+        torch.set_num_threads(threads)
+
+
 def chosen_precision(asked: Precision, device: "torch.device", width: int) -> str:
     """float32 or bfloat16; which one is the fastest for tokens of a width is measured, and told."""
     import sys

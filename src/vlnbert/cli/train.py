@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from vlnbert.cli.devices import require_device, require_within
+from vlnbert.cli.devices import require_device, use_threads
 from vlnbert.cli.options import DataPath
 from vlnbert.cli.training import train_to_the_end
 
@@ -97,13 +97,10 @@ def _resume(resume: RunPath, data: Path | None = None, device: str = "cpu", thre
 def _train(
     make: Callable[["Ranks", str], "Trainer"], again: str, data: Path | None, device: str, threads: int | None
 ) -> None:
-    import torch
-
     from vlnbert.ranks import joined
 
-    require_within(threads=(1 if threads is None else threads, 1, 256))
+    use_threads(threads)
     require_device(device)
-    torch.set_num_threads(threads or torch.get_num_threads())
     with joined(device) as (ranks, own):
         trainer = make(ranks, own)
         if train_to_the_end(trainer, again) and ranks.writes:

@@ -20,7 +20,7 @@ from vlnbert.rollout.walk import LIMIT
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.splits import task_and_split
-from vlnbert.tasks.tokens import LIMITS, load_tokenizer, tokenise
+from vlnbert.tasks.tokens import LIMITS, load_tokenizer, piece_count, tokenise
 from vlnbert.weights.importing import open_navigator
 from vlnbert.world import World
 
@@ -61,7 +61,7 @@ def navigator_walker(folder: DataFolder, world: World, recipe: Recipe, batch: in
     sees = recipe.task == "reverie" and navigator.objects is not None
     looks = recipe.looks if sees else replace(recipe.looks, objects=OFF)
     tokenizer = navigator.tokenizer or load_tokenizer(folder.vocabulary)
-    _check_fit(navigator, recipe.source, max(tokenizer.get_vocab().values()) + 1)
+    _check_fit(navigator, recipe.source, piece_count(tokenizer))
     setting = open_setting(folder, world, looks, navigator.config.feature_width, navigator.config.object_width or None)
 
     precision = chosen_precision(recipe.precision, world.device, navigator.config.hidden)

@@ -16,7 +16,7 @@ from vlnbert.environment.environment import Environment, State, shortest_path_te
 from vlnbert.errors import UsageError
 from vlnbert.sources.layout import open_folder
 from vlnbert.tasks.episodes import load_episodes
-from vlnbert.tasks.tokens import LIMIT, load_tokenizer, tokenise
+from vlnbert.tasks.tokens import LIMIT, load_tokenizer, piece_count, tokenise
 from vlnbert.world.build import open_world
 from vlnbert.world.sights import open_features
 
@@ -55,9 +55,7 @@ class NavigationEnv(gymnasium.Env[Seen, np.int64]):
         self.tokens = tokenise(self.episodes, tokenizer, folder.split(task, split))
         self.limit, self.render_mode = limit, render_mode
         self.action_space = Discrete(world.slots)
-        self.observation_space = _space(
-            world.slots, 1 + max(tokenizer.get_vocab().values()), 0 if bank is None else bank.width
-        )
+        self.observation_space = _space(world.slots, piece_count(tokenizer), 0 if bank is None else bank.width)
         self._episode, self._steps, self._state = 0, 0, State(*torch.ones(3, 1, dtype=torch.long))
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Seen, dict[str, Any]]:

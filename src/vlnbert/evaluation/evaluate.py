@@ -54,19 +54,18 @@ def evaluate_navigator(
     environment = environment.for_task(episodes.task)
     device, count = environment.world.device, tokens.count.cpu()
     viewpoint, view = (torch.zeros(len(episodes), limit + 1, dtype=torch.long, device=device) for _ in range(2))
-    length, ended, named = (torch.zeros(len(episodes), dtype=torch.long, device=device) for _ in range(3))
+    length, named = (torch.zeros(len(episodes), dtype=torch.long, device=device) for _ in range(2))
     batches = list(evaluation_batches(count, batch, ranks.rank, ranks.count))
-    for rows in progress(batches, f"{episodes.task} {episodes.split}"):
-        index = rows.to(device)
-        agent = Greedy(navigator, environment, tokens.ids[index, : int(count[rows].max())])
-        parts = (episodes.start[index], episodes.heading[index], episodes.goal[index])
-        with economy(precision):
+    with economy(precision):  # around all batches: their weights are the same
+        for rows in progress(batches, f"{episodes.task} {episodes.split}"):
+            index = rows.to(device)
+            agent = Greedy(navigator, environment, tokens.ids[index, : int(count[rows].max())])
+            parts = (episodes.start[index], episodes.heading[index], episodes.goal[index])
             walked = walk(environment, agent, *parts, limit)
+            viewpoint[index], view[index], length[index] = walked.viewpoint, walked.view, walked.length
             if environment.objects is not None:
                 named[index] = agent.named_objects(walked)
-        viewpoint[index], view[index] = walked.viewpoint, walked.view
-        length[index], ended[index] = walked.length, walked.ended.long()
-    walked = Walk(ranks.sum(viewpoint), ranks.sum(view), ranks.sum(length), ranks.sum(ended).bool())
+    walked = Walk(*map(ranks.sum, (viewpoint, view, length)))
     objects = None
     if environment.objects is not None:
         objects = environment.objects.objects.chosen(walked.viewpoint[:, -1], ranks.sum(named))

@@ -18,17 +18,16 @@ def warped(cost: Tensor, counts: Tensor) -> Tensor:
     """
     times, episodes, places = cost.shape
     place = torch.arange(places, device=cost.device)
-    time = (
-        torch.arange(times + places - 1, device=cost.device)[:, None] - place
-    )  # [diagonal, place]; some beyond a walk
+    diagonal = torch.arange(times + places - 1, device=cost.device)[:, None]
+    time = diagonal - place  # [diagonal, place]; some are beyond a walk
     at = time.clamp(0, times - 1)
     own, counted = cost[at, :, place], counts[at]  # [diagonal, place, episode]
     table = cost.new_full((len(time) + 2, places + 1, episodes), math.inf)  # diagonal and place, both from one before
     table[0, 0] = 0  # only nothing matches nothing, for free
-    for diagonal in range(len(time)):
-        older, last = table[diagonal], table[diagonal + 1]
+    for number in range(len(time)):
+        older, last = table[number], table[number + 1]
         best = torch.minimum(torch.minimum(last[1:], last[:-1]), older[:-1])
-        torch.where(counted[diagonal], own[diagonal] + best, last[1:], out=table[diagonal + 2, 1:])
+        torch.where(counted[number], own[number] + best, last[1:], out=table[number + 2, 1:])
     when = torch.arange(times, device=cost.device)[:, None]
     return table[when + place + 2, place + 1].transpose(1, 2)
 

@@ -17,7 +17,7 @@ from vlnbert.perception.captions import open_captions
 from vlnbert.perception.objects import open_object_names
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.splits import Split, open_split, task_and_split
-from vlnbert.tasks.tokens import load_tokenizer
+from vlnbert.tasks.tokens import load_tokenizer, piece_count
 from vlnbert.weights.importing import load_weights
 from vlnbert.weights.named import MINILM, resolve
 from vlnbert.weights.options import Options
@@ -91,7 +91,7 @@ def new_navigator(experiment: Experiment, setting: Setting) -> Navigator:
     torch.manual_seed(seed)
     if experiment.start is None:
         tokenizer = load_tokenizer(setting.folder.vocabulary)
-        pieces = 1 + max(tokenizer.get_vocab().values())
+        pieces = piece_count(tokenizer)
         navigator = Navigator(replace(shape, feature_width=views, object_width=objects, vocabulary=pieces))
         navigator.tokenizer = tokenizer
         return navigator

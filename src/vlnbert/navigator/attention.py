@@ -52,7 +52,7 @@ class Attention(nn.Module):
         """
         dropout = self.attention_dropout if self.training else 0.0
         if (economy := on(queries)) is not None and fits(queries, sources):
-            return attend(economy, queries, sources, self.heads, self.norm.normalized_shape[0], dropout)
+            return attend(economy, queries, sources, self.heads, self._hidden, dropout)
         asked = self._split(queries[..., : self._hidden])
         keys, values, allowed = self._joined(sources)
         found = scaled_dot_product_attention(asked, keys, values, allowed[:, None, None], dropout)

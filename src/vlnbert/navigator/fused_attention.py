@@ -9,7 +9,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from vlnbert.navigator.economy import Economy
-from vlnbert.navigator.serving import REACH, Drops, block, chance_of, seed_of
+from vlnbert.navigator.serving import REACH, Drops, block, chance_of, drops_of, seed_of
 
 if TYPE_CHECKING:
     from vlnbert.navigator.attention import Source
@@ -27,7 +27,7 @@ def attend(
     economy: Economy, queries: Tensor, sources: "tuple[Source, ...]", heads: int, hidden: int, dropout: float
 ) -> Tensor:
     """[row, query, hidden] attention of the first numbers of `queries` over one source or two."""
-    drops = (*economy.seed(queries.device), dropout) if dropout else None
+    drops = drops_of(economy, queries, dropout)
     made, masks = [source.made for source in sources], [source.mask for source in sources]
     own = [one for one in made if one is not queries]  # autograd wants each tensor once
     places = [None if one is queries else number - (made[0] is queries) for number, one in enumerate(made)]

@@ -8,13 +8,13 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from vlnbert.navigator.economy import Economy
-from vlnbert.navigator.linear import this_pass
-from vlnbert.navigator.serving import Drops, block, chance_of, seed_of
+from vlnbert.navigator.ledger import Ledger
+from vlnbert.navigator.serving import Drops, block, chance_of, drops_of, seed_of
 
 TILE = 4  # rows that a program holds at once
 PROGRAMS = 1024  # most programs of the way back, each of which leaves a sum
 
-Sums = dict[int, list[tuple[Tensor, Tensor]]]  # of the gradients of scale and shift, by the backward pass
+Sums = Ledger[tuple[Tensor, Tensor]]  # of the gradients of scale and shift
 
 
 def normalised(economy: Economy, norm: nn.LayerNorm, tokens: Tensor) -> Tensor:
@@ -25,14 +25,14 @@ def normalised(economy: Economy, norm: nn.LayerNorm, tokens: Tensor) -> Tensor:
 
 def residual(economy: Economy, norm: nn.LayerNorm, tokens: Tensor, change: Tensor, dropout: float) -> Tensor:
     scale, shift, sums = _kept(economy, norm)
-    drops = (*economy.seed(tokens.device), dropout) if dropout else None
+    drops = drops_of(economy, tokens, dropout)
     made: Tensor = _Residual.apply(tokens, change, scale, shift, sums, norm.eps, drops)  # type: ignore[no-untyped-call]
     return made
 
 
 def _kept(economy: Economy, norm: nn.LayerNorm) -> tuple[Tensor, Tensor, Sums]:
     if norm not in economy.kept:
-        sums: Sums = {}
+        sums = Sums()
         with torch.set_grad_enabled(economy.learning):
             economy.kept[norm] = (*_KeptNorm.apply(sums, norm.weight, norm.bias), sums)  # type: ignore[no-untyped-call]
     kept: tuple[Tensor, Tensor, Sums] = economy.kept[norm]
@@ -51,8 +51,7 @@ class _KeptNorm(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *_nothing: None) -> tuple[Tensor | None, ...]:
-        sums = ctx.sums.pop(this_pass(), ())
-        ctx.sums.clear()
+        sums = ctx.sums.take()
         if not sums:
             return None, None, None
         scales, shifts = (torch.cat(parts).sum(dim=0) for parts in zip(*sums, strict=True))
@@ -103,7 +102,7 @@ class _Residual(Function):
             wanted, summed, mean, steep, scale, tokens_grad, change_grad, scales, shifts, *seed_of(ctx.drops, summed),
             count, *chance_of(ctx.drops), **_block_of(width), DROPS=ctx.drops is not None, TILES=tiles,
         )  # fmt: skip
-        ctx.sums.setdefault(this_pass(), []).append((scales, shifts))
+        ctx.sums.add((scales, shifts))
         return tokens_grad, None if ctx.alone else change_grad, None, None, None, None, None
 
 

@@ -14,9 +14,10 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
 
 from vlnbert.navigator.economy import Economy, current
+from vlnbert.navigator.ledger import Ledger
 
 Use = tuple[Tensor, Tensor]  # [token, width] what went in, and the gradient of what came out
-Uses = dict[int, list[Use]]  # by the backward pass in which they were made: not every pass asks for the weights
+Uses = Ledger[Use]
 
 
 def project(tokens: Tensor, *maps: nn.Linear) -> Tensor:
@@ -34,7 +35,7 @@ def project(tokens: Tensor, *maps: nn.Linear) -> Tensor:
 
 def _keep(shared: Economy, maps: tuple[nn.Linear, ...]) -> tuple[Tensor, Tensor | None, Uses]:
     """Weights and biases as they will be used, and where their uses will be listed."""
-    uses: Uses = {}
+    uses = Uses()
     weights, biases = ([getattr(one, name) for one in maps] for name in ("weight", "bias"))
     biased = biases[0] is not None
     with torch.set_grad_enabled(shared.learning):
@@ -60,8 +61,7 @@ class _Kept(Function):
     @once_differentiable
     def backward(ctx: Any, *_nothing: None) -> tuple[Tensor | None, ...]:
         """Nobody sends a gradient here: the uses hold what it is made of."""
-        uses = ctx.uses.pop(this_pass(), ())
-        ctx.uses.clear()
+        uses = ctx.uses.take()
         if not uses:
             return (None, None, *(None,) * (len(ctx.widths) * (1 + ctx.biased)))
         given, wanted = (_joined(parts) for parts in zip(*uses, strict=True))
@@ -84,16 +84,8 @@ class _Use(Function):
     def backward(ctx: Any, wanted: Tensor) -> tuple[Tensor | None, None, None, None]:
         tokens, weight = ctx.saved_tensors
         if ctx.needs_input_grad[1]:
-            ctx.uses.setdefault(this_pass(), []).append(
-                (tokens.reshape(-1, tokens.shape[-1]), wanted.reshape(-1, wanted.shape[-1]))
-            )
+            ctx.uses.add((tokens.reshape(-1, tokens.shape[-1]), wanted.reshape(-1, wanted.shape[-1])))
         return wanted @ weight if ctx.needs_input_grad[0] else None, None, None, None
-
-
-def this_pass() -> int:
-    """The number of the backward pass that is under way."""
-    number: int = torch._C._current_graph_task_id()
-    return number
 
 
 def _packed(tensors: tuple[Tensor, ...], precision: torch.dtype | None) -> Tensor:

@@ -47,9 +47,8 @@ class OneStream(nn.Module):
         words, seen = language.features, list[Tensor]()
         for number, layer in enumerate(self.layers):
             known, last = self._known_words(number, layer, language, words), number == len(self.layers) - 1
-            made = layer.attention.keys_values(hidden) if last and not maps else None
-            if made is None:
-                made = layer.attention.queries_keys_values(hidden)
+            asking = maps or not last  # at last only the state asks, below
+            made = layer.attention.queries_keys_values(hidden) if asking else layer.attention.keys_values(hidden)
             around = Source(layout.spread(made), mask)
             if maps:
                 seen.append(layer.attention.weights(around.made, known, around))

@@ -73,6 +73,11 @@ def block(count: int) -> int:
     return max(16, 1 << (count - 1).bit_length())
 
 
+def drops_of(economy: Economy, tokens: Tensor, chance: float) -> Drops | None:
+    """A seed of its own for what is dropped here, if anything is."""
+    return (*economy.seed(tokens.device), chance) if chance else None
+
+
 def seed_of(drops: Drops | None, like: Tensor) -> tuple[Tensor, int]:
     """The table of seeds and a place in it; anything where nothing is dropped."""
     return (like, 0) if drops is None else drops[:2]

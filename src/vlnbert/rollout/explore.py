@@ -10,7 +10,7 @@ from vlnbert.environment.environment import Environment, State, shortest_path_te
 from vlnbert.navigator import Instruction, Navigator
 from vlnbert.rollout.navigate import read
 from vlnbert.rollout.noise import gumbel
-from vlnbert.rollout.rows import among_all, of_rows, walking
+from vlnbert.rollout.rows import among_all, narrowed, of_rows, walking
 from vlnbert.rollout.walk import LIMIT, Walk, walk
 from vlnbert.world.objects import NONE
 from vlnbert.world.world import STOP
@@ -47,9 +47,8 @@ class Memory:
 
     def only(self, kept: Tensor) -> "Memory":
         """The same of some of its rows, by their places."""
-        rows = kept if self.rows is None else self.rows.index_select(0, kept)
         theirs = (self.hidden.index_select(0, kept), self.instruction.only(kept), self.goal.index_select(0, kept))
-        return Memory(*theirs, self.noise.index_select(1, kept), rows, self.records)
+        return Memory(*theirs, self.noise.index_select(1, kept), narrowed(self.rows, kept), self.records)
 
 
 @dataclass(frozen=True)

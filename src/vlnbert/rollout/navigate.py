@@ -7,7 +7,7 @@ from torch import Tensor
 
 from vlnbert.environment.environment import Environment, State
 from vlnbert.navigator import Instruction, Navigator, Step
-from vlnbert.rollout.rows import among_all, of_rows, walking
+from vlnbert.rollout.rows import among_all, narrowed, of_rows, walking
 from vlnbert.rollout.walk import Walk
 from vlnbert.world.objects import NONE
 from vlnbert.world.world import STOP
@@ -33,8 +33,8 @@ class Memory:
         """Without those who have stopped."""
         if kept is None:
             return self
-        rows = kept if self.rows is None else self.rows.index_select(0, kept)
-        return Memory(self.hidden.index_select(0, kept), self.instruction.only(kept), self.best_object, rows)
+        theirs = (self.hidden.index_select(0, kept), self.instruction.only(kept))
+        return Memory(*theirs, self.best_object, narrowed(self.rows, kept))
 
 
 class Greedy:

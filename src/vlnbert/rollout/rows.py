@@ -20,6 +20,11 @@ def walking(state: State, rows: Tensor | None) -> Tensor | None:
     return (~ended).nonzero().squeeze(1) if ended.any() else None
 
 
+def narrowed(rows: Tensor | None, kept: Tensor) -> Tensor:
+    """Which rows are left when only those at the places `kept` are."""
+    return kept if rows is None else rows.index_select(0, kept)
+
+
 def of_rows(value: Value, rows: Tensor | None) -> Value:
     """What concerns some rows only."""
     if rows is None:

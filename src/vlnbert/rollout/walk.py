@@ -28,8 +28,12 @@ class Walk:
     viewpoint: Tensor  # [agent, time]
     view: Tensor  # [agent, time]
     length: Tensor  # [agent] viewpoints before it stopped, the start included
-    ended: Tensor  # [agent] bool: stopped within the limit
     memory: Any = None  # what the agent remembers at the end
+
+    @property
+    def ended(self) -> Tensor:
+        """[agent] whether it stopped within the limit."""
+        return self.length < self.viewpoint.shape[1]
 
 
 def walk(
@@ -48,4 +52,4 @@ def walk(
             break
     states += [state] * (limit + 1 - len(states))
     viewpoint, view = (torch.stack([getattr(state, name) for state in states], dim=1) for name in ("viewpoint", "view"))
-    return Walk(viewpoint, view, length, state.ended, memory)
+    return Walk(viewpoint, view, length, memory)

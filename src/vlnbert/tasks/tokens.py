@@ -62,6 +62,11 @@ def load_tokenizer(path: Path) -> Tokenizer:
     return tokenizer
 
 
+def piece_count(tokenizer: Tokenizer) -> int:
+    """How many word pieces a navigator must know to read what a tokenizer writes."""
+    return 1 + max(tokenizer.get_vocab().values())
+
+
 def tokenise(episodes: Episodes, tokenizer: Tokenizer, path: Path, limit: int = LIMIT) -> Tokens:
     """The tokens of a split; longer instructions lose their end. `path` is named when one has no words.
 
@@ -72,7 +77,7 @@ def tokenise(episodes: Episodes, tokenizer: Tokenizer, path: Path, limit: int = 
     texts = [text for text, given in zip(episodes.texts, episodes.tokens, strict=True) if not given]
     made = iter(_encoded(tokenizer, texts))
     encoded = [_cut(given or next(made), limit) for given in episodes.tokens]
-    faults, last = Faults(path), max(tokenizer.get_vocab().values())
+    faults, last = Faults(path), piece_count(tokenizer) - 1
     for name, ids in zip(episodes.ids, encoded, strict=True):
         if len(ids) < 3:
             faults.add(f"instruction {name}", "has no words", "write an instruction or remove the item")
