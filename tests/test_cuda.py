@@ -54,7 +54,7 @@ def walk(environment: Environment, start: Tensor, heading: Tensor, goal: Tensor)
     for _ in range(5):
         observation = environment.observe(state)
         seen += [state.viewpoint, state.view, observation.direction, observation.choosable]
-        seen += vars(observation.objects).values() if observation.objects is not None else ()
+        seen += vars(observation.visible_objects).values() if observation.visible_objects is not None else ()
         state = environment.step(state, shortest_path_teacher(environment.world, state, goal))
     return seen
 
@@ -76,8 +76,8 @@ def test_objects_look_alike_and_nobody_waits(tiny: TinyData, world: World) -> No
     bank = ObjectBank.from_codebook(objects, codes_of(objects))
     start, goal = torch.arange(6), torch.tensor([5, 4, 3, 2, 1, 0])
     heading = torch.linspace(-3, 9, 6, dtype=torch.float64)
-    expected = walk(Environment(world, objects=replace(bank, fixed=True)), start, heading, goal)
-    on_gpu = Environment(world.to("cuda"), objects=bank.to("cuda"))
+    expected = walk(Environment(world, object_bank=replace(bank, fixed=True)), start, heading, goal)
+    on_gpu = Environment(world.to("cuda"), object_bank=bank.to("cuda"))
     given = [value.cuda() for value in (start, heading, goal)]
     with no_synchronisation():
         found = walk(on_gpu, *given)

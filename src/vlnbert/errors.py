@@ -61,7 +61,7 @@ class UnknownNameError(VlnbertError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         known = sorted(known)
-        near = get_close_matches(name, known, n=3, cutoff=0.5)
+        near = get_close_matches(name, known, n=3, cutoff=0.5) or [one for one in known if name and name in one][:3]
         hint = f"did you mean {' or '.join(near)}?" if near else f"known: {_some(known)}"
         super().__init__(_printable(f"no {kind} '{name}'; {hint}"))
 

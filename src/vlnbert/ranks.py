@@ -46,6 +46,11 @@ class Ranks:
 ALONE = Ranks()
 
 
+def is_first() -> bool:
+    """Whether this is the first, or the only, of the processes that torchrun started."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 @contextmanager
 def joined(device: str) -> Iterator[tuple[Ranks, str]]:
     """This process's place among those that torchrun started, and its own device; or alone, on the device named."""

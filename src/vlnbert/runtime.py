@@ -1,14 +1,20 @@
-"""How a process uses its machine."""
+"""How a process uses its machine: devices, threads, precision, memory."""
 
 import ctypes
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+
+from vlnbert.errors import UsageError
+from vlnbert.progress import say
 
 if TYPE_CHECKING:
     import torch
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of malloc.h
+FASTER = 1.5  # times, for half precision to be worth its rounding
+
+Precision = Literal["float32", "bfloat16", "fastest"]
 
 
 def keep_freed_memory() -> None:
@@ -22,7 +28,45 @@ def keep_freed_memory() -> None:
         libc.mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
 
 
-FASTER = 1.5  # times, for half precision to be worth its rounding
+def require_device(name: str) -> None:
+    """Refuse a device that this machine does not have, before anything is put there."""
+    import torch
+
+    try:
+        torch.zeros(1, device=name)
+    except (RuntimeError, AssertionError, NotImplementedError):
+        devices = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
+        raise UsageError(f"no device '{name}' here; choose one of {', '.join(devices)}") from None
+
+
+def require_within(**options: tuple[int, int, int]) -> None:
+    """Refuse numbers out of range: each option comes with its value, the least and the most that make sense."""
+    for name, (value, least, most) in options.items():
+        if not least <= value <= most:
+            raise UsageError(f"--{name.replace('_', '-')} {value} is out of range; choose {least:,} to {most:,}")
+
+
+def use_threads(threads: int | None) -> None:
+    """Let torch use so many CPU threads; its own choice otherwise."""
+    import torch
+
+    if threads is not None:
+        require_within(threads=(threads, 1, 256))
+        torch.set_num_threads(threads)
+
+
+def usual_batch(device: "torch.device") -> int:
+    """Episodes that are walked together, unless told otherwise."""
+    return 64 if device.type == "cpu" else 1024
+
+
+def chosen_precision(asked: Precision, device: "torch.device", width: int) -> str:
+    """float32 or bfloat16; which one is the fastest for tokens of a width is measured, and told."""
+    if asked != "fastest":
+        return asked
+    chosen = fastest_precision(device, width)
+    say(f"the fastest precision here is {chosen}")
+    return chosen
 
 
 def fastest_precision(device: "torch.device", width: int) -> str:

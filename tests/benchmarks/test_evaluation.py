@@ -49,7 +49,7 @@ def test_the_restless_walk_to_the_limit_both_ways(house: Path, tmp_path: Path) -
     torch.manual_seed(0)
     navigator = Restless(ours.navigator.config).eval()
     walked = evaluate_navigator(environment, navigator, split.episodes, split.tokens, limit=6).walk
-    eyes = Eyes(environment.world, environment.bank, navigator.config.angle_width)
+    eyes = Eyes(environment.world, environment.view_bank, navigator.config.angle_width)
     plain = walk_plainly(navigator, eyes, split.episodes, split.tokens, limit=6)
     assert walked.length.tolist() == plain.length.tolist() == [7] * len(split.episodes)
     assert torch.equal(walked.viewpoint, plain.viewpoint)

@@ -38,7 +38,9 @@ def twin(ours: Trainer) -> PlainTraining:
     """The plain way with the same weights, world and batches."""
     navigator = Navigator(ours.navigator.config).to(ours.navigator.critic[0].weight.dtype)
     navigator.load_state_dict(ours.navigator.state_dict())
-    return PlainTraining(navigator, ours.environment.world, ours.environment.bank, ours.feed.splits[0], ours.config)
+    return PlainTraining(
+        navigator, ours.environment.world, ours.environment.view_bank, ours.feed.splits[0], ours.config
+    )
 
 
 @pytest.mark.parametrize("backbone", ["one-stream", "two-stream"])
@@ -89,7 +91,7 @@ def test_it_walks_the_same(house: Path, tmp_path: Path, limit: int) -> None:
     world, split = ours.environment.world, first_episodes(ours.feed.splits[0], 11)
     navigator = ours.navigator.eval()
     expected = evaluate_navigator(ours.environment, navigator, split.episodes, split.tokens, limit, batch=4).walk
-    eyes = Eyes(world, ours.environment.bank, navigator.config.angle_width)
+    eyes = Eyes(world, ours.environment.view_bank, navigator.config.angle_width)
     found = walk_plainly(navigator, eyes, split.episodes, split.tokens, limit)
     assert torch.equal(found.viewpoint, expected.viewpoint)
     assert torch.equal(found.length, expected.length)
@@ -99,7 +101,7 @@ def test_it_walks_the_same(house: Path, tmp_path: Path, limit: int) -> None:
 def test_it_sees_the_same(house: Path, tmp_path: Path) -> None:
     environment = trainer(house, tmp_path).environment
     world = environment.world
-    eyes = Eyes(world, environment.bank, angle_width=8)
+    eyes = Eyes(world, environment.view_bank, angle_width=8)
     viewpoint = torch.arange(len(world)).repeat(2)
     view = torch.arange(len(viewpoint)) * 7 % VIEWS
     rows = zip(viewpoint.tolist(), view.tolist(), strict=True)
@@ -108,7 +110,7 @@ def test_it_sees_the_same(house: Path, tmp_path: Path) -> None:
     expected = environment.observe(State(viewpoint, view, torch.zeros_like(view, dtype=torch.bool)))
     for name in ("choosable", "direction", "facing", "features"):
         torch.testing.assert_close(getattr(found, name), getattr(expected, name), rtol=0, atol=1e-6, msg=name)
-    assert all(sight.panorama.shape == (VIEWS, environment.bank.width + 8) for sight in sights)
+    assert all(sight.panorama.shape == (VIEWS, environment.view_bank.width + 8) for sight in sights)
     narrow = eyes.observation(sights[:1])
     assert narrow.choosable.shape == (1, int(world.choices[0])), "as wide as its widest row"
 

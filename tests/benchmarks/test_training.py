@@ -65,7 +65,7 @@ def test_steps_are_those_of_agents_that_walk(world: World) -> None:
 def test_the_restless_learn_and_never_stop(house: Path, tmp_path: Path) -> None:
     config = TrainConfig(batch=4, rate=1e-3, limit=11)
     usual = trainer(house, tmp_path, config)
-    environment = Pedometer(usual.environment.world, usual.environment.bank)
+    environment = Pedometer(usual.environment.world, usual.environment.view_bank)
     navigator = Restless(usual.navigator.config)
     restless = Trainer(tmp_path, navigator, environment, usual.feed.splits, {}, config, "")
     for iteration in range(2):

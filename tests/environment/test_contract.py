@@ -217,7 +217,7 @@ def things(tiny, world):
 
 
 def test_good_objects_pass(world, things):
-    assert check_environment(Environment(world, objects=things)) == []
+    assert check_environment(Environment(world, object_bank=things)) == []
 
 
 @pytest.mark.parametrize(("change", "words"), OBJECTS.values(), ids=OBJECTS)
@@ -225,9 +225,9 @@ def test_broken_objects(world, things, change, words):
     class Broken(Environment):
         def observe(self, state):
             seen = super().observe(state)
-            return replace(seen, objects=change(seen.objects))
+            return replace(seen, visible_objects=change(seen.visible_objects))
 
-    broken = check_environment(Broken(world, objects=things))
+    broken = check_environment(Broken(world, object_bank=things))
     assert any(words in line for line in broken), broken
 
 

@@ -101,8 +101,11 @@ def test_objects_come_with_their_bank(tiny, environment):
     objects = furnished(tiny, world)
     bank = ObjectBank.from_codebook(objects, codes_of(objects))
     state = environment.reset(torch.tensor([1, 2]), torch.tensor([0.0, 3.0]))
-    assert environment.observe(state).objects is None
-    seen, expected = Environment(world, objects=bank).observe(state).objects, bank.look(state.viewpoint, state.view)
+    assert environment.observe(state).visible_objects is None
+    seen, expected = (
+        Environment(world, object_bank=bank).observe(state).visible_objects,
+        bank.look(state.viewpoint, state.view),
+    )
     assert all(torch.equal(getattr(seen, name), getattr(expected, name)) for name in vars(expected))
 
 

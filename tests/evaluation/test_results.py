@@ -43,7 +43,7 @@ def test_angles_are_kept_where_given() -> None:
 
 def test_a_document_keyed_by_instruction() -> None:
     file = parsed({"1_0": ["a", "b"], "1_1": {"trajectory": [["a", 0, 0]], "predObjId": 4}})
-    assert [(result.id, result.path, result.object) for result in file.results] == [
+    assert [(result.id, result.path, result.predicted_object) for result in file.results] == [
         ("1_0", ("a", "b"), None),
         ("1_1", ("a",), "4"),
     ]
@@ -63,7 +63,7 @@ def test_a_document_keyed_by_instruction() -> None:
 )
 def test_objects(fields: dict[str, Any], expected: str | None) -> None:
     file = one([["a", 0, 0]], **fields)
-    assert file.results[0].object == expected
+    assert file.results[0].predicted_object == expected
     assert bool(file.notes.respelled) == ("predObjId" not in fields and bool(fields))
 
 

@@ -8,12 +8,12 @@ import torch
 from vlnbert.environment.environment import Environment
 from vlnbert.evaluation.evaluate import evaluate_navigator
 from vlnbert.navigator import SIZES, Navigator
-from vlnbert.rollout.navigate import read
+from vlnbert.rollout.greedy import read
 from vlnbert.sources.house import generate
 from vlnbert.sources.layout import DataFolder, open_folder
 from vlnbert.tasks import Episodes, load_episodes
 from vlnbert.tasks.tokens import Tokens, load_tokenizer, tokenise
-from vlnbert.world import open_features, open_object_features, open_objects, open_world
+from vlnbert.world import open_features, open_object_features, open_object_table, open_world
 
 LIMIT = 4
 
@@ -44,7 +44,7 @@ class Scene:
 def scene(folder: DataFolder) -> Scene:
     world, tokenizer = open_world(folder), load_tokenizer(folder.vocabulary)
     bank = open_features(world, folder.feature_files()[0])
-    objects, _ = open_object_features(world, open_objects(world, folder.boxes), folder.object_feature_files()[0])
+    objects, _ = open_object_features(world, open_object_table(world, folder.boxes), folder.object_feature_files()[0])
     torch.manual_seed(6)  # one that happens upon a target
     widths = {"feature_width": bank.width, "object_width": objects.width, "vocabulary": tokenizer.get_vocab_size()}
     navigator = Navigator(replace(SIZES["tiny"]["two-stream"], matching="visual", **widths)).eval().double()
@@ -62,7 +62,7 @@ def scene(folder: DataFolder) -> Scene:
 def plain_walk(scene: Scene, row: int, limit: int) -> tuple[str, str | None]:
     """How an episode ends and what is named in it, looking an object up by its row in the world's tables."""
     environment, episodes = scene.environment, scene.episodes
-    objects = environment.objects.objects
+    objects = environment.object_bank.object_table
     instruction = read(scene.navigator, scene.tokens.ids[row : row + 1, : int(scene.tokens.count[row])])
     state, hidden = environment.reset(episodes.start[row : row + 1], episodes.heading[row : row + 1]), instruction.state
     ending = "limit"
@@ -96,8 +96,8 @@ def test_at_a_limit_of_one_step_they_name_what_the_next_viewpoint_shows(scene: S
 
 def test_what_is_named_is_visible_where_they_end(scene: Scene) -> None:
     result = evaluate_navigator(scene.environment, scene.navigator, scene.episodes, scene.tokens, LIMIT)
-    objects = scene.environment.objects.objects
-    for where, name in zip(result.walk.viewpoint[:, -1].tolist(), result.objects, strict=True):
+    objects = scene.environment.object_bank.object_table
+    for where, name in zip(result.walk.viewpoint[:, -1].tolist(), result.predicted_objects, strict=True):
         assert name is None or objects.index(where, name) >= 0
 
 
@@ -124,8 +124,8 @@ def test_their_order_changes_nothing(scene: Scene) -> None:
 
 
 def test_room_for_more_objects_changes_nothing(scene: Scene) -> None:
-    wide = replace(scene.environment.objects, fixed=True)
-    environment = Environment(scene.environment.world, scene.environment.bank, wide)
+    wide = replace(scene.environment.object_bank, fixed=True)
+    environment = Environment(scene.environment.world, scene.environment.view_bank, wide)
     assert replace(scene, environment=environment).named() == scene.named()
 
 
@@ -144,8 +144,8 @@ def test_in_r2r_nothing_is_named(scene: Scene, folder: DataFolder) -> None:
     episodes = load_episodes(folder, scene.environment.world, "r2r", "val_unseen")
     tokens = tokenise(episodes, load_tokenizer(folder.vocabulary), folder.vocabulary)
     result = evaluate_navigator(scene.environment, scene.navigator, episodes, tokens, LIMIT)
-    assert result.objects is None
+    assert result.predicted_objects is None
     assert result.scores.summary()["rgs"] is None
-    plain = Environment(scene.environment.world, scene.environment.bank)
+    plain = Environment(scene.environment.world, scene.environment.view_bank)
     alone = evaluate_navigator(plain, scene.navigator, episodes, tokens, LIMIT)
     assert torch.equal(result.walk.viewpoint, alone.walk.viewpoint)

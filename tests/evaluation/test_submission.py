@@ -94,7 +94,9 @@ def test_what_agents_did_is_written_and_scores_the_same(tmp_path: Path, episodes
     episodes, world = episodes_of("reverie", "val")
     walked = pad_paths([[world.find("hall", name) for name in "abcdd"]])
     length, path = torch.tensor([4]), tmp_path / "results.json"
-    write_results(path, episodes, world, walked, length, views=torch.tensor([[12, 0, 35, 12, 12]]), objects=["7"])
+    write_results(
+        path, episodes, world, walked, length, views=torch.tensor([[12, 0, 35, 12, 12]]), predicted_objects=["7"]
+    )
     (written,) = json.loads(path.read_text())
     assert written["predObjId"] == 7
     assert [name for name, *_ in written["trajectory"]] == list("abcd")

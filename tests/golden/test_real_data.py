@@ -8,7 +8,7 @@ from vlnbert.environment.environment import Environment
 from vlnbert.tasks import load_episodes
 from vlnbert.tasks.targets import report_targets, target_index
 from vlnbert.tasks.tokens import load_tokenizer, tokenise
-from vlnbert.world import ObjectBank, open_objects
+from vlnbert.world import ObjectBank, open_object_table
 
 
 def test_the_world_keeps_its_promises(open_data_world):
@@ -38,18 +38,18 @@ def test_reverie_splits(open_data, open_data_world, split, count):
 
 
 def test_objects(open_data, open_data_world):
-    objects = open_objects(open_data_world, open_data.boxes)
+    objects = open_object_table(open_data_world, open_data.boxes)
     assert (len(objects), objects.widest, int((objects.count == 0).sum())) == (28_060, 60, 3558)
     assert (objects.position[:, 4] > 0).all()
     bank = ObjectBank.from_codebook(objects, torch.ones(len(objects.names), 1), objects.name)
-    assert check_environment(Environment(open_data_world, objects=bank)) == []
-    assert ObjectBank.from_codebook(objects, torch.ones(len(objects), 1), most=20).objects.left_out == 241
+    assert check_environment(Environment(open_data_world, object_bank=bank)) == []
+    assert ObjectBank.from_codebook(objects, torch.ones(len(objects), 1), max_objects=20).object_table.left_out == 241
 
 
 @pytest.mark.parametrize(("split", "targets", "missing"), [("train", 4150, 85), ("val_unseen", 1328, 0)])
 def test_targets_at_the_goal(open_data, open_data_world, split, targets, missing):
     """Several instructions ask for the same target at the same goal: it is counted once."""
-    objects = open_objects(open_data_world, open_data.boxes)
+    objects = open_object_table(open_data_world, open_data.boxes)
     episodes = load_episodes(open_data, open_data_world, "reverie", split)
     report = report_targets(objects, episodes)
     assert len({id.rpartition("_")[0] for id in episodes.ids}) == targets

@@ -13,7 +13,7 @@ from vlnbert.evaluation.evaluate import Evaluation, evaluate_navigator
 from vlnbert.learning.objective import ObjectiveConfig, navigation_objective
 from vlnbert.learning.rewards import RewardConfig, Rewards
 from vlnbert.navigator import SIZES, Navigator
-from vlnbert.rollout.explore import TEACHER, Explorer, explore
+from vlnbert.rollout.mixed import TEACHER, MixedAgent, collect_rollout
 from vlnbert.rollout.noise import keys
 from vlnbert.sources.boxes import BoxedObject, ViewpointObjects
 from vlnbert.sources.connectivity import ScanGraph
@@ -28,7 +28,7 @@ from vlnbert.tasks.tokens import Tokens, load_tokenizer
 from vlnbert.world import FeatureBank, build_world, open_features, open_world
 from vlnbert.world.object_bank import ObjectBank
 from vlnbert.world.object_features import open_object_features
-from vlnbert.world.objects import build_objects, find_sightings, open_objects
+from vlnbert.world.objects import build_object_table, find_sightings, open_object_table
 from vlnbert.world.sights import facing_views
 
 LIMIT = 8
@@ -45,7 +45,7 @@ class Scene:
     asked: Split
 
     def without_objects(self) -> "Scene":
-        blind = Environment(self.environment.world, self.environment.bank)
+        blind = Environment(self.environment.world, self.environment.view_bank)
         return replace(self, environment=blind, train=replace(self.train, target=None))
 
 
@@ -53,8 +53,8 @@ def learned(scene: Scene, updates: int, grounding: float = 1.0, seed: int = SEED
     """What a tiny navigator does that followed the teacher through all episodes, some times over."""
     environment, train = scene.environment, scene.train
     torch.manual_seed(seed)
-    widths = {"feature_width": environment.bank.width, "vocabulary": scene.pieces}
-    widths["object_width"] = environment.objects.width if environment.objects is not None else 0
+    widths = {"feature_width": environment.view_bank.width, "vocabulary": scene.pieces}
+    widths["object_width"] = environment.object_bank.width if environment.object_bank is not None else 0
     shape = replace(SIZES["tiny"]["two-stream"], hidden=48, inner=96, matching="visual", **widths)
     navigator = Navigator(replace(shape, feature_dropout=0.0, critic_dropout=0.0))
     optimiser, rewards = torch.optim.AdamW(navigator.parameters(), lr=2e-3), Rewards(environment.world, RewardConfig())
@@ -62,8 +62,8 @@ def learned(scene: Scene, updates: int, grounding: float = 1.0, seed: int = SEED
     how, weights = torch.full_like(rows, TEACHER), ObjectiveConfig(imitation=1.0, grounding=grounding)
     batch = take(train.episodes, train.tokens, rows, train.tokens.ids.shape[1], train.target)
     for update in range(updates):
-        explorer = Explorer(navigator, environment, batch.tokens, how, keys(seed, update, rows), batch.target, LIMIT)
-        rollout = explore(environment, explorer, batch.start, batch.heading, batch.goal)
+        explorer = MixedAgent(navigator, environment, batch.tokens, how, keys(seed, update, rows), batch.target, LIMIT)
+        rollout = collect_rollout(environment, explorer, batch.start, batch.heading, batch.goal)
         paths = (batch.path, batch.path_length)
         loss = navigation_objective(rollout, how, rewards, *paths, weights, sightings=batch.sightings)
         optimiser.zero_grad()
@@ -78,7 +78,7 @@ def house(folder: Path) -> Scene:
     generate(folder, scans=3, paths_per_scan=20)
     data = open_folder(folder)
     world, tokenizer = open_world(data), load_tokenizer(data.vocabulary)
-    objects, _ = open_object_features(world, open_objects(world, data.boxes), data.object_feature_files()[0])
+    objects, _ = open_object_features(world, open_object_table(world, data.boxes), data.object_feature_files()[0])
     environment = Environment(world, open_features(world, data.feature_files()[0]), objects)
     whole = open_split(data, world, tokenizer, "reverie/train", objects=objects.objects)
     rows = torch.arange(0, 48, 2)
@@ -110,7 +110,7 @@ def corridors() -> Scene:
             things = tuple(BoxedObject(kind, kind, (rng.randrange(36),), ((9, 9, 90, 90),)) for kind in here)
             shown.append(ViewpointObjects(scan, names[room], things, Path()))
             records += [EpisodeRecord(f"{scan}_{kind}", scan, names[: room + 1], 0.0, kind, kind) for kind in here]
-    objects = build_objects(world, shown, Path())
+    objects = build_object_table(world, shown, Path())
     kind = torch.tensor([int(id) for id in objects.ids])
     views = facing_views(world)
     bank = FeatureBank(torch.ones(views.count + 1, 1), views.row)
@@ -128,7 +128,7 @@ def corridors() -> Scene:
 
 def luck(scene: Scene) -> float:
     """How often a guess among the objects of the goal is right."""
-    return float((1 / scene.environment.objects.count[scene.asked.episodes.goal]).mean())
+    return float((1 / scene.environment.object_bank.count[scene.asked.episodes.goal]).mean())
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from vlnbert.evaluation.evaluate import evaluate_navigator
 from vlnbert.learning.objective import ObjectiveConfig, navigation_objective
 from vlnbert.learning.rewards import RewardConfig, Rewards
 from vlnbert.navigator import SIZES, Navigator
-from vlnbert.rollout.explore import SAMPLE, TEACHER, Explorer, explore
+from vlnbert.rollout.mixed import SAMPLE, TEACHER, MixedAgent, collect_rollout
 from vlnbert.rollout.noise import keys
 from vlnbert.sources.house import generate
 from vlnbert.sources.layout import open_folder
@@ -42,8 +42,8 @@ def test_a_few_episodes_are_learned_by_heart(backbone: str, tmp_path: Path) -> N
     how = torch.tensor([TEACHER] * (ROWS // 2) + [SAMPLE] * (ROWS // 2))
     batch = take(episodes, tokens, both, tokens.ids.shape[1])
     for iteration in range(80):
-        explorer = Explorer(navigator, environment, batch.tokens, how, keys(0, iteration, torch.arange(ROWS)), limit=8)
-        rollout = explore(environment, explorer, batch.start, batch.heading, batch.goal)
+        explorer = MixedAgent(navigator, environment, batch.tokens, how, keys(0, iteration, torch.arange(ROWS)), limit=8)
+        rollout = collect_rollout(environment, explorer, batch.start, batch.heading, batch.goal)
         loss = navigation_objective(
             rollout, how, rewards, batch.path, batch.path_length, ObjectiveConfig(imitation=1.0)
         )

@@ -8,7 +8,7 @@ import torch
 
 from vlnbert.learning.feed import Feed
 from vlnbert.ranks import ALONE, Ranks
-from vlnbert.rollout.explore import SAMPLE, TEACHER
+from vlnbert.rollout.mixed import SAMPLE, TEACHER
 from vlnbert.sources.layout import open_folder
 from vlnbert.tasks.splits import Split, open_split
 from vlnbert.tasks.tokens import load_tokenizer

@@ -160,7 +160,7 @@ def test_r2r_s_batches_leave_the_objects_as_they_are(house: Path, tmp_path: Path
 
 def test_in_r2r_nobody_sees_objects(both: Trainer) -> None:
     """A batch of R2R costs what it would where there are none."""
-    world, bank = both.environment.world, both.environment.bank
+    world, bank = both.environment.world, both.environment.view_bank
     blind = Learner(both.navigator, Environment(world, bank), both.config, ALONE, both.feed.lesson(world))
     batch, key = both.feed[1]
     found = []
@@ -271,9 +271,11 @@ def test_objects_are_opened_once(
 ) -> None:
     """However many splits tell where their targets are: the boxes of a real data folder are ten thousand files."""
     alone = begin_run("mine", experiment, house, tmp_path / "alone")
-    opened, real = list[Path](), setting.open_objects
-    monkeypatch.setattr(setting, "open_objects", lambda world, folder: opened.append(folder) or real(world, folder))
-    monkeypatch.setattr(episodes, "open_objects", None)
+    opened, real = list[Path](), setting.open_object_table
+    monkeypatch.setattr(
+        setting, "open_object_table", lambda world, folder: opened.append(folder) or real(world, folder)
+    )
+    monkeypatch.setattr(episodes, "open_object_table", None)
     trainer = begin_run("mine", experiment, house, tmp_path / "run")
     assert opened == [house / "reverie" / "BBox"]
     assert torch.equal(trainer.feed.splits[0].episodes.sightings, alone.feed.splits[0].episodes.sightings)

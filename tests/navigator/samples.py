@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from vlnbert.environment.environment import ObjectsInView, Observation
+from vlnbert.environment.environment import Observation, VisibleObjects
 from vlnbert.navigator import Navigator, NavigatorConfig
 
 ONE = NavigatorConfig(
@@ -58,6 +58,6 @@ def sight(config: NavigatorConfig, rows: int, slots: int = 6, objects: int = 4, 
     if config.object_width:
         present = torch.arange(objects) < torch.arange(rows)[:, None]  # none in the first row
         parts = (draw(rows, objects, config.object_width), draw(rows, objects, 5), draw(rows, objects, 4))
-        found = ObjectsInView(*(part * present[..., None] for part in parts), present)
+        found = VisibleObjects(*(part * present[..., None] for part in parts), present)
     features, direction = draw(rows, slots, config.feature_width), draw(rows, slots, 4)
     return Observation(choosable, direction * real, draw(rows, 4), features * real, found)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from tests.navigator.samples import sight, words
-from vlnbert.environment.environment import ObjectsInView, Observation
+from vlnbert.environment.environment import Observation, VisibleObjects
 from vlnbert.navigator import Instruction, Navigator, Step
 from vlnbert.navigator.attention import Attention
 
@@ -37,7 +37,7 @@ def on_rows(value: object, rows: slice) -> object:
     """The same rows of every tensor in an observation."""
     if isinstance(value, Tensor):
         return value[rows]
-    if isinstance(value, Observation | ObjectsInView):
+    if isinstance(value, Observation | VisibleObjects):
         return replace(value, **{field.name: on_rows(getattr(value, field.name), rows) for field in fields(value)})
     return value
 
@@ -71,9 +71,9 @@ def padded(seen: Observation) -> Observation:
     def more(table: Tensor) -> Tensor:
         return torch.cat((table, table.new_zeros(len(table), 2, *table.shape[2:])), dim=1)
 
-    found = seen.objects
+    found = seen.visible_objects
     if found is not None:
-        found = ObjectsInView(*(more(getattr(found, field.name)) for field in fields(found)))
+        found = VisibleObjects(*(more(getattr(found, field.name)) for field in fields(found)))
     return Observation(more(seen.choosable), more(seen.direction), seen.facing, more(seen.features), found)
 
 
@@ -94,9 +94,11 @@ def test_the_order_of_objects_only_permutes(navigator: Navigator) -> None:
     seen = sight(navigator.config, ROWS)
     instruction = navigator.encode(*words(ROWS, LENGTH))
     order = torch.tensor([3, 1, 0, 2])
-    shuffled = ObjectsInView(*(getattr(seen.objects, field.name)[:, order] for field in fields(seen.objects)))
+    shuffled = VisibleObjects(
+        *(getattr(seen.visible_objects, field.name)[:, order] for field in fields(seen.visible_objects))
+    )
     before = navigator.step(instruction.state, instruction, seen)
-    after = navigator.step(instruction.state, instruction, replace(seen, objects=shuffled))
+    after = navigator.step(instruction.state, instruction, replace(seen, visible_objects=shuffled))
     agree(before.object_logits[:, [*order.tolist(), 4]], after.object_logits)
     agree(before.logits, after.logits)
 

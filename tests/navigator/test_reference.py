@@ -83,7 +83,7 @@ def test_one_stops_at_the_best_object(name: str) -> None:
     step = navigator.step(instruction.state, instruction, seen)
     assert step.object_logits.shape == (3, 5)  # four objects and none
     assert torch.equal(step.logits[:, 0], step.object_logits.amax(dim=1))
-    assert torch.equal(step.object_logits[:, :4].isneginf(), ~seen.objects.present)
+    assert torch.equal(step.object_logits[:, :4].isneginf(), ~seen.visible_objects.present)
     assert step.object_logits[:, 4].isfinite().all()  # "no object" can always be chosen
     assert step.logits[0, 0] == step.object_logits[0, 4]  # and is all there is where no object is seen
 

@@ -18,7 +18,7 @@ from vlnbert.errors import UsageError
 from vlnbert.perception import objects as module
 from vlnbert.perception.objects import object_names_key, open_descriptions, open_object_names, spelled
 from vlnbert.sources.layout import DataFolder
-from vlnbert.world import Objects, World, open_objects, open_world
+from vlnbert.world import ObjectTable, World, open_object_table, open_world
 from vlnbert.world.sights import index_captions_of
 
 Run = Callable[..., tuple[int, str, str]]
@@ -29,7 +29,7 @@ WORDS = (
 
 
 @pytest.fixture
-def objects(tiny: Any, world: World) -> Objects:
+def objects(tiny: Any, world: World) -> ObjectTable:
     """A crowd at a0; at a1 objects in views that face no neighbour, one of them a sofa#chair."""
     return furnished(tiny, world)
 
@@ -50,7 +50,7 @@ def shut_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "open_encoder", closed)
 
 
-def written(data: DataFolder, world: World, objects: Objects, row: int) -> tuple[str, str]:
+def written(data: DataFolder, world: World, objects: ObjectTable, row: int) -> tuple[str, str]:
     """The name of an object and the caption of its view, straight from the files."""
     number, view = int(objects.viewpoint[row]), int(objects.view[row])
     scan, viewpoint = world.scans[int(world.scan_of[number])], world.viewpoints[number]
@@ -59,7 +59,7 @@ def written(data: DataFolder, world: World, objects: Objects, row: int) -> tuple
     return boxes[objects.ids[row]]["name"].replace("#", " "), said
 
 
-def test_each_object_shows_its_name_and_its_view(tiny: Any, world: World, objects: Objects, bert: Path) -> None:
+def test_each_object_shows_its_name_and_its_view(tiny: Any, world: World, objects: ObjectTable, bert: Path) -> None:
     _distinct_captions(tiny)
     bank = open_object_names(world, objects, tiny.folder.captions, bert)
     seen = bank.look(torch.arange(len(world)), torch.zeros(len(world), dtype=torch.long))
@@ -100,26 +100,26 @@ def test_names_are_spelled_as_one_would_write_them(name: str, expected: str) -> 
 
 def test_texts_are_read_once(tiny: Any, world: World, bert: Path) -> None:
     tiny.write("reverie/BBox/alpha_a1.json", {"a1": _things("sofa#chair", "sofa/chair", "sofa##chair", "chair")})
-    said = open_descriptions(world, open_objects(world, tiny.folder.boxes), tiny.folder.captions, bert)
+    said = open_descriptions(world, open_object_table(world, tiny.folder.boxes), tiny.folder.captions, bert)
     assert len(said.names) == 3, "sofa chair; sofa, chair; chair"
     assert said.captions.shape == (5, 24), "views 0 and 1 in alpha; 3, which shows what 15 shows, in all three scans"
 
 
 def test_the_second_opening_reads_and_embeds_nothing(
-    world: World, objects: Objects, captions: Path, bert: Path, monkeypatch: pytest.MonkeyPatch
+    world: World, objects: ObjectTable, captions: Path, bert: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = open_object_names(world, objects, captions, bert)
     shut_all(monkeypatch)
     second = open_object_names(world, objects, captions, str(bert))
     assert torch.equal(second.table, first.table)
     assert torch.equal(second.row, first.row)
-    fewer = open_object_names(world, objects, captions, bert, most=3)
-    assert (fewer.widest, fewer.objects.left_out) == (3, len(objects) - len(fewer.objects))
+    fewer = open_object_names(world, objects, captions, bert, max_objects=3)
+    assert (fewer.widest, fewer.object_table.left_out) == (3, len(objects) - len(fewer.object_table))
     with pytest.raises(UsageError, match="would leave none"):
-        open_object_names(world, objects, captions, bert, most=0)
+        open_object_names(world, objects, captions, bert, max_objects=0)
 
 
-def test_the_cache_holds_halves(world: World, objects: Objects, captions: Path, bert: Path) -> None:
+def test_the_cache_holds_halves(world: World, objects: ObjectTable, captions: Path, bert: Path) -> None:
     open_object_names(world, objects, captions, bert)
     kept = load_file(object_names_key(world, objects, captions, bert).path)
     assert {name: kept[name].dtype for name in ("names", "captions")} == dict.fromkeys(
@@ -128,7 +128,7 @@ def test_the_cache_holds_halves(world: World, objects: Objects, captions: Path, 
 
 
 def test_it_lives_where_the_world_does(
-    world: World, objects: Objects, captions: Path, bert: Path, monkeypatch: pytest.MonkeyPatch
+    world: World, objects: ObjectTable, captions: Path, bert: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = open_object_names(world, objects, captions, bert)
     monkeypatch.setattr(World, "device", torch.device("meta"))  # moved there, it could give no fingerprint
@@ -138,7 +138,7 @@ def test_it_lives_where_the_world_does(
 
 
 def test_another_encoder_is_another_entry(
-    house: DataFolder, world: World, objects: Objects, captions: Path, bert: Path, tmp_path: Path, cache: Path
+    house: DataFolder, world: World, objects: ObjectTable, captions: Path, bert: Path, tmp_path: Path, cache: Path
 ) -> None:
     other = write_bert(tmp_path / "other", house.vocabulary, seed=1)
     one, two = (open_object_names(world, objects, captions, source) for source in (bert, other))
@@ -147,10 +147,10 @@ def test_another_encoder_is_another_entry(
 
 
 def test_other_captions_names_views_or_objects_are_another_entry(
-    tiny: Any, world: World, objects: Objects, captions: Path, bert: Path
+    tiny: Any, world: World, objects: ObjectTable, captions: Path, bert: Path
 ) -> None:
     def key() -> str:
-        return object_names_key(world, open_objects(world, tiny.folder.boxes), captions, bert).digest
+        return object_names_key(world, open_object_table(world, tiny.folder.boxes), captions, bert).digest
 
     keys = {key()}
     tiny.edit("captions/alpha.json", lambda document: document["a1"]["9"].update(global_cap="a wall"))
@@ -175,7 +175,7 @@ def test_a_world_without_objects(tiny: Any, bert: Path) -> None:
 
 
 def test_missing_captions_are_named(
-    tiny: Any, world: World, objects: Objects, captions: Path, bert: Path, refuses: Any, cache: Path
+    tiny: Any, world: World, objects: ObjectTable, captions: Path, bert: Path, refuses: Any, cache: Path
 ) -> None:
     def call() -> object:
         return open_object_names(world, objects, captions, bert)
@@ -221,7 +221,7 @@ def test_the_verb_tells_what_was_made(run: Run, house: DataFolder, bert: Path, c
     assert (code, err) == (0, "")
     facts = json.loads(out)
     world = open_world(house)
-    objects = open_objects(world, house.boxes)
+    objects = open_object_table(world, house.boxes)
     said = open_descriptions(world, objects, house.captions, bert)
     assert (facts["objects"], facts["names"], facts["captions"]) == (
         len(objects),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import UnknownNameError
 from vlnbert.rollout.baselines import Random, baseline
-from vlnbert.rollout.walk import walk
+from vlnbert.rollout.episodes import run_episodes
 from vlnbert.world import STOP, build_world
 
 
@@ -33,7 +33,7 @@ def lengths(world, taken):
 
 def test_shortest_reaches_every_goal_in_its_distance(environment, pairs):
     world, (start, goal) = environment.world, pairs
-    taken = walk(environment, baseline("shortest", environment.world), start, torch.zeros(len(start)), goal)
+    taken = run_episodes(environment, baseline("shortest", environment.world), start, torch.zeros(len(start)), goal)
     assert torch.equal(taken.viewpoint[:, 0], start)
     assert torch.equal(taken.viewpoint[:, -1], goal)
     torch.testing.assert_close(lengths(world, taken), world.metres(start, goal))
@@ -43,13 +43,13 @@ def test_shortest_reaches_every_goal_in_its_distance(environment, pairs):
 
 def test_shortest_stays_where_no_path_leads(environment):
     start, goal = (torch.tensor([environment.world.find("gamma", name)]) for name in ("g0", "g5"))
-    taken = walk(environment, baseline("shortest", environment.world), start, torch.zeros(1), goal)
+    taken = run_episodes(environment, baseline("shortest", environment.world), start, torch.zeros(1), goal)
     assert (taken.viewpoint == start).all()
 
 
 def test_stop_stays(environment, pairs):
     start, goal = pairs
-    taken = walk(environment, baseline("stop", environment.world), start, torch.full((len(start),), 2.1), goal)
+    taken = run_episodes(environment, baseline("stop", environment.world), start, torch.full((len(start),), 2.1), goal)
     assert (taken.viewpoint == start[:, None]).all()
     assert (taken.view == 16).all()
     assert (taken.length == 1).all()
@@ -57,10 +57,10 @@ def test_stop_stays(environment, pairs):
 
 def test_a_limit_ends_the_walk(environment):
     start, goal = torch.tensor([0]), torch.tensor([5])
-    taken = walk(environment, baseline("shortest", environment.world), start, torch.zeros(1), goal, limit=2)
+    taken = run_episodes(environment, baseline("shortest", environment.world), start, torch.zeros(1), goal, limit=2)
     assert taken.viewpoint.tolist() == [[0, 3, 4]]
     assert taken.length.tolist() == [3]
-    assert walk(
+    assert run_episodes(
         environment, baseline("stop", environment.world), start, torch.zeros(1), goal, limit=0
     ).viewpoint.shape == (1, 1)
 
@@ -68,7 +68,7 @@ def test_a_limit_ends_the_walk(environment):
 def test_random_takes_five_steps(environment):
     world = environment.world
     start = torch.arange(len(world))
-    taken = walk(environment, baseline("random", environment.world, seed=3), start, torch.zeros(len(world)), start)
+    taken = run_episodes(environment, baseline("random", environment.world, seed=3), start, torch.zeros(len(world)), start)
     moved = taken.viewpoint.diff(dim=1) != 0
     lonely = world.choices == 1
     assert torch.equal(moved.sum(dim=1), torch.where(lonely, 0, 5))
@@ -80,7 +80,7 @@ def test_random_is_seeded(environment):
     start = torch.zeros(64, dtype=torch.long)
 
     def went(seed):
-        return walk(environment, baseline("random", environment.world, seed), start, torch.zeros(64), start).viewpoint
+        return run_episodes(environment, baseline("random", environment.world, seed), start, torch.zeros(64), start).viewpoint
 
     assert torch.equal(went(1), went(1))
     assert not torch.equal(went(1), went(2))
@@ -114,10 +114,10 @@ def test_random_as_the_slow_walker(random_graph, seed, count, extra):
     state = environment.reset(torch.arange(count).repeat_interleave(12), torch.zeros(12 * count))
     memory, path = (torch.arange(12).repeat(count), 0), [state.viewpoint]
     for _ in range(5):
-        slot, memory = agent.choose(state, memory)
+        slot, memory = agent.act(state, memory)
         state = environment.step(state, slot)
         path.append(state.viewpoint)
-    assert (agent.choose(state, memory)[0] == STOP).all()
+    assert (agent.act(state, memory)[0] == STOP).all()
     expected = [slow_walker(world, viewpoint, turns) for viewpoint in range(count) for turns in range(12)]
     assert torch.stack(path, dim=1).tolist() == expected
 
@@ -125,7 +125,7 @@ def test_random_as_the_slow_walker(random_graph, seed, count, extra):
 def test_random_as_the_slow_walker_on_known_ground(world):
     environment = Environment(world)
     state = environment.reset(torch.zeros(12, dtype=torch.long), torch.zeros(12))
-    slot, _ = Random(environment.world, seed=0).choose(state, (torch.arange(12), 0))
+    slot, _ = Random(environment.world, seed=0).act(state, (torch.arange(12), 0))
     # a1 lies due north and a3 due east: up to 30 degrees go north, 60 to 120 east, the rest turns on to the north
     names = [world.viewpoints[there] for there in world.neighbour[0, slot]]
     assert names == ["a1"] * 2 + ["a3"] * 3 + ["a1"] * 7

@@ -7,7 +7,7 @@ import torch
 
 from tests.navigator.samples import TWO, make
 from vlnbert.environment.environment import Environment, State, teacher_steps
-from vlnbert.rollout.explore import GREEDY, SAMPLE, TEACHER, Explorer, Lesson, Rollout, explore
+from vlnbert.rollout.mixed import GREEDY, SAMPLE, TEACHER, MixedAgent, TeacherRows, Rollout, collect_rollout
 from vlnbert.rollout.noise import gumbel, keys
 from vlnbert.world import STOP, FeatureBank, World
 from vlnbert.world.sights import facing_views
@@ -24,12 +24,12 @@ def scene(world: World) -> tuple[Environment, torch.Tensor, torch.Tensor]:
     return Environment(world, FeatureBank(table, views.row)), torch.tensor([0, 1, 5, 3]), torch.tensor([5, 4, 0, 3])
 
 
-def roll(scene: tuple, how: list[int], seed: int = 0) -> tuple[Rollout, Explorer]:
+def roll(scene: tuple, how: list[int], seed: int = 0) -> tuple[Rollout, MixedAgent]:
     environment, start, goal = scene
     navigator = make(replace(TWO, feature_width=7))
     tokens = torch.randint(4, 50, (4, 6), generator=torch.Generator().manual_seed(1))
-    explorer = Explorer(navigator, environment, tokens, torch.tensor(how), keys(seed, 0, torch.arange(4)), limit=LIMIT)
-    return explore(environment, explorer, start, torch.zeros(4), goal), explorer
+    explorer = MixedAgent(navigator, environment, tokens, torch.tensor(how), keys(seed, 0, torch.arange(4)), limit=LIMIT)
+    return collect_rollout(environment, explorer, start, torch.zeros(4), goal), explorer
 
 
 def test_the_teachers_rows_follow_the_teacher(scene: tuple) -> None:
@@ -89,12 +89,12 @@ def test_rows_that_leave_change_nothing(scene: tuple, steps: int, monkeypatch: p
     how = [TEACHER, TEACHER, SAMPLE, SAMPLE]
     assert teacher_steps(scene[0].world, start[:2], goal[:2]) == 4
     stopped_leave = explore_with(scene, how, start, goal, None)
-    monkeypatch.setattr("vlnbert.rollout.explore.walking", lambda state, rows: None)
-    whole, taught_leave = (explore_with(scene, how, start, goal, lesson) for lesson in (None, Lesson(2, steps)))
+    monkeypatch.setattr("vlnbert.rollout.mixed.walking", lambda state, rows: None)
+    whole, taught_leave = (explore_with(scene, how, start, goal, lesson) for lesson in (None, TeacherRows(2, steps)))
     assert len(whole.live) == LIMIT, "somebody walks on when the taught have left"
     for kept in (stopped_leave, taught_leave):
         assert torch.equal(whole.live, kept.live)
-        for name in ("slot", "teacher", "logits", "value", "surprise"):
+        for name in ("slot", "teacher", "logits", "value", "grounding_loss"):
             one, other = getattr(whole, name)[whole.live], getattr(kept, name)[whole.live]
             torch.testing.assert_close(one, other)
         assert torch.equal(whole.viewpoint, kept.viewpoint)
@@ -105,13 +105,13 @@ def test_rows_that_leave_change_nothing(scene: tuple, steps: int, monkeypatch: p
 
 
 def explore_with(
-    scene: tuple, how: list[int], start: torch.Tensor, goal: torch.Tensor, lesson: Lesson | None
+    scene: tuple, how: list[int], start: torch.Tensor, goal: torch.Tensor, lesson: TeacherRows | None
 ) -> Rollout:
     navigator = make(replace(TWO, feature_width=7))
     tokens = torch.randint(4, 50, (4, 6), generator=torch.Generator().manual_seed(1))
     key = keys(5, 0, torch.arange(4))
-    explorer = Explorer(navigator, scene[0], tokens, torch.tensor(how), key, None, LIMIT, lesson)
-    return explore(scene[0], explorer, start, torch.zeros(4), goal)
+    explorer = MixedAgent(navigator, scene[0], tokens, torch.tensor(how), key, None, LIMIT, lesson)
+    return collect_rollout(scene[0], explorer, start, torch.zeros(4), goal)
 
 
 def test_the_teachers_steps_are_counted(scene: tuple) -> None:

@@ -13,13 +13,13 @@ from vlnbert.learning.objective import Objective, ObjectiveConfig, navigation_ob
 from vlnbert.learning.rewards import RewardConfig, Rewards
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.layout import Layout
-from vlnbert.rollout.explore import SAMPLE, TEACHER, Explorer, Rollout, explore
-from vlnbert.rollout.navigate import read
+from vlnbert.rollout.mixed import SAMPLE, TEACHER, MixedAgent, Rollout, collect_rollout
+from vlnbert.rollout.greedy import read
 from vlnbert.rollout.noise import keys
 from vlnbert.sources.boxes import BoxedObject, ViewpointObjects
 from vlnbert.tasks.episodes import pad_paths
 from vlnbert.world import STOP, FeatureBank, ObjectBank, World
-from vlnbert.world.objects import NONE, build_objects
+from vlnbert.world.objects import NONE, build_object_table
 from vlnbert.world.sights import facing_views
 
 LIMIT = 6
@@ -41,9 +41,9 @@ class Scene:
 
     def rollout(self, how: list[int]) -> Rollout:
         key = keys(0, 0, torch.arange(len(how)))
-        explorer = Explorer(self.navigator, self.environment, self.tokens, torch.tensor(how), key, self.target, LIMIT)
+        explorer = MixedAgent(self.navigator, self.environment, self.tokens, torch.tensor(how), key, self.target, LIMIT)
         start, goal = self.path[:, 0], self.path[:, -1]
-        return explore(self.environment, explorer, start, torch.zeros(len(how)), goal)
+        return collect_rollout(self.environment, explorer, start, torch.zeros(len(how)), goal)
 
     def objective(self, how: list[int], **weights: float) -> Objective:
         length = torch.tensor([len(walk.split()) for walk in WALKS])
@@ -54,8 +54,8 @@ class Scene:
 
     def fixed(self) -> "Scene":
         """The same, with as much room for objects everywhere as the fullest viewpoint needs."""
-        bank = replace(self.environment.objects, fixed=True)
-        return replace(self, environment=Environment(self.environment.world, self.environment.bank, bank))
+        bank = replace(self.environment.object_bank, fixed=True)
+        return replace(self, environment=Environment(self.environment.world, self.environment.view_bank, bank))
 
     def gradients(self, loss: Tensor) -> dict[str, Tensor]:
         weights = dict(self.navigator.named_parameters())
@@ -80,7 +80,7 @@ def scene(world: World, request: pytest.FixtureRequest) -> Scene:
         )
         for name, count in SHOWN.items()
     ]
-    objects = build_objects(world, shown, Path())
+    objects = build_object_table(world, shown, Path())
     bank = ObjectBank.from_codebook(objects, draw(len(objects), 5))
     environment = Environment(world, FeatureBank(table, views.row), bank)
     path = pad_paths([[world.find("alpha", name) for name in walk.split()] for walk in WALKS])
@@ -90,7 +90,7 @@ def scene(world: World, request: pytest.FixtureRequest) -> Scene:
 
 def plain_surprise(scene: Scene, rollout: Rollout) -> Tensor:
     """[time, row] where a row looks from, one at a time, with the target's column looked up by its id."""
-    world, objects = scene.environment.world, scene.environment.objects.objects
+    world, objects = scene.environment.world, scene.environment.object_bank.object_table
     costs = torch.zeros(rollout.live.shape, dtype=torch.float64)
     for row, target in enumerate(TARGETS):
         instruction = read(scene.navigator, scene.tokens[row : row + 1])
@@ -103,7 +103,7 @@ def plain_surprise(scene: Scene, rollout: Rollout) -> Tensor:
             if int(where) == goal and target != NONE:
                 name = world.viewpoints[goal]
                 real = torch.cat((step.object_logits[0, : SHOWN[name]], step.object_logits[0, -1:]))
-                assert objects.chosen(where, torch.tensor([target])) == [str(target)]
+                assert objects.ids_at(where, torch.tensor([target])) == [str(target)]
                 costs[time, row] = real.exp().sum().log() - real[target]
     return costs
 
@@ -111,17 +111,17 @@ def plain_surprise(scene: Scene, rollout: Rollout) -> Tensor:
 @pytest.fixture
 def nobody_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who has stopped looks on, as on a GPU."""
-    monkeypatch.setattr("vlnbert.rollout.explore.walking", lambda state, rows: None)
+    monkeypatch.setattr("vlnbert.rollout.mixed.walking", lambda state, rows: None)
 
 
 @pytest.mark.usefixtures("nobody_leaves")
 @pytest.mark.parametrize("how", [[TEACHER] * 4, [SAMPLE] * 4])
 def test_the_target_s_cross_entropy_at_the_goal_and_nothing_elsewhere(scene: Scene, how: list[int]) -> None:
     rollout = scene.rollout(how)
-    torch.testing.assert_close(rollout.surprise, plain_surprise(scene, rollout), rtol=0, atol=1e-9)
+    torch.testing.assert_close(rollout.grounding_loss, plain_surprise(scene, rollout), rtol=0, atol=1e-9)
     at_goal = rollout.viewpoint[:-1] == scene.path[:, -1]
-    assert torch.equal(rollout.surprise > 0, at_goal & (scene.target != NONE))
-    assert (rollout.surprise > 0)[:, 3].any()
+    assert torch.equal(rollout.grounding_loss > 0, at_goal & (scene.target != NONE))
+    assert (rollout.grounding_loss > 0)[:, 3].any()
 
 
 @pytest.mark.usefixtures("nobody_leaves")
@@ -129,8 +129,8 @@ def test_only_steps_before_the_end_count(scene: Scene) -> None:
     """Summed over steps, divided by the rows of either kind, and weighted."""
     how = [TEACHER, TEACHER, SAMPLE, TEACHER]
     rollout, found = scene.rollout(how), scene.objective(how, grounding=3.0)
-    expected = (rollout.surprise[2, 0] + rollout.surprise[0, 3]).item()  # where the teacher's rows stop
-    assert (rollout.surprise[1:, 3] > 0).sum() >= 2, "who has stopped looks on"
+    expected = (rollout.grounding_loss[2, 0] + rollout.grounding_loss[0, 3]).item()  # where the teacher's rows stop
+    assert (rollout.grounding_loss[1:, 3] > 0).sum() >= 2, "who has stopped looks on"
     assert found.grounding.item() == pytest.approx(3 * expected / 4)
     nothing = scene.objective(how, grounding=0.0)
     assert nothing.grounding.item() == 0.0
@@ -151,7 +151,7 @@ def test_padding_and_missing_targets_leave_only_numbers(scene: Scene, how: list[
 def test_a_target_unseen_teaches_its_row_nothing(scene: Scene) -> None:
     """Rows 1 and 2 look for what their goals do not show: not even "no object" is what they should have named."""
     rollout = scene.rollout([TEACHER] * 4)
-    found = scene.gradients(rollout.surprise[:, 1:3].sum())
+    found = scene.gradients(rollout.grounding_loss[:, 1:3].sum())
     assert not any(grad.any() for grad in found.values())
 
 
@@ -162,7 +162,7 @@ def test_room_for_more_objects_changes_nothing(scene: Scene) -> None:
         torch.testing.assert_close(part, getattr(wide, name), msg=name)
     torch.testing.assert_close(scene.gradients(narrow.total), scene.fixed().gradients(wide.total))
     state = State(scene.path[:, 0], torch.zeros(4, dtype=torch.long), torch.zeros(4, dtype=torch.bool))
-    widths = [one.environment.observe(state).objects.present.shape[1] for one in (scene, scene.fixed())]
+    widths = [one.environment.observe(state).visible_objects.present.shape[1] for one in (scene, scene.fixed())]
     assert widths == [4, 13]
 
 

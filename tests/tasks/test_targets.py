@@ -8,7 +8,7 @@ import torch
 from tests.world.samples import ORDER, codes_of, furnish
 from vlnbert.tasks.episodes import load_episodes
 from vlnbert.tasks.targets import report_targets, target_index
-from vlnbert.world import ObjectBank, open_objects
+from vlnbert.world import ObjectBank, open_object_table
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def episodes(tiny, world):
 
 @pytest.fixture
 def objects(tiny, world, episodes):
-    return open_objects(world, tiny.folder.boxes)
+    return open_object_table(world, tiny.folder.boxes)
 
 
 def ending_at(episodes, viewpoint):
@@ -42,8 +42,8 @@ def test_the_place_at_any_viewpoint(world, objects, episodes):
 def test_the_place_in_a_bank_that_leaves_some_out(world, objects, episodes):
     bank = ObjectBank.from_codebook(objects, codes_of(objects), most=3)
     ending = ending_at(episodes, world.find("alpha", "a1"))
-    assert target_index(bank.objects, ending).tolist() == [-1, -1], "its box is among the smaller ones"
-    report = report_targets(bank.objects, ending)
+    assert target_index(bank.object_table, ending).tolist() == [-1, -1], "its box is among the smaller ones"
+    report = report_targets(bank.object_table, ending)
     assert (report.at_goal, report.elsewhere, report.nowhere) == (0, ("10_7_0",), ("11_8_0",))
 
 

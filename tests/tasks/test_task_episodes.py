@@ -7,7 +7,7 @@ from vlnbert.errors import UnknownNameError, VlnbertError
 from vlnbert.sources.instructions import read_r2r
 from vlnbert.tasks import load_episodes
 from vlnbert.tasks.episodes import NONE, bind, require_goals
-from vlnbert.world import open_objects, open_world
+from vlnbert.world import open_object_table, open_world
 
 TRAIN = "r2r/R2R_train.json"
 
@@ -44,9 +44,9 @@ def test_reverie_targets_and_where_they_are_visible(load, world, split):
 
 
 def test_objects_that_are_open_are_not_opened_again(tiny, world, load, monkeypatch):
-    objects = open_objects(world, tiny.folder.boxes)
+    objects = open_object_table(world, tiny.folder.boxes)
     opened = load("reverie", "train")
-    monkeypatch.setattr("vlnbert.tasks.episodes.open_objects", None)
+    monkeypatch.setattr("vlnbert.tasks.episodes.open_object_table", None)
     given = load_episodes(tiny.folder, world, "reverie", "train", objects)
     assert torch.equal(given.sightings, opened.sightings)
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tests.conftest import TinyData, included
-from vlnbert.world import Objects, World, open_objects
+from vlnbert.world import ObjectTable, World, open_object_table
 
 CROWD = 60  # objects at alpha's a0
 MIXED = {  # alpha's a1; boxes are [x, y, width, height]
@@ -39,9 +39,9 @@ def crowd(seed: int = 0) -> dict[str, Any]:
     return found
 
 
-def furnished(tiny: TinyData, world: World) -> Objects:
+def furnished(tiny: TinyData, world: World) -> ObjectTable:
     furnish(tiny)
-    return open_objects(world, tiny.folder.boxes)
+    return open_object_table(world, tiny.folder.boxes)
 
 
 def plain_objects(tiny: TinyData, scan: str, viewpoint: str) -> list[tuple[str, int, list[float]]]:
@@ -72,7 +72,7 @@ def plain_direction(shown: int, faced: int) -> list[float]:
     return [math.sin(turn), math.cos(turn), math.sin(rise), math.cos(rise)]
 
 
-def codes_of(objects: Objects) -> Tensor:
+def codes_of(objects: ObjectTable) -> Tensor:
     """A feature for each row by which it can be told."""
     return torch.stack((torch.arange(1.0, len(objects) + 1), objects.view + 1.0), dim=1)
 

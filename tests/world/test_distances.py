@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vlnbert.sources.connectivity import ScanGraph
-from vlnbert.world.distances import shortest_paths
+from vlnbert.world.build import shortest_paths
 
 GRAPHS = {"seed": st.integers(0, 10_000), "count": st.integers(1, 16), "extra": st.integers(0, 30)}
 

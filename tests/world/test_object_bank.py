@@ -11,7 +11,7 @@ from tests.navigator.samples import CONFIGS, make, sight, words
 from tests.world.samples import CROWD, ORDER, codes_of, everyone, furnished, plain_direction, plain_objects
 from vlnbert.errors import UsageError
 from vlnbert.world import ObjectBank
-from vlnbert.world.objects import build_objects
+from vlnbert.world.objects import build_object_table
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def test_every_viewpoint_from_every_view(tiny, world, objects, bank):
         expected = plain_objects(tiny, scan, name)
         assert seen.present.sum(dim=1).tolist() == [len(expected)] * 36
         for place, (id, shown, position) in enumerate(expected):
-            assert objects.chosen(torch.tensor([number]), torch.tensor([place])) == [id]
+            assert objects.ids_at(torch.tensor([number]), torch.tensor([place])) == [id]
             assert seen.features[:, place].tolist() == [[int(objects.first[number]) + place + 1, shown + 1]] * 36
             torch.testing.assert_close(seen.position[:, place], torch.tensor([position] * 36))
             directions = torch.tensor([plain_direction(shown, faced) for faced in range(36)])
@@ -48,7 +48,7 @@ def test_a_direction_by_hand(world, bank):
 
 def test_padding_is_all_zero(world, bank):
     seen = bank.look(torch.arange(len(world)), torch.arange(len(world)) % 36)
-    assert torch.equal(seen.present, torch.arange(CROWD) < bank.objects.count[:, None])
+    assert torch.equal(seen.present, torch.arange(CROWD) < bank.object_table.count[:, None])
     for table in (seen.features, seen.position, seen.direction):
         assert not table[~seen.present].any()
         assert table[seen.present].any(dim=-1).all()
@@ -84,7 +84,9 @@ def test_navigators_do_not_mind_the_padding(world, objects, name):
     instruction = navigator.encode(*words(3, 9))
     narrow, wide = (
         navigator.step(
-            instruction.state, instruction, replace(seen, objects=each.look(viewpoint, torch.tensor([0, 17, 30])))
+            instruction.state,
+            instruction,
+            replace(seen, visible_objects=each.look(viewpoint, torch.tensor([0, 17, 30]))),
         )
         for each in (bank, replace(bank, fixed=True))
     )
@@ -108,12 +110,12 @@ def test_a_codebook_serves_many_objects(objects):
 
 
 def test_no_more_than_asked_for(world, objects):
-    bank = ObjectBank.from_codebook(objects, codes_of(objects), most=5)
-    assert bank.widest == bank.objects.widest == 5
-    assert bank.objects.left_out == len(objects) - len(bank.objects) == CROWD - 5 + len(ORDER) - 5
+    bank = ObjectBank.from_codebook(objects, codes_of(objects), max_objects=5)
+    assert bank.widest == bank.object_table.widest == 5
+    assert bank.object_table.left_out == len(objects) - len(bank.object_table) == CROWD - 5 + len(ORDER) - 5
     where = torch.tensor([world.find("alpha", "a1")])
     seen = bank.look(where, torch.tensor([0]))
-    kept = bank.objects.chosen(where.expand(5), torch.arange(5))
+    kept = bank.object_table.ids_at(where.expand(5), torch.arange(5))
     assert kept == [id for id in ORDER if id != "bed"]  # its box is out of sight
     assert seen.features[0, :, 0].tolist() == [
         objects.index(int(where), id) + int(objects.first[where]) + 1 for id in kept
@@ -121,7 +123,7 @@ def test_no_more_than_asked_for(world, objects):
 
 
 def test_a_world_without_objects(tiny, world):
-    bank = ObjectBank.from_codebook(build_objects(world, [], tiny.folder.boxes), torch.zeros(0, 3))
+    bank = ObjectBank.from_codebook(build_object_table(world, [], tiny.folder.boxes), torch.zeros(0, 3))
     seen = bank.look(torch.tensor([0, 4]), torch.tensor([0, 1]))
     assert seen.features.shape == (2, 1, 3)
     assert not seen.present.any()
@@ -146,4 +148,4 @@ def test_what_does_not_fit_is_refused(objects):
         with pytest.raises(UsageError, match="do not serve"):
             ObjectBank.from_codebook(objects, vectors, code)
     with pytest.raises(UsageError, match="choose 1 or more"):
-        ObjectBank.from_codebook(objects, codes_of(objects), most=0)
+        ObjectBank.from_codebook(objects, codes_of(objects), max_objects=0)

@@ -10,7 +10,7 @@ from vlnbert.errors import DataError
 from vlnbert.sources.house import generate
 from vlnbert.sources.layout import open_folder
 from vlnbert.world import object_features as module
-from vlnbert.world import open_object_features, open_objects, open_world
+from vlnbert.world import open_object_features, open_object_table, open_world
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def edit(path, key, ids, values=None):
 def test_everything_fits(world, objects, path):
     bank, fit = open_object_features(world, objects, path, width=2)
     assert (fit.matched, fit.featureless, fit.boxless, fit.bare, fit.lines()) == (len(objects), 0, 0, (), [])
-    assert bank.objects.ids == objects.ids
+    assert bank.object_table.ids == objects.ids
     assert bank.width == 2
     seen = bank.look(torch.arange(len(world)), torch.zeros(len(world), dtype=torch.long))
     assert seen.features[seen.present].tolist() == [[row, int(objects.viewpoint[row])] for row in range(len(objects))]
@@ -57,7 +57,7 @@ def test_the_second_time_the_file_is_not_read(world, objects, path, monkeypatch)
     monkeypatch.setattr(module, "read_object_features", None)
     again, same = open_object_features(world, objects, path)
     assert torch.equal(first.table, again.table)
-    assert (again.objects.ids, same) == (first.objects.ids, fit)
+    assert (again.object_table.ids, same) == (first.object_table.ids, fit)
 
 
 def test_objects_without_a_feature_are_left_out_and_counted(world, objects, path):
@@ -72,8 +72,8 @@ def test_objects_without_a_feature_are_left_out_and_counted(world, objects, path
         "5 objects have a box and no feature; they are left out",
         "1 viewpoints show objects none of which has a feature: alpha_a3",
     ]
-    assert bank.objects.left_out == missing
-    assert [bank.objects.index(where, id) for id in ("9", "bed", "7")] == [0, 1, -1]
+    assert bank.object_table.left_out == missing
+    assert [bank.object_table.index(where, id) for id in ("9", "bed", "7")] == [0, 1, -1]
     seen = bank.look(torch.tensor([where]), torch.tensor([0]))
     rows = [int(objects.first[where]) + objects.index(where, id) for id in ("9", "bed")]
     assert seen.features[0, :2, 0].tolist() == rows
@@ -84,13 +84,13 @@ def test_features_without_a_box_are_counted(world, objects, path):
     bank, fit = open_object_features(world, objects, path)
     assert (fit.matched, fit.boxless) == (len(objects), 2)
     assert fit.lines() == ["2 features are of objects that no view shows there"]
-    assert bank.objects.ids == objects.ids
+    assert bank.object_table.ids == objects.ids
 
 
 def test_no_more_than_asked_for(world, objects, path):
-    bank, fit = open_object_features(world, objects, path, most=4)
+    bank, fit = open_object_features(world, objects, path, max_objects=4)
     assert (bank.widest, fit.featureless) == (4, 0)
-    assert bank.objects.left_out == len(objects) - len(bank.objects) > 0
+    assert bank.object_table.left_out == len(objects) - len(bank.object_table) > 0
     where = world.find("alpha", "a0")
     largest = objects.select(objects.largest(4))
     expected = [objects.first[where] + objects.index(where, id) for id in largest.ids[:4]]
@@ -113,9 +113,9 @@ def test_unknown_viewpoints_are_named_with_the_files_own_faults(world, objects, 
 
 def test_other_scans_do_not_matter(tiny, path):
     beta = open_world(tiny.folder, scans=["beta"])
-    objects = open_objects(beta, tiny.folder.boxes)
+    objects = open_object_table(beta, tiny.folder.boxes)
     bank, fit = open_object_features(beta, objects, path)
-    assert (bank.objects.ids, fit.matched, fit.boxless) == (("7",), 1, 0)
+    assert (bank.object_table.ids, fit.matched, fit.boxless) == (("7",), 1, 0)
 
 
 def test_a_file_of_other_objects_altogether(world, objects, path, refuses):
@@ -136,9 +136,9 @@ def test_a_generated_house_fits(tmp_path):
     generate(tmp_path / "house", scans=3, paths_per_scan=2)
     folder = open_folder(tmp_path / "house")
     world, (file,) = open_world(folder), folder.object_feature_files()
-    objects = open_objects(world, folder.boxes)
+    objects = open_object_table(world, folder.boxes)
     bank, fit = open_object_features(world, objects, file)
-    assert (fit.lines(), len(bank.objects), bank.width) == ([], len(objects), 128)
+    assert (fit.lines(), len(bank.object_table), bank.width) == ([], len(objects), 128)
     with h5py.File(file) as features:  # its own word on which view shows an object is ours
         for key in features:
             where = world.find(*key.split("_"))

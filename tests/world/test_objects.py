@@ -11,8 +11,8 @@ from tests.world.samples import CROWD, MIXED, ORDER, everyone, furnish, furnishe
 from vlnbert.errors import InvalidFileError
 from vlnbert.sources.boxes import BoxedObject, ViewpointObjects
 from vlnbert.world import objects as module
-from vlnbert.world import open_objects, open_world
-from vlnbert.world.objects import NONE, build_objects, find_sightings
+from vlnbert.world import open_object_table, open_world
+from vlnbert.world.objects import NONE, build_object_table, find_sightings
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_equal_boxes_are_equal_wherever_they_lie(tiny, world, width, height, x, 
     boxes = ((x, y, width, height), (0, 0, width, height), (0, 0, height, width))
     item = BoxedObject("1", "x", (9, 4, 20), boxes)
     place = ViewpointObjects("alpha", "a0", (item,), tiny.folder.boxes / "alpha_a0.json")
-    assert build_objects(world, [place], tiny.folder.boxes).view.tolist() == [4]
+    assert build_object_table(world, [place], tiny.folder.boxes).view.tolist() == [4]
 
 
 def test_the_fullest_and_the_empty(world, objects):
@@ -74,22 +74,22 @@ def test_there_and_back(world, objects):
     for viewpoint, id in ((where, "3"), (where, "11"), (world.find("alpha", "a2"), "7"), (NONE, "7")):
         assert objects.index(viewpoint, id) == NONE
     places = torch.tensor([0, 5, 6, 20, NONE])
-    assert objects.chosen(torch.full((5,), where), places) == ["007", "table", None, None, None]
+    assert objects.ids_at(torch.full((5,), where), places) == ["007", "table", None, None, None]
     empty = torch.tensor([world.find("alpha", "a2")])
-    assert objects.chosen(empty, torch.tensor([0])) == [None]
+    assert objects.ids_at(empty, torch.tensor([0])) == [None]
 
 
-@pytest.mark.parametrize("most", [1, 4, 59, 60, 100])
-def test_the_largest_boxes_remain_in_their_order(tiny, world, objects, most):
-    some = objects.select(objects.largest(most))
+@pytest.mark.parametrize("max_objects", [1, 4, 59, 60, 100])
+def test_the_largest_boxes_remain_in_their_order(tiny, world, objects, max_objects):
+    some = objects.select(objects.largest(max_objects))
     for number, scan, name in everyone(world):
         shown = plain_objects(tiny, scan, name)
-        kept = sorted(shown, key=lambda item: -item[2][4])[:most]  # a stable sort: the first of equals
+        kept = sorted(shown, key=lambda item: -item[2][4])[:max_objects]  # a stable sort: the first of equals
         expected = [id for id, _, _ in shown if id in {id for id, _, _ in kept}]
         assert [some.ids[row] for row in rows_of(some, number)] == expected
         assert [some.index(number, id) for id in expected] == list(range(len(expected)))
     assert some.left_out == len(objects) - len(some)
-    assert some.widest == min(most, CROWD)
+    assert some.widest == min(max_objects, CROWD)
 
 
 def test_sightings(world, objects):
@@ -101,7 +101,7 @@ def test_sightings(world, objects):
 
 def test_the_second_time_no_file_is_parsed(tiny, world, objects, monkeypatch):
     monkeypatch.setattr(module, "read_box_folder", None)
-    again = open_objects(world, tiny.folder.boxes)
+    again = open_object_table(world, tiny.folder.boxes)
     assert (again.ids, again.names) == (objects.ids, objects.names)
     for name in module.TABLES:
         assert torch.equal(getattr(again, name), getattr(objects, name)), name
@@ -114,7 +114,7 @@ def test_other_content_is_not_taken_from_the_cache(tiny, world, objects):
     state = path.stat()
     path.write_text(path.read_text().replace('"7"', '"6"'))
     os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
-    changed = open_objects(world, tiny.folder.boxes)
+    changed = open_object_table(world, tiny.folder.boxes)
     assert changed.index(world.find("alpha", "a3"), "6") == 0
     assert changed.fingerprint() != objects.fingerprint()
 
@@ -122,13 +122,13 @@ def test_other_content_is_not_taken_from_the_cache(tiny, world, objects):
 def test_a_world_of_some_scans(tiny):
     furnish(tiny)
     beta = open_world(tiny.folder, scans=["beta"])
-    objects = open_objects(beta, tiny.folder.boxes)
+    objects = open_object_table(beta, tiny.folder.boxes)
     assert objects.viewpoint.tolist() == [beta.find("beta", "b3")]
     assert objects.ids == ("7",)
 
 
 def test_no_objects_at_all(tiny, world):
-    nothing = build_objects(world, [], tiny.folder.boxes)
+    nothing = build_object_table(world, [], tiny.folder.boxes)
     assert (len(nothing), nothing.widest, nothing.names) == (0, 0, ())
     assert nothing.position.shape == (0, 5)
     assert nothing.largest(3).tolist() == []
@@ -139,11 +139,11 @@ def test_an_unknown_viewpoint_and_damage_are_told_together(tiny, world, refuses)
     tiny.write("reverie/BBox/delta_d0.json", {"d0": {}})  # a scan that this world does not have
     tiny.cut("reverie/BBox/beta_b0.json", 5)
     with pytest.raises(InvalidFileError) as caught:
-        open_objects(world, tiny.folder.boxes)
+        open_object_table(world, tiny.folder.boxes)
     assert [fault.path.name for fault in caught.value.faults] == ["alpha_a9.json", "beta_b0.json"]
     for path in tiny.folder.boxes.iterdir():
         path.unlink()
-    refuses(tiny.folder.boxes, lambda: open_objects(world, tiny.folder.boxes), "holds no <scan>_<viewpoint>.json")
+    refuses(tiny.folder.boxes, lambda: open_object_table(world, tiny.folder.boxes), "holds no <scan>_<viewpoint>.json")
 
 
 @given(st.lists(st.text(alphabet="0123459ab٣-", min_size=0, max_size=6), unique=True, max_size=12))
@@ -152,4 +152,4 @@ def test_any_ids_have_an_order(tiny, world, ids):
     place = ViewpointObjects("alpha", "a0", items, tiny.folder.boxes / "alpha_a0.json")
     numbers = [id for id in ids if id.isascii() and id.isdigit()]
     expected = [*sorted(numbers, key=lambda id: (int(id), id)), *sorted(set(ids) - set(numbers))]
-    assert list(build_objects(world, [place], tiny.folder.boxes).ids) == expected
+    assert list(build_object_table(world, [place], tiny.folder.boxes).ids) == expected

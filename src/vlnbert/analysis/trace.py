@@ -7,8 +7,8 @@ from torch import Tensor
 
 from vlnbert.environment.environment import Environment, State
 from vlnbert.navigator import Instruction, Navigator
-from vlnbert.rollout.navigate import read
-from vlnbert.rollout.walk import LIMIT, walk
+from vlnbert.rollout.episodes import MAX_STEPS, run_episodes
+from vlnbert.rollout.greedy import encode_tokens
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.tokens import Tokens
 
@@ -30,10 +30,10 @@ class _Watching:
     tokens: Tensor
 
     def begin(self, state: State, goal: Tensor) -> tuple[Tensor, Instruction, list[Tensor]]:
-        instruction = read(self.navigator, self.tokens)
+        instruction = encode_tokens(self.navigator, self.tokens)
         return instruction.state, instruction, []
 
-    def choose(
+    def act(
         self, state: State, memory: tuple[Tensor, Instruction, list[Tensor]]
     ) -> tuple[Tensor, tuple[Tensor, Instruction, list[Tensor]]]:
         hidden, instruction, seen = memory
@@ -43,11 +43,16 @@ class _Watching:
 
 @torch.inference_mode()
 def trace_episode(
-    navigator: Navigator, environment: Environment, episodes: Episodes, tokens: Tokens, row: int, limit: int = LIMIT
+    navigator: Navigator,
+    environment: Environment,
+    episodes: Episodes,
+    tokens: Tokens,
+    row: int,
+    max_steps: int = MAX_STEPS,
 ) -> Trace:
     """Walk one episode greedily and watch."""
     one, environment = slice(row, row + 1), environment.for_task(episodes.task)
     agent = _Watching(navigator, environment, tokens.ids[one, : int(tokens.count[row])])
-    walked = walk(environment, agent, episodes.start[one], episodes.heading[one], episodes.goal[one], limit)
+    walked = run_episodes(environment, agent, episodes.start[one], episodes.heading[one], episodes.goal[one], max_steps)
     weights = torch.cat(walked.memory[2])
     return Trace(walked.viewpoint[0, : len(weights)].tolist(), weights)

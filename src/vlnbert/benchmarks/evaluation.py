@@ -18,7 +18,7 @@ from vlnbert.evaluation.evaluate import Evaluation, evaluate_navigator
 from vlnbert.evaluation.scoring import score_walks
 from vlnbert.navigator import Navigator, NavigatorConfig
 from vlnbert.navigator.economy import half
-from vlnbert.rollout.walk import LIMIT
+from vlnbert.rollout.episodes import MAX_STEPS
 from vlnbert.tasks.splits import Split
 from vlnbert.world import FeatureBank, World
 
@@ -56,7 +56,7 @@ def time_evaluation(
     precision: str,
     rounds: int,
     plain: bool = False,
-    limit: int = LIMIT,
+    limit: int = MAX_STEPS,
 ) -> EvaluationSpeed:
     """Walk and score a split several times over, in turn with the plain way where asked for."""
     device, width = world.device, shape.feature_width

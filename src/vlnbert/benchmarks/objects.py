@@ -17,7 +17,7 @@ from vlnbert.benchmarks.timing import Timing, race
 from vlnbert.environment.environment import Environment, State
 from vlnbert.navigator import Instruction, Navigator, NavigatorConfig
 from vlnbert.navigator.types import Language, Step
-from vlnbert.world import ObjectBank, Objects, World
+from vlnbert.world import ObjectBank, ObjectTable, World
 from vlnbert.world.geometry import VIEWS
 
 BATCHES = 4  # of agents, timed together: how wide a trimmed one is depends on who stands where
@@ -53,7 +53,7 @@ class Burden:
 
 
 def compare_objects(
-    world: World, objects: Objects, config: NavigatorConfig, agents: int = 8, tokens: int = 50, rounds: int = 7
+    world: World, objects: ObjectTable, config: NavigatorConfig, agents: int = 8, tokens: int = 50, rounds: int = 7
 ) -> list[Burden]:
     """Race steps without objects against steps that see them, for some agents at once; then training steps."""
     torch.manual_seed(0)
@@ -71,7 +71,7 @@ def compare_objects(
     return [Burden(name, _tokens(ways[name], batches), steps[name], trainings[name]) for name in ways]
 
 
-def ways_to_see(world: World, objects: Objects, config: NavigatorConfig) -> dict[str, Environment]:
+def ways_to_see(world: World, objects: ObjectTable, config: NavigatorConfig) -> dict[str, Environment]:
     """The same world without objects, with as many as the batch needs, and with as many as any viewpoint needs.
 
     A bank trims on the CPU alone: elsewhere there is no second way. Objects of one name have one feature.
@@ -152,5 +152,8 @@ def _peak(work: Callable[[Environment, State], object], way: Environment, state:
 def _tokens(way: Environment, batches: list[State]) -> float:
     """Visual tokens of a step: slots, and where there are objects, these and "no object" instead of the stop slot."""
     seen = [way.observe(state) for state in batches]
-    widths = [each.choosable.shape[1] + (0 if each.objects is None else each.objects.present.shape[1]) for each in seen]
+    widths = [
+        each.choosable.shape[1] + (0 if each.visible_objects is None else each.visible_objects.present.shape[1])
+        for each in seen
+    ]
     return statistics.mean(widths)

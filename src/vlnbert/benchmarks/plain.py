@@ -23,17 +23,17 @@ from vlnbert.learning.losses import actor_critic_loss, imitation_loss
 from vlnbert.learning.returns import discounted_returns
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.types import Step
+from vlnbert.rollout.episodes import MAX_STEPS
 from vlnbert.rollout.noise import gumbel, keys
-from vlnbert.rollout.walk import LIMIT
 from vlnbert.tasks.batches import Batch, TrainingBatches, take
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.splits import Split
-from vlnbert.tasks.tokens import LIMITS, Tokens
+from vlnbert.tasks.tokens import MAX_TOKENS_OF, Tokens
 from vlnbert.world.banks import FeatureBank
 from vlnbert.world.geometry import level_view
 from vlnbert.world.world import STOP, World
 
-WIDTH = LIMITS["r2r"]  # tokens of every instruction, however short
+WIDTH = MAX_TOKENS_OF["r2r"]  # tokens of every instruction, however short
 ROWS = 8  # that are evaluated together, as there
 
 
@@ -170,8 +170,8 @@ class Record:
         live = torch.tensor(self.live, device=expected.device)
         reward = torch.tensor(self.reward, device=expected.device)
         returns = discounted_returns(reward, live, expected, ended, discount)
-        chosen, surprise, values = (torch.stack(column) for column in (self.chosen, self.entropy, self.value))
-        return actor_critic_loss(chosen, surprise, values, returns, live, value, entropy).total
+        chosen, grounding_loss, values = (torch.stack(column) for column in (self.chosen, self.entropy, self.value))
+        return actor_critic_loss(chosen, grounding_loss, values, returns, live, value, entropy).total
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,9 @@ class Tracks:
 
 
 @torch.no_grad()
-def walk_plainly(navigator: Navigator, eyes: Eyes, episodes: Episodes, tokens: Tokens, limit: int = LIMIT) -> Tracks:
+def walk_plainly(
+    navigator: Navigator, eyes: Eyes, episodes: Episodes, tokens: Tokens, limit: int = MAX_STEPS
+) -> Tracks:
     """Let a navigator walk all episodes of a split greedily, a few at a time in their order."""
     whole, numbers = pad(tokens.ids, (0, WIDTH - tokens.ids.shape[1])), torch.arange(len(episodes), device=eyes.device)
     visited, lengths = list[list[int]](), list[int]()

@@ -146,7 +146,7 @@ def _counted(
     navigator: Navigator, environment: Environment, split: Split, config: TrainConfig, updates: int
 ) -> tuple[float, float]:
     """Floating-point operations of an eager update, padding included, and steps: means over some updates."""
-    pedometer = Pedometer(environment.world, environment.bank)
+    pedometer = Pedometer(environment.world, environment.view_bank)
     trainer = Trainer(Path(), navigator, pedometer, [split], {}, replace(config, graphs=False), "")
     with left_alone(), FlopCounterMode(display=False) as counter:
         for number in range(updates):

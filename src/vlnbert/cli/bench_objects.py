@@ -66,7 +66,7 @@ def bench_objects(
 
     from vlnbert.benchmarks.objects import compare_objects
     from vlnbert.navigator.config import named_size
-    from vlnbert.world import open_objects, open_world
+    from vlnbert.world import open_object_table, open_world
 
     require_within(agents=(agents, 1, MOST), tokens=(tokens, 3, 512))
     require_within(rounds=(rounds, 2, MOST))
@@ -75,7 +75,7 @@ def bench_objects(
     shapes = {name: named_size(size, name) for name in ([backbone] if backbone else ["one-stream", "two-stream"])}
     with folder_or_house(data) as folder:
         world = open_world(folder)
-        objects = open_objects(world, folder.boxes)
+        objects = open_object_table(world, folder.boxes)
     found = {}
     for name, shape in shapes.items():
         config = replace(shape, object_width=shape.feature_width, matching="visual")

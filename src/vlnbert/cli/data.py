@@ -1,16 +1,15 @@
-"""`vlnbert data check`: what a data folder holds, what is damaged, and what each preset would still need."""
+"""`vlnbert data check` and `vlnbert presets`: what a data folder holds, and what can be trained with it."""
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from vlnbert.cli.options import Flag
-from vlnbert.cli.tables import screen
+from vlnbert.cli.options import Flag, screen, show
 
 if TYPE_CHECKING:
-    from vlnbert.tasks.inventory import Part
+    from vlnbert.api.inspecting import DataReport
 
 
 def check_data(
@@ -29,48 +28,56 @@ def check_data(
     """
     from json import dumps
 
-    from vlnbert.presets import PRESETS
-    from vlnbert.sources.layout import open_folder
-    from vlnbert.tasks.inventory import meets, take_inventory
+    from vlnbert.api import inspecting
 
-    parts = take_inventory(open_folder(folder))
-    lacking = {preset.name: [need for need in preset.needs if not meets(need, parts)] for preset in PRESETS}
+    found = inspecting.check_data(folder)
     if json:
-        print(dumps({"parts": [_as_json(part) for part in parts], "presets": lacking}))
+        print(dumps(found.to_plain()))
     else:
-        _print(folder, parts, lacking)
-    if any(part.faults for part in parts):
+        _print(found)
+    if found.damaged:
         raise SystemExit(2)
 
 
-def _as_json(part: "Part") -> dict[str, Any]:
-    return {
-        "part": part.need,
-        "path": str(part.path),
-        "holds": part.holds,
-        "faults": list(part.faults),
-        "notes": list(part.notes),
-    }
+def presets(json: Flag = False) -> None:
+    """List the experiments that can be trained by name, and the data that each of them needs.
+
+    Example: vlnbert presets
+
+    Args:
+        json: Print one JSON object instead of a table: of each preset its description, its needs and all its settings.
+    """
+    from json import dumps
+
+    from vlnbert.learning import presets as menu
+    from vlnbert.learning.records import to_plain
+
+    if json:
+        told = {name: {**to_plain(one), "needs": one.experiment.needs} for name, one in menu.presets.items()}
+        print(dumps(told))
+    else:
+        show(menu.presets.table())
 
 
-def _print(folder: Path, parts: list["Part"], lacking: dict[str, list[str]]) -> None:
+def _print(report: "DataReport") -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from vlnbert.presets import NEEDS, PRESETS
+    from vlnbert.data.inventory import NEEDS
+    from vlnbert.learning.presets import presets
 
     console = screen()
-    table = Table("part", "holds", "state", title=f"{folder}", title_justify="left")
-    for part in parts:
+    table = Table("part", "holds", "state", title=f"{report.folder}", title_justify="left")
+    for part in report.parts:
         state = Text("damaged", "red") if part.faults else Text("whole", "green")
         table.add_row(part.need, part.holds or "-", state)
     console.print(table)
-    presets = Table("preset", "what it is", "data it still needs", title="presets", title_justify="left")
-    for preset in PRESETS:
-        needs = "\n".join(NEEDS[need] for need in lacking[preset.name])
-        presets.add_row(preset.name, preset.description, needs or Text("nothing", "green"))
-    console.print(presets)
-    for path, note in ((part.path, note) for part in parts for note in part.notes):
+    shown = Table("preset", "what it is", "data it still needs", title="presets", title_justify="left")
+    for name, missing in report.missing.items():
+        needs = "\n".join(NEEDS[need] for need in missing)
+        shown.add_row(name, presets[name].description, needs or Text("nothing", "green"))
+    console.print(shown)
+    for path, note in ((part.path, note) for part in report.parts for note in part.notes):
         print(f"{path}: {note}")
-    for fault in (fault for part in parts for fault in part.faults):
+    for fault in (fault for part in report.parts for fault in part.faults):
         print(f"vlnbert: {fault}", file=sys.stderr)

@@ -1,14 +1,16 @@
-"""`vlnbert demo`: a house, a navigator that learns to walk it, and a report to look at."""
+"""`vlnbert demo` and `vlnbert house`: houses to walk in, and a navigator that learns to walk them."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated
 
-from vlnbert.cli.devices import require_within, use_threads
+import tyro
+
+from vlnbert.cli.options import Task, show
 
 
 def demo(
     out: Path = Path("demo"),
-    task: Literal["r2r", "reverie"] = "r2r",
+    task: Task = "r2r",
     seed: int = 0,
     scans: int = 24,
     iterations: int | None = None,
@@ -31,25 +33,38 @@ def demo(
         iterations: Updates of the navigator's weights; by default as many as the task's preset has.
         threads: CPU threads. So small a navigator gains nothing from a second.
     """
+    import sys
 
-    from vlnbert.analysis.report import write_report
-    from vlnbert.cli.demonstration import demo_experiment, evaluate_all, make_report, start_training
-    from vlnbert.cli.tables import print_scores
-    from vlnbert.cli.training import train_to_the_end
-    from vlnbert.navigator import Navigator
+    from vlnbert.api import demonstrating
 
-    experiment = demo_experiment(task, seed, iterations)
-    updates = experiment.training.iterations
-    require_within(iterations=(updates, 1, 1_000_000), seed=(seed, 0, 2**31))
-    use_threads(threads)
-    house, run = out / f"house-{seed}-{scans}", out / f"run-{task}-{seed}-{scans}-{updates}"
-    trainer = start_training(experiment, house, run, scans)
-    if not train_to_the_end(trainer, f"the same command (--out {out})"):
+    shown = demonstrating.demo(out, task, seed=seed, scans=scans, iterations=iterations, threads=threads)
+    if shown.run.interrupted:
+        again = f"the same command (--out {out})"
+        print(f"stopped after {shown.run.progress.iteration} updates; go on with: {again}", file=sys.stderr)
         return
-    navigator = Navigator.from_pretrained(run / "best")
-    evaluations = evaluate_all(trainer, navigator, seed)
-    summaries = {name: result.scores.summary() for name, result in evaluations.items() if result.scores is not None}
-    print_scores(f"{task} in unseen houses, seed {seed}", summaries)
-    target = out / ("report.html" if task == "r2r" else f"report-{task}.html")
-    write_report(target, make_report(trainer, navigator, evaluations["navigator"], summaries, seed, scans))
-    print(f"open {target} in a browser")
+    show(shown.table())
+    print(f"open {shown.report} in a browser")
+
+
+def house(
+    folder: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="DIR")]],
+    seed: int = 0,
+    scans: int = 24,
+) -> None:
+    """Generate houses with rooms, objects and instructions, in exactly the formats of the real data.
+
+    The folder then serves wherever a data folder is asked for. The same seed gives the same houses on every machine.
+
+    Example: vlnbert house my-house --seed 1 --scans 12
+
+    Args:
+        folder: Where to write; must be new or empty.
+        seed: Chooses the houses.
+        scans: How many houses; about two in three are for training, the others are unseen.
+    """
+    from vlnbert.house import generate
+
+    summary = generate(folder, seed=seed, scans=scans)
+    print(f"{folder}: {summary.scans} houses, {summary.viewpoints:,} viewpoints, {summary.objects:,} objects")
+    for task, splits in summary.episodes.items():
+        print(f"  {task}: " + ", ".join(f"{count:,} {split}" for split, count in splits.items()) + " instructions")

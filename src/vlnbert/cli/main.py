@@ -13,15 +13,12 @@ from vlnbert.cli.bench_evaluation import bench_evaluate
 from vlnbert.cli.bench_growth import bench_growth
 from vlnbert.cli.bench_objects import bench_objects
 from vlnbert.cli.bench_training import bench_train
-from vlnbert.cli.curves import curves
-from vlnbert.cli.data import check_data
-from vlnbert.cli.demo import demo
+from vlnbert.cli.data import check_data, presets
+from vlnbert.cli.demo import demo, house
 from vlnbert.cli.evaluate import evaluate
 from vlnbert.cli.features import caption_features, object_features
-from vlnbert.cli.house import house
-from vlnbert.cli.presets import presets
-from vlnbert.cli.score import score
-from vlnbert.cli.submit import submit
+from vlnbert.cli.report import curves, report
+from vlnbert.cli.score import score, submit
 from vlnbert.cli.train import train
 from vlnbert.cli.weights import export_weights, import_weights, inspect_weights
 from vlnbert.cli.world import candidates, check_world
@@ -39,6 +36,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "features objects": object_features,
     "presets": presets,
     "curves": curves,
+    "report": report,
     "evaluate": evaluate,
     "score": score,
     "submit": submit,

@@ -1,4 +1,4 @@
-"""`vlnbert score`: the scores of a result file."""
+"""`vlnbert score` and `vlnbert submit`: result files of any agent, scored or made ready for a leaderboard."""
 
 import sys
 from pathlib import Path
@@ -6,13 +6,14 @@ from typing import Annotated, Literal
 
 import tyro
 
-from vlnbert.cli.options import DataPath, Flag
-from vlnbert.cli.tables import print_meanings
+from vlnbert.cli.options import DataPath, Flag, Task, show
+
+ResultPath = Annotated[Path, tyro.conf.arg(metavar="FILE")]
 
 
 def score(
-    file: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="FILE")]],
-    task: Literal["r2r", "reverie"],
+    file: tyro.conf.Positional[ResultPath],
+    task: Task,
     split: str,
     data: DataPath,
     json: Flag = False,
@@ -37,21 +38,41 @@ def score(
     """
     from json import dumps
 
-    from vlnbert.evaluation.scoring import score_file
-    from vlnbert.sources.layout import open_folder
-    from vlnbert.tasks.episodes import load_episodes, require_goals
-    from vlnbert.world.build import open_world
+    from vlnbert.api import scoring
 
-    folder = open_folder(data)
-    instructions = folder.split(task, split)
-    world = open_world(folder)
-    episodes = load_episodes(folder, world, task, split)
-    require_goals(episodes, instructions)
-    scored = score_file(file, episodes, world, spl_by, allow_missing, folder)
+    scored = scoring.score(file, data, f"{task}/{split}", spl_by=spl_by, allow_missing=allow_missing)
     for line in scored.notes.lines():
         print(f"{file}: {line}", file=sys.stderr)
-    summary = scored.scores.summary()
     if json:
-        print(dumps(summary))
+        print(dumps(scored.summary))
     else:
-        print_meanings(f"{task} {split} (rates in %)", summary)
+        show(scored.table())
+
+
+def submit(
+    file: tyro.conf.Positional[ResultPath],
+    out: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="OUT")]],
+    task: Task,
+    data: DataPath,
+    split: str = "test",
+) -> None:
+    """Check a result file of any dialect and write it as the R2R and REVERIE leaderboards take it.
+
+    The results must be of the whole split, begin at its starts and walk along edges of the graph; angles that the file
+    leaves out are filled in. Nothing is written unless all is well.
+
+    Example: vlnbert submit results.json submission.json --task r2r --data data
+
+    Args:
+        file: Results in any dialect that `vlnbert score` reads.
+        out: Where to write the submission; an older file there is replaced.
+        task: Whose leaderboard: r2r or reverie.
+        data: Folder with connectivity/ and the task's instructions.
+        split: The split that the leaderboard asks for.
+    """
+    from vlnbert.api import scoring
+
+    done = scoring.submit(file, out, data, f"{task}/{split}")
+    for line in done.notes.lines():
+        print(f"{file}: {line}", file=sys.stderr)
+    print(f"{out}: {done.results:,} results of {task} {split}")

@@ -3,23 +3,17 @@
 import shlex
 import sys
 from collections.abc import Callable
-from functools import partial
 from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from vlnbert.cli.devices import require_device, use_threads
-from vlnbert.cli.options import DataPath
-from vlnbert.cli.training import train_to_the_end
+from vlnbert.cli.options import DataPath, RunPath
 
 if TYPE_CHECKING:
-    from vlnbert.learning.trainer import Trainer
-    from vlnbert.presets import Preset
-    from vlnbert.ranks import Ranks
-
-RunPath = Annotated[Path, tyro.conf.arg(metavar="RUN")]
+    from vlnbert.api.runs import Run
+    from vlnbert.learning.presets import Preset
 
 
 def train(words: list[str]) -> None:
@@ -34,9 +28,9 @@ def train(words: list[str]) -> None:
     elif words[0].startswith("-"):
         tyro.cli(_resume, args=words, prog="vlnbert train")
     else:
-        from vlnbert.presets import find_preset
+        from vlnbert.learning.presets import presets
 
-        preset = find_preset(words[0])
+        preset = presets[words[0]]
         tyro.cli(_beginning(preset), args=words[1:], prog=f"vlnbert train {preset.name}")
 
 
@@ -51,14 +45,12 @@ def _beginning(preset: "Preset") -> Callable[..., None]:
         device: str = "cpu",
         threads: int | None = None,
     ) -> None:
-        from vlnbert.learning.runs import begin_run
+        from dataclasses import replace
 
-        def make(ranks: "Ranks", own: str) -> "Trainer":
-            if ranks.writes and experiment.start is None and preset.start_hint:
-                print(f"starting from random weights; {preset.start_hint}", file=sys.stderr)
-            return begin_run(preset.name, experiment, data, out, own, ranks, tell=partial(print, file=sys.stderr))
+        from vlnbert.api.training import train
 
-        _train(make, _resuming(out, None, device, threads), data, device, threads)
+        run = train(replace(preset, experiment=experiment), data, out, device=device, threads=threads)
+        _tell(run, data, _resuming(out, None, device, threads))
 
     begin.__doc__ = f"""Train {preset.description}.
 
@@ -88,23 +80,10 @@ def _resume(resume: RunPath, data: Path | None = None, device: str = "cpu", thre
         device: Where to train, such as cpu or cuda.
         threads: CPU threads; torch's choice otherwise.
     """
-    from vlnbert.learning.runs import resume_run
+    from vlnbert.api import training
 
-    again = _resuming(resume, data, device, threads)
-    _train(lambda ranks, own: resume_run(resume, data, own, ranks), again, data, device, threads)
-
-
-def _train(
-    make: Callable[["Ranks", str], "Trainer"], again: str, data: Path | None, device: str, threads: int | None
-) -> None:
-    from vlnbert.ranks import joined
-
-    use_threads(threads)
-    require_device(device)
-    with joined(device) as (ranks, own):
-        trainer = make(ranks, own)
-        if train_to_the_end(trainer, again) and ranks.writes:
-            _tell(trainer, data)
+    run = training.resume(resume, data, device=device, threads=threads)
+    _tell(run, data, _resuming(resume, data, device, threads))
 
 
 def _resuming(run: Path, data: Path | None, device: str, threads: int | None) -> str:
@@ -114,21 +93,28 @@ def _resuming(run: Path, data: Path | None, device: str, threads: int | None) ->
     return shlex.join(["vlnbert", "train", "--resume", str(run), *given])
 
 
-def _tell(trainer: "Trainer", data: Path | None) -> None:
-    best, where = trainer.progress.best, shlex.quote(str(trainer.run))
-    if best is None:
-        print(f"{trainer.run}: {trainer.progress.iteration} updates, none of them validated")
+def _tell(run: "Run", data: Path | None, again: str) -> None:
+    """How it ended, from the one process that talks to people."""
+    from vlnbert.ranks import is_first
+
+    if not is_first():
         return
-    when = f"{trainer.progress.iteration} updates, the best after {trainer.progress.best_iteration}"
-    print(f"{trainer.run}: {when}, SPL {100 * best:.1f} on {trainer.best_on}")
-    print(f"score it in full with: vlnbert evaluate {where} --data {shlex.quote(str(data or 'DIR'))}")
+    done, where = run.progress, shlex.quote(str(run.folder))
+    if run.interrupted:
+        print(f"stopped after {done.iteration} updates; go on with: {again}", file=sys.stderr)
+    elif done.best is None:
+        print(f"{run.folder}: {done.iteration} updates, none of them validated")
+    else:
+        when = f"{done.iteration} updates, the best after {done.best_iteration}"
+        print(f"{run.folder}: {when}, SPL {100 * done.best:.1f} on {run.experiment.best_on}")
+        print(f"score it in full with: vlnbert evaluate {where} --data {shlex.quote(str(data or 'DIR'))}")
 
 
 def _explanation() -> str:
-    from vlnbert.presets import PRESETS
+    from vlnbert.learning.presets import presets
 
-    width = max(len(preset.name) for preset in PRESETS)
-    lines = [f"  {preset.name:<{width}}  {preset.description}" for preset in PRESETS]
+    width = max(map(len, presets))
+    lines = [f"  {name:<{width}}  {preset.description}" for name, preset in presets.items()]
     return "\n".join([cleandoc(train.__doc__ or ""), "", "presets:", *lines, "", _MORE])
 
 

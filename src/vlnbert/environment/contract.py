@@ -13,7 +13,7 @@ from vlnbert.environment.environment import Observation, State
 from vlnbert.environment.world_contract import ANGLE_TOLERANCE, check_meaning, check_tables, real_slots, unless
 from vlnbert.errors import VlnbertError
 from vlnbert.world.geometry import angle_feature, level_view, view_elevation, view_heading
-from vlnbert.world.object_bank import ObjectsInView
+from vlnbert.world.object_bank import VisibleObjects
 from vlnbert.world.world import STOP, World
 
 
@@ -90,11 +90,11 @@ def _check_observation(world: World, state: State, seen: Observation) -> list[st
         *unless(all(table.isfinite().all() for table in numbers), "an observation is not finite"),
         *unless(_alike(seen.direction, direction), "a direction is not that of its slot from the view faced"),
         *unless(_alike(seen.facing, facing), "facing is not the direction of the view faced"),
-        *([] if seen.objects is None else _check_objects(len(state.viewpoint), seen.objects)),
+        *([] if seen.visible_objects is None else _check_objects(len(state.viewpoint), seen.visible_objects)),
     ]
 
 
-def _check_objects(agents: int, found: ObjectsInView) -> list[str]:
+def _check_objects(agents: int, found: VisibleObjects) -> list[str]:
     tables, present = (found.features, found.position, found.direction), found.present
     widths = (found.features.shape[-1], 5, 4)
     if present.dtype != torch.bool or present.dim() != 2 or len(present) != agents:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from vlnbert.world.banks import Bank, rows_of
 from vlnbert.world.geometry import STEPS, VIEWS, angle_feature, level_view, view_elevation, view_heading
-from vlnbert.world.object_bank import ObjectBank, ObjectsInView
+from vlnbert.world.object_bank import ObjectBank, VisibleObjects
 from vlnbert.world.world import STOP, World
 
 
@@ -29,14 +29,14 @@ class Observation:
     direction: Tensor  # [agent, slot, 4] sin, cos of the heading from the current view; sin, cos of the elevation
     facing: Tensor  # [agent, 4] the same of the current view itself, absolute: the last action as a direction
     features: Tensor | None  # [agent, slot, width] of the view that faces each neighbour, where there is a bank
-    objects: ObjectsInView | None = None  # where there is a bank of them, in tasks that look for one
+    visible_objects: VisibleObjects | None = None  # where there is a bank of them, in tasks that look for one
 
 
 class Environment:
     """Navigation over a world, for any number of agents at once."""
 
-    def __init__(self, world: World, bank: Bank | None = None, objects: ObjectBank | None = None) -> None:
-        self.world, self.bank, self.objects = world, bank, objects
+    def __init__(self, world: World, view_bank: Bank | None = None, object_bank: ObjectBank | None = None) -> None:
+        self.world, self.view_bank, self.object_bank = world, view_bank, object_bank
         slots = torch.arange(world.slots, device=world.device)
         self._choosable = slots < world.choices[:, None]  # [viewpoint, slot]
         self._neighbour, self._view = world.neighbour.flatten(), world.view.flatten()
@@ -46,10 +46,10 @@ class Environment:
 
     def for_task(self, task: str) -> "Environment":
         """The same environment as a task has it: only REVERIE's agents look at objects."""
-        if task == "reverie" or self.objects is None:
+        if task == "reverie" or self.object_bank is None:
             return self
         plain = copy(self)
-        plain.objects = None
+        plain.object_bank = None
         return plain
 
     def reset(self, start: Tensor, heading: Tensor) -> State:
@@ -63,8 +63,8 @@ class Environment:
             choosable=rows_of(self._choosable, viewpoint),
             direction=rows_of(self._compass, (state.view % STEPS).add(viewpoint, alpha=STEPS)),
             facing=rows_of(self._facing, state.view),
-            features=None if self.bank is None else self.bank.look(viewpoint),
-            objects=None if self.objects is None else self.objects.look(viewpoint, state.view),
+            features=None if self.view_bank is None else self.view_bank.look(viewpoint),
+            visible_objects=None if self.object_bank is None else self.object_bank.look(viewpoint, state.view),
         )
 
     def step(self, state: State, slot: Tensor) -> State:

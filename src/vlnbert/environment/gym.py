@@ -16,7 +16,7 @@ from vlnbert.environment.environment import Environment, State, shortest_path_te
 from vlnbert.errors import UsageError
 from vlnbert.sources.layout import open_folder
 from vlnbert.tasks.episodes import load_episodes
-from vlnbert.tasks.tokens import LIMIT, load_tokenizer, piece_count, tokenise
+from vlnbert.tasks.tokens import MAX_TOKENS, load_tokenizer, piece_count, tokenise
 from vlnbert.world.build import open_world
 from vlnbert.world.sights import open_features
 
@@ -97,7 +97,7 @@ class NavigationEnv(gymnasium.Env[Seen, np.int64]):
 
     def _observe(self) -> Seen:
         seen, rows = self.environment.observe(self._state), self._episode
-        tokens = np.zeros(LIMIT, dtype=np.int64)
+        tokens = np.zeros(MAX_TOKENS, dtype=np.int64)
         tokens[: self.tokens.ids.shape[1]] = self.tokens.ids[rows].numpy()
         observation: Seen = {
             "tokens": tokens,
@@ -123,7 +123,7 @@ class NavigationEnv(gymnasium.Env[Seen, np.int64]):
 
 def _space(slots: int, vocabulary: int, width: int) -> gymnasium.Space[Any]:
     spaces: dict[str, gymnasium.Space[Any]] = {
-        "tokens": Box(0, vocabulary - 1, (LIMIT,), np.int64),
+        "tokens": Box(0, vocabulary - 1, (MAX_TOKENS,), np.int64),
         "choosable": MultiBinary(slots),
         "direction": Box(-1, 1, (slots, 4), np.float32),
         "facing": Box(-1, 1, (4,), np.float32),

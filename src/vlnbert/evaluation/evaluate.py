@@ -9,29 +9,33 @@ from vlnbert.evaluation.metrics import Scores
 from vlnbert.evaluation.scoring import score_walks
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.economy import economy
+from vlnbert.progress import track
 from vlnbert.ranks import ALONE, Ranks
-from vlnbert.rollout.navigate import Greedy
-from vlnbert.rollout.walk import LIMIT, Agent, Walk, walk
-from vlnbert.sources.files import progress
+from vlnbert.rollout.episodes import MAX_STEPS, Agent, Trajectories, run_episodes
+from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.tasks.batches import evaluation_batches
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.tokens import Tokens
+from vlnbert.world.world import World
 
 
 @dataclass(frozen=True)
 class Evaluation:
     """Where an agent went in each episode of a split, and how well that was; no scores where goals are withheld."""
 
+    world: World
     episodes: Episodes
-    walk: Walk
+    trajectories: Trajectories
     scores: Scores | None
-    objects: list[str | None] | None = None  # what it named, where it sees objects
+    predicted_objects: list[str | None] | None = None  # what it named, where it sees objects
 
 
 @torch.inference_mode()
-def evaluate_agent(environment: Environment, agent: Agent, episodes: Episodes, limit: int = LIMIT) -> Evaluation:
+def evaluate_agent(
+    environment: Environment, agent: Agent, episodes: Episodes, max_steps: int = MAX_STEPS
+) -> Evaluation:
     """Let an agent walk all episodes of a split, all at once."""
-    walked = walk(environment, agent, episodes.start, episodes.heading, episodes.goal, limit)
+    walked = run_episodes(environment, agent, episodes.start, episodes.heading, episodes.goal, max_steps=max_steps)
     return _scored(environment, episodes, walked)
 
 
@@ -41,7 +45,7 @@ def evaluate_navigator(
     navigator: Navigator,
     episodes: Episodes,
     tokens: Tokens,
-    limit: int = LIMIT,
+    max_steps: int = MAX_STEPS,
     batch: int = 64,
     ranks: Ranks = ALONE,
     precision: torch.dtype | None = None,
@@ -53,29 +57,29 @@ def evaluate_navigator(
     """
     environment = environment.for_task(episodes.task)
     device, count = environment.world.device, tokens.count.cpu()
-    viewpoint, view = (torch.zeros(len(episodes), limit + 1, dtype=torch.long, device=device) for _ in range(2))
+    viewpoint, view = (torch.zeros(len(episodes), max_steps + 1, dtype=torch.long, device=device) for _ in range(2))
     length, named = (torch.zeros(len(episodes), dtype=torch.long, device=device) for _ in range(2))
     batches = list(evaluation_batches(count, batch, ranks.rank, ranks.count))
     with economy(precision):  # around all batches: their weights are the same
-        for rows in progress(batches, f"{episodes.task} {episodes.split}"):
+        for rows in track(batches, f"{episodes.task} {episodes.split}"):
             index = rows.to(device)
-            agent = Greedy(navigator, environment, tokens.ids[index, : int(count[rows].max())])
+            agent = GreedyAgent(navigator, environment, tokens.ids[index, : int(count[rows].max())])
             parts = (episodes.start[index], episodes.heading[index], episodes.goal[index])
-            walked = walk(environment, agent, *parts, limit)
+            walked = run_episodes(environment, agent, *parts, max_steps=max_steps)
             viewpoint[index], view[index], length[index] = walked.viewpoint, walked.view, walked.length
-            if environment.objects is not None:
-                named[index] = agent.named_objects(walked)
-    walked = Walk(*map(ranks.sum, (viewpoint, view, length)))
-    objects = None
-    if environment.objects is not None:
-        objects = environment.objects.objects.chosen(walked.viewpoint[:, -1], ranks.sum(named))
-    return _scored(environment, episodes, walked, objects)
+            if environment.object_bank is not None:
+                named[index] = agent.predict_objects(walked)
+    walked = Trajectories(*map(ranks.sum, (viewpoint, view, length)))
+    predicted = None
+    if environment.object_bank is not None:
+        predicted = environment.object_bank.object_table.ids_at(walked.viewpoint[:, -1], ranks.sum(named))
+    return _scored(environment, episodes, walked, predicted)
 
 
 def _scored(
-    environment: Environment, episodes: Episodes, walked: Walk, objects: list[str | None] | None = None
+    environment: Environment, episodes: Episodes, walked: Trajectories, predicted: list[str | None] | None = None
 ) -> Evaluation:
     scores = None
     if episodes.scored:
-        scores = score_walks(environment.world, episodes, walked.viewpoint, walked.length, objects)
-    return Evaluation(episodes, walked, scores, objects)
+        scores = score_walks(environment.world, episodes, walked.viewpoint, walked.length, predicted)
+    return Evaluation(environment.world, episodes, walked, scores, predicted)

@@ -29,7 +29,7 @@ class Result:
     id: str
     path: tuple[str, ...]  # viewpoints, one after the other; a turn in place repeats one
     angles: tuple[Angles | None, ...]  # how the agent looked at each of them, where the file says
-    object: str | None = None  # REVERIE's predicted object
+    predicted_object: str | None = None  # in REVERIE
 
 
 @dataclass
@@ -94,7 +94,7 @@ def parse_results(document: list[Any] | dict[str, Any], faults: Faults) -> Resul
         result = _result(name, item)
         if first := kept.get(name):
             file.notes.repeated += 1
-            file.notes.different += (first.path, first.object) != (result.path, result.object)
+            file.notes.different += (first.path, first.predicted_object) != (result.path, result.predicted_object)
         else:
             kept[name] = result
             _note(result, item, file.notes)

@@ -11,18 +11,36 @@ from vlnbert.errors import Faults
 from vlnbert.evaluation.checking import Walks, bind_walks, check_complete, check_names
 from vlnbert.evaluation.metrics import Scores, SplBy, measure
 from vlnbert.evaluation.results import Notes, Result, ResultFile, read_results
+from vlnbert.evaluation.tables import meaning_table
 from vlnbert.sources.layout import DataFolder
+from vlnbert.tables import Table
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.world.world import World
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ScoredFile:
     """The scores of a result file: row n of `scores` is instruction `ids[n]`, in the order of the split."""
 
+    split: str  # as task/split
     ids: tuple[str, ...]
     scores: Scores
     notes: Notes
+
+    @property
+    def summary(self) -> dict[str, float | int | None]:
+        """Means over the episodes: rates as fractions, TL and NE in metres."""
+        return self.scores.summary()
+
+    def table(self) -> Table:
+        """A row for each metric, with what it means."""
+        return meaning_table(self.split.replace("/", " "), self.summary)
+
+    def __repr__(self) -> str:
+        return self.table().text()
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
 
 
 def score_walks(
@@ -30,14 +48,14 @@ def score_walks(
     episodes: Episodes,
     walked: Tensor,
     walked_length: Tensor,
-    objects: Sequence[str | None] | None = None,
+    predicted_objects: Sequence[str | None] | None = None,
     spl_by: SplBy = "shortest",
 ) -> Scores:
     """Score one walk [hop] an episode, and in REVERIE one object (or None); all on the world's device."""
     sighted = grounded = None
     if episodes.sightings is not None:
         sighted = (walked[:, :, None] == episodes.sightings[:, None, :]).any(dim=2)
-        named = zip(objects or [None] * len(episodes), episodes.targets, strict=True)
+        named = zip(predicted_objects or [None] * len(episodes), episodes.targets, strict=True)
         right = [name is not None and name == target for name, target in named]
         grounded = torch.tensor(right, dtype=torch.bool, device=walked.device)
     reference, length = episodes.path, episodes.path_length
@@ -76,7 +94,8 @@ def score_file(
     file = read_results(path, faults)
     walks = _checked(file, episodes, world, faults, allow_missing, folder)
     scores = _scores(walks, episodes, world, spl_by)
-    return ScoredFile(tuple(result.id for result in walks.results), scores, file.notes)
+    split = f"{episodes.task}/{episodes.split}"
+    return ScoredFile(split, tuple(result.id for result in walks.results), scores, file.notes)
 
 
 def _checked(
@@ -99,5 +118,5 @@ def _checked(
 
 
 def _scores(walks: Walks, episodes: Episodes, world: World, spl_by: SplBy) -> Scores:
-    objects = [result.object for result in walks.results]
-    return score_walks(world, episodes.select(walks.row), walks.walked, walks.length, objects, spl_by)
+    predicted = [result.predicted_object for result in walks.results]
+    return score_walks(world, episodes.select(walks.row), walks.walked, walks.length, predicted, spl_by)

@@ -29,7 +29,7 @@ def write_results(
     walked: Tensor,
     walked_length: Tensor,
     views: Tensor | None = None,
-    objects: Sequence[str | None] | None = None,
+    predicted_objects: Sequence[str | None] | None = None,
 ) -> None:
     """Write what agents did in all episodes: viewpoints and views [episode, hop] and, in REVERIE, an object each.
 
@@ -37,7 +37,7 @@ def write_results(
     """
     views = arrival_views(world, episodes.heading, walked) if views is None else views
     trajectories = _trajectories(world, walked, walked_length, views)
-    write_json(path, _items(episodes, trajectories, objects))
+    write_json(path, _items(episodes, trajectories, predicted_objects))
 
 
 def write_submission(
@@ -58,7 +58,7 @@ def write_submission(
     if episodes.task == "reverie":
         _check_objects(walks, file.notes, faults)
     faults.raise_if_any()
-    write_json(target, _items(episodes, _with_given_angles(walks, episodes, world), _objects(walks)))
+    write_json(target, _items(episodes, _with_given_angles(walks, episodes, world), _predicted_objects(walks)))
     return file.notes
 
 
@@ -94,29 +94,29 @@ def _with_given_angles(walks: Walks, episodes: Episodes, world: World) -> list[T
 
 
 def _items(
-    episodes: Episodes, trajectories: list[Trajectory], objects: Sequence[str | None] | None
+    episodes: Episodes, trajectories: list[Trajectory], predicted_objects: Sequence[str | None] | None
 ) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = [
         {"instr_id": name, "trajectory": trajectory}
         for name, trajectory in zip(episodes.ids, trajectories, strict=True)
     ]
     if episodes.task == "reverie":
-        for item, name in zip(items, objects or [None] * len(items), strict=True):
+        for item, name in zip(items, predicted_objects or [None] * len(items), strict=True):
             item["predObjId"] = int(name) if name is not None and _is_number(name) else name
     return items
 
 
 def _check_objects(walks: Walks, notes: Notes, faults: Faults) -> None:
     for result in walks.results:
-        if result.object is not None and not _is_number(result.object):
-            problem = f"predicts object '{result.object}', which is not a number"
+        if result.predicted_object is not None and not _is_number(result.predicted_object):
+            problem = f"predicts object '{result.predicted_object}', which is not a number"
             faults.add(f"instruction {result.id}", problem, "give an object id of the BBox files, or null")
-    if without := sum(result.object is None for result in walks.results):
+    if without := sum(result.predicted_object is None for result in walks.results):
         notes.more.append(f"{without:,} of {len(walks.results):,} results have no predObjId: they ground nothing")
 
 
-def _objects(walks: Walks) -> list[str | None]:
-    return [result.object for result in walks.results]
+def _predicted_objects(walks: Walks) -> list[str | None]:
+    return [result.predicted_object for result in walks.results]
 
 
 def _is_number(name: str) -> bool:

@@ -1,18 +1,16 @@
-"""Those who watch a training: a bar for people, lines for programs, curves for TensorBoard."""
+"""Callbacks watch a training: a bar for people, lines for programs, curves for TensorBoard."""
 
 import json
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
 from vlnbert.errors import DataError
-from vlnbert.learning.trainer import Summary
+from vlnbert.evaluation.tables import Summary
+from vlnbert.progress import Bar
 
 NEVER = 10**9  # seconds
 
@@ -23,8 +21,8 @@ class JsonLog:
 
     path: Path
 
-    def updated(self, iteration: int, rate: float, parts: dict[str, float]) -> None:
-        self._write({"iteration": iteration, "rate": rate, **parts})
+    def updated(self, iteration: int, learning_rate: float, parts: dict[str, float]) -> None:
+        self._write({"iteration": iteration, "learning_rate": learning_rate, **parts})
 
     def validated(self, iteration: int, scores: Mapping[str, Summary]) -> None:
         self._write({"iteration": iteration, "scores": {name: dict(summary) for name, summary in scores.items()}})
@@ -47,8 +45,8 @@ class TensorBoard:
         # What is written after the checkpoint is written again. To flush is left to us, who can tell what goes wrong.
         self.writer = SummaryWriter(str(folder), purge_step=done + 1, flush_secs=NEVER)
 
-    def updated(self, iteration: int, rate: float, parts: dict[str, float]) -> None:
-        for name, value in {"rate": rate, **parts}.items():
+    def updated(self, iteration: int, learning_rate: float, parts: dict[str, float]) -> None:
+        for name, value in {"learning_rate": learning_rate, **parts}.items():
             self.writer.add_scalar(f"training/{name}", value, iteration)
         self._flush()
 
@@ -70,9 +68,21 @@ class TensorBoard:
             raise _unwritten(Path(self.writer.log_dir), error) from None
 
 
-def _unwritten(path: Path, error: OSError) -> DataError:
-    problem = f"cannot be written ({error.strerror or error})"
-    return DataError(path, problem, "free some space, then resume: the last checkpoint is whole")
+@dataclass
+class ProgressBar:
+    """A bar with the losses and the time left, and a line for each validation."""
+
+    bar: Bar
+
+    def updated(self, iteration: int, learning_rate: float, parts: dict[str, float]) -> None:
+        losses = f"loss {parts['total']:.2f}, imitation {parts['imitation']:.2f}, rate {learning_rate:.0e}"
+        self.bar.update(iteration, losses)
+
+    def validated(self, iteration: int, scores: Mapping[str, Summary]) -> None:
+        for split, summary in scores.items():
+            known = {name: summary.get(name) for name in ("sr", "spl", "rgs")}
+            rates = (f"{name.upper()} {100 * rate:.1f}" for name, rate in known.items() if rate is not None)
+            self.bar.say(f"after {iteration} updates, {split}: {', '.join(rates)}")
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
@@ -88,32 +98,6 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     return [lines[key] for key in sorted(lines)]
 
 
-@dataclass
-class Bar:
-    """A progress bar with the losses and the time left, and a line for each validation."""
-
-    total: int
-    done: int = 0
-    disabled: bool = False
-    console: Console = field(default_factory=lambda: Console(stderr=True, highlight=False))
-
-    def __enter__(self) -> "Bar":
-        losses = TextColumn("{task.fields[losses]}")
-        columns = (TextColumn("training"), BarColumn(), MofNCompleteColumn(), losses, TimeRemainingColumn())
-        self.progress = Progress(*columns, console=self.console, disable=self.disabled or not self.console.is_terminal)
-        self.progress.start()
-        self.task = self.progress.add_task("training", total=self.total, completed=self.done, losses="")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.progress.stop()
-
-    def updated(self, iteration: int, rate: float, parts: dict[str, float]) -> None:
-        losses = f"loss {parts['total']:.2f}, imitation {parts['imitation']:.2f}, rate {rate:.0e}"
-        self.progress.update(self.task, completed=iteration, losses=losses)
-
-    def validated(self, iteration: int, scores: Mapping[str, Summary]) -> None:
-        for split, summary in scores.items():
-            known = {name: summary.get(name) for name in ("sr", "spl", "rgs")}
-            rates = (f"{name.upper()} {100 * rate:.1f}" for name, rate in known.items() if rate is not None)
-            self.console.print(f"after {iteration} updates, {split}: {', '.join(rates)}")
+def _unwritten(path: Path, error: OSError) -> DataError:
+    problem = f"cannot be written ({error.strerror or error})"
+    return DataError(path, problem, "free some space, then resume: the last checkpoint is whole")

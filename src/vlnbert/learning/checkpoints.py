@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 from torch.optim import Optimizer
@@ -95,6 +95,17 @@ def last_checkpoint(run: Path) -> Path:
     if not NAME.fullmatch(name) or not (folder / TRAINER).is_file():
         raise DataError(folder, "the checkpoint is missing", ANEW)
     return folder
+
+
+def read_progress(checkpoint: Path) -> Progress:
+    """How far a run was at a checkpoint, without reading its moments."""
+    path = checkpoint / TRAINER
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = dict(file.metadata() or {})
+        return from_plain(Progress, json.loads(header["progress"]))
+    except (OSError, SafetensorError, KeyError, ValueError, UsageError):
+        raise DataError(path, "is not whole", ANEW) from None
 
 
 def unfilled_navigator(folder: Path) -> Navigator:

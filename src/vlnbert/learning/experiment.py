@@ -1,14 +1,83 @@
-"""Everything that defines an experiment: where it learns, what sees and decides, and how it is taught."""
+"""Everything that defines an experiment: where it learns, what it sees, what decides, and how it is taught.
 
-from dataclasses import dataclass, field
+A field's docstring is its help on the command line.
+"""
 
+import math
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from vlnbert.data.spec import CAPTIONS, OFF, FeatureSpec
 from vlnbert.errors import UsageError
-from vlnbert.learning.config import TrainConfig
+from vlnbert.learning.objective import ObjectiveConfig
+from vlnbert.learning.records import require_range
+from vlnbert.learning.rewards import RewardConfig
 from vlnbert.navigator import NavigatorConfig
 from vlnbert.tasks.splits import task_and_split
 
-CAPTIONS = "captions"  # where a feature file could be named
-NAMES, OFF = "names", "off"  # where a file of object features could
+MOST = 1_000_000_000  # of anything that is counted
+AUGMENTED = "r2r/aug"
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """A training. The defaults are the paper's R2R recipe."""
+
+    iterations: int = 300_000
+    """Updates of the weights."""
+    batch: int = 16
+    """Rows of an update: half follow the teacher, half explore."""
+    learning_rate: float = 1e-5
+    """Of AdamW."""
+    schedule: Literal["constant", "cosine"] = "constant"
+    """The learning rate over time: constant, as in the paper, or a cosine down to a hundredth."""
+    warmup: int = 0
+    """Updates over which the learning rate rises from zero."""
+    weight_decay: float = 0.01
+    """Of AdamW, on every weight."""
+    grad_clip: float = 40.0
+    """Largest norm of the navigator's gradient; the critic's is not clipped."""
+    accumulate: int = 1
+    """Batches whose gradients make one update."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Of the forward pass. Weights, losses and the optimiser stay in float32; bfloat16 is for GPUs."""
+    graphs: bool = True
+    """On one GPU, record updates as CUDA graphs and replay them: the same numbers, several times faster. Updates from
+    several batches (accumulate) or several processes are not recorded."""
+    max_steps: int = 15
+    """Steps after which an episode ends."""
+    validate_every: int = 2000
+    """Updates between validations, which are also when the run is saved."""
+    validation_batch: int = 256
+    """Episodes that are walked together in a validation."""
+    report_every: int = 10
+    """Updates between lines of the log. On a GPU, to report is to wait."""
+    patience: int = 0
+    """Validations without a better score after which training stops; 0 for never."""
+    seed: int = 0
+    """Chooses initial weights, batches, dropout and what is explored."""
+    objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
+    """Weights of the losses."""
+    rewards: RewardConfig = field(default_factory=RewardConfig)
+    """Parts of the reward."""
+
+    def __post_init__(self) -> None:
+        if self.batch < 2 or self.batch % 2:
+            raise UsageError(f"a batch of {self.batch} has no two halves; choose an even number")
+        require_range(self, 1, MOST, "iterations", "accumulate", "max_steps", "validate_every", "validation_batch")
+        require_range(self, 1, MOST, "report_every", "batch")
+        require_range(self, 0, MOST, "warmup", "patience")
+        require_range(self, 0, 2**63 - 1, "seed")
+        require_range(self, 0.0, 1.0, "learning_rate", "weight_decay")
+        require_range(self, 1e-9, 1e9, "grad_clip")
+
+    def learning_rate_at(self, iteration: int) -> float:
+        """The learning rate of an update: a pure function, so there is no schedule to save."""
+        risen = min(1.0, (iteration + 1) / self.warmup) if self.warmup else 1.0
+        if self.schedule == "constant":
+            return self.learning_rate * risen
+        done = iteration / self.iterations
+        return self.learning_rate * risen * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * done)))
 
 
 @dataclass(frozen=True)
@@ -21,23 +90,13 @@ class Experiment:
     """Splits to validate on."""
     best_on: str = "r2r/val_unseen"
     """The split whose SPL says which weights are the best."""
-    features: str | None = None
-    """What views look like: an image feature file, or the word captions for their captions and detected objects. By
-    default the only file in the data folder's features/."""
-    feature_width: int | None = None
-    """How many numbers of an image feature to use, the first ones: some files append class scores. All by default."""
-    objects: str | None = None
-    """What REVERIE's objects look like: a feature file, the word names for their names and the captions of the views
-    that show them, or off to see none. By default the only such file in the data folder's features/."""
-    most_objects: int | None = None
-    """Objects that a viewpoint shows at most, those with the largest boxes; all of them by default."""
-    encoder: str = "all-MiniLM-L6-v2"
-    """The BERT that turns captions and names into features: a folder or a hub name."""
     start: str | None = None
     """Weights to start from (a BERT, OSCAR, PREVALENT, LXMERT or an agent; file, folder or hub name), which then decide
     the navigator's size. Without any, it starts from random ones."""
-    tokens: int | None = None
+    max_tokens: int | None = None
     """Longest instruction, in word pieces, [CLS] and [SEP] included; by default 80 in R2R and 50 in REVERIE."""
+    features: FeatureSpec = field(default_factory=FeatureSpec)
+    """What views and objects look like."""
     navigator: NavigatorConfig = field(default_factory=NavigatorConfig)
     """The navigator's shape. The widths of features and the vocabulary are read from the data; with weights to start
     from, so are all sizes from those."""
@@ -53,6 +112,28 @@ class Experiment:
     def tasks(self) -> tuple[str, ...]:
         """Their tasks."""
         return tuple(dict.fromkeys(task_and_split(name)[0] for name in self.splits))
+
+    @property
+    def seen(self) -> FeatureSpec:
+        """What its agents see: objects in REVERIE alone."""
+        return self.features if "reverie" in self.tasks else replace(self.features, objects=OFF)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The kinds of data that it reads, as `data.inventory.NEEDS` names them."""
+        seen, tasks = self.seen, self.tasks
+        needed = {
+            "graphs": True,
+            "vocabulary": True,
+            "r2r": "r2r" in tasks,
+            "augmented": AUGMENTED in self.splits,
+            "reverie": "reverie" in tasks,
+            "boxes": "reverie" in tasks,
+            "features": seen.views != CAPTIONS,
+            "object features": seen.objects is None,
+            "captions": seen.reads_captions,
+        }
+        return tuple(name for name, wanted in needed.items() if wanted)
 
     def __post_init__(self) -> None:
         if not self.train_on:

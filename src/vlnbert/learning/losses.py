@@ -1,7 +1,8 @@
-"""Losses of learning to navigate: tensors in; the total and its parts out."""
+"""Returns and losses of learning to navigate: tensors in; the total and its parts out."""
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
@@ -14,6 +15,24 @@ class ActorCriticLoss:
     policy: Tensor
     value: Tensor  # weighted
     entropy: Tensor  # weighted; it lowers the total
+
+
+def discounted_returns(reward: Tensor, live: Tensor, last_value: Tensor, ended: Tensor, discount: float) -> Tensor:
+    """[time, row] the discounted sum of the rewards still to come.
+
+    Args:
+        reward: [time, row].
+        live: [time, row] bool, true up to and including the step at which a row stops.
+        last_value: [row] the critic's value after the last step: what rows that were cut off would still earn.
+        ended: [row] bool, rows that stopped in time and are not bootstrapped.
+        discount: the worth of a reward one step later.
+    """
+    ahead = torch.where(ended, 0.0, last_value.detach())
+    returns = []
+    for now, alive in zip(reward.flip(0), live.flip(0), strict=True):
+        ahead = torch.where(alive, now + discount * ahead, ahead)  # a row that has stopped earns nothing more
+        returns.append(ahead)
+    return torch.stack(returns[::-1])
 
 
 def actor_critic_loss(

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vlnbert.learning.losses import actor_critic_loss, imitation_loss
+from vlnbert.learning.losses import actor_critic_loss, discounted_returns, imitation_loss
 from vlnbert.learning.records import require_range
-from vlnbert.learning.returns import discounted_returns
 from vlnbert.learning.rewards import Rewards
 from vlnbert.ranks import ALONE, Ranks
-from vlnbert.rollout.explore import SAMPLE, TEACHER, Rollout
+from vlnbert.rollout.mixed import SAMPLE, TEACHER, Rollout
 
 
 @dataclass(frozen=True)
@@ -19,8 +18,8 @@ class ObjectiveConfig:
 
     imitation: float = 0.2
     """Weight of the imitation loss beside the actor-critic one."""
-    guidance: float = 0.0
-    """Weight of imitation on the rows that explore (student forcing); the paper has none."""
+    student_forcing: float = 0.0
+    """Weight of imitation on the rows that explore; the paper has none."""
     grounding: float = 1.0
     """Weight, in REVERIE, of naming the target wherever the teacher stops."""
     discount: float = 0.9
@@ -31,7 +30,7 @@ class ObjectiveConfig:
     """Weight of the policy's entropy, which is rewarded."""
 
     def __post_init__(self) -> None:
-        require_range(self, 0.0, 1e6, "imitation", "guidance", "grounding", "value", "entropy")
+        require_range(self, 0.0, 1e6, "imitation", "student_forcing", "grounding", "value", "entropy")
         require_range(self, 0.0, 1.0, "discount")
 
 
@@ -49,7 +48,7 @@ class Objective:
 
 def navigation_objective(
     rollout: Rollout,
-    how: Tensor,
+    row_policy: Tensor,
     rewards: Rewards,
     path: Tensor,
     path_length: Tensor,
@@ -57,25 +56,25 @@ def navigation_objective(
     ranks: Ranks = ALONE,
     sightings: Tensor | None = None,
 ) -> Objective:
-    """The objective of a mixed rollout; `how` [row] says which rows imitate and which explore.
+    """The objective of a mixed rollout; `row_policy` [row] says which rows imitate and which explore.
 
     `sightings` [row, any] are, in REVERIE, the viewpoints that show the targets.
 
     Sums are divided by the mean counts of all ranks, so that the mean of their objectives is that of the whole batch.
     """
-    taught, tried = how == TEACHER, how == SAMPLE
-    weight = (config.imitation * taught + config.guidance * tried) * rollout.live
+    taught, sampled = row_policy == TEACHER, row_policy == SAMPLE
+    weight = (config.imitation * taught + config.student_forcing * sampled) * rollout.live
     rows = ranks.sum(taught.sum()).clamp(min=1) / ranks.count
     imitation = imitation_loss(rollout.logits, rollout.teacher, weight, rows)
     reward = rewards(rollout.viewpoint, rollout.slot, path, path_length, sightings).to(rollout.value.dtype)
     returns = discounted_returns(reward, rollout.live, rollout.last_value, rollout.ended, config.discount)
     log_policy = rollout.logits.log_softmax(dim=-1)
     chosen = log_policy.gather(-1, rollout.slot[..., None]).squeeze(-1)
-    surprise = torch.where(rollout.logits.isneginf(), 0.0, log_policy)
-    entropy = -(surprise.exp() * surprise * ~rollout.logits.isneginf()).sum(dim=-1)
-    live = rollout.live & tried
+    finite = torch.where(rollout.logits.isneginf(), 0.0, log_policy)
+    entropy = -(finite.exp() * finite * ~rollout.logits.isneginf()).sum(dim=-1)
+    live = rollout.live & sampled
     count = ranks.sum(live.sum()).clamp(min=1) / ranks.count
     loss = actor_critic_loss(chosen, entropy, rollout.value, returns, live, config.value, config.entropy, count)
-    grounding = config.grounding * (rollout.surprise * rollout.live).sum() / len(how)
+    grounding = config.grounding * (rollout.grounding_loss * rollout.live).sum() / len(row_policy)
     total = imitation + loss.total + grounding
     return Objective(total, imitation, loss.policy, loss.value, loss.entropy, grounding)

@@ -1,11 +1,12 @@
-"""Settings: in range, and as plain values and back, as a run's folder keeps them."""
+"""Settings: in range, changed by name, and as plain values and back, as a run's folder keeps them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields, is_dataclass
+from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from vlnbert.errors import UsageError
+from vlnbert.errors import UnknownNameError, UsageError
 
 Settings = TypeVar("Settings")
 
@@ -33,11 +34,63 @@ def from_plain(kind: type[Settings], values: Any, place: str = "") -> Settings:
     return kind(**{name: _value(hints[name], value, f"{place}.{name}".strip(".")) for name, value in values.items()})
 
 
+def with_changes(settings: Settings, changes: Mapping[str, Any]) -> Settings:
+    """The same settings with some changed: each by its name (batch) or by its place (training.batch)."""
+    by_place = {place: place for place in _places(to_plain(settings))}
+    by_name = {place.rpartition(".")[2]: place for place in reversed(by_place)}  # outer names come first
+    known, values = {**by_name, **by_place}, to_plain(settings)
+    for name, value in changes.items():
+        if name not in known:
+            raise UnknownNameError("setting", name, by_name)
+        _set(values, known[name], _plain(value))
+    return from_plain(type(settings), values)
+
+
+def moved(values: Mapping[str, Any], places: Mapping[str, str]) -> dict[str, Any]:
+    """Nested plain values with some at other places; a place is written as names joined by dots."""
+    found: dict[str, Any] = {}
+    for place, value in _leaves(values):
+        _set(found, places.get(place, place), value)
+    return found
+
+
+def _leaves(values: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from _leaves(value, f"{place}{name}.")
+        else:
+            yield f"{place}{name}", value
+
+
+def _places(values: Mapping[str, Any], place: str = "") -> Iterator[str]:
+    """Every place of nested settings, groups before what they hold."""
+    for name, value in values.items():
+        yield f"{place}{name}"
+        if isinstance(value, Mapping):
+            yield from _places(value, f"{place}{name}.")
+
+
+def _set(values: dict[str, Any], place: str, value: Any) -> None:
+    *groups, name = place.split(".")
+    for group in groups:
+        values = values.setdefault(group, {})
+        if not isinstance(values, dict):
+            raise UsageError(f"{place} cannot be set: {group} is {values!r}, where settings are expected")
+    values[name] = value
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    return str(value) if isinstance(value, Path) else value
+
+
 def _value(kind: Any, value: Any, place: str) -> Any:
     if is_dataclass(kind):
         return from_plain(kind, value, place)  # type: ignore[arg-type]  # a type, not an instance
-    if get_origin(kind) is tuple and isinstance(value, list):
-        return tuple(_value(get_args(kind)[0], item, place) for item in value)
+    if get_origin(kind) is tuple and isinstance(value, list | tuple | str):
+        items = [value] if isinstance(value, str) else value
+        return tuple(_value(get_args(kind)[0], item, place) for item in items)
     if not _fits(kind, value):
         raise UsageError(f"{place} is {value!r}, where {getattr(kind, '__name__', kind)} is expected")
     return value

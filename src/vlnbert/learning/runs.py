@@ -9,29 +9,48 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from vlnbert.data.data import Data
+from vlnbert.data.features import object_feature_file, view_feature_file
+from vlnbert.data.spec import CAPTIONS, NAMES, OFF
 from vlnbert.errors import DataError, UsageError
 from vlnbert.learning.checkpoints import POINTER, RECORD, last_checkpoint, unfilled_navigator
-from vlnbert.learning.experiment import CAPTIONS, NAMES, OFF, Experiment
-from vlnbert.learning.fingerprints import fingerprints
-from vlnbert.learning.records import from_plain, to_plain
-from vlnbert.learning.setting import Looks, Setting, new_navigator, open_setting, open_splits
+from vlnbert.learning.experiment import Experiment
+from vlnbert.learning.records import from_plain, moved, to_plain
+from vlnbert.learning.start import initial_navigator
 from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.folder import exists
+from vlnbert.perception.sentences import encoder_digest
 from vlnbert.ranks import ALONE, Ranks
+from vlnbert.sources.boxes import box_files
 from vlnbert.sources.files import read_json, write_json
 from vlnbert.sources.folders import refuse_full
-from vlnbert.sources.layout import DataFolder, open_folder
+from vlnbert.sources.formats import FORMAT, format_of
+from vlnbert.sources.layout import DataFolder
+from vlnbert.tasks.splits import task_and_split
 from vlnbert.tasks.targets import report_targets
-from vlnbert.tasks.tokens import load_tokenizer
-from vlnbert.world import open_world
+from vlnbert.world.cache import Key
 from vlnbert.world.objects import NONE
 
 ANOTHER = "resume it with: vlnbert train --resume {run}, or choose another folder"
+NEWEST = 2  # format of run.json
+# Settings that format 2 calls otherwise than format 1, by their places in an experiment.
+RENAMED = {
+    "features": "features.views",
+    "feature_width": "features.view_width",
+    "objects": "features.objects",
+    "most_objects": "features.max_objects",
+    "encoder": "features.encoder",
+    "tokens": "max_tokens",
+    "training.rate": "training.learning_rate",
+    "training.clip": "training.grad_clip",
+    "training.limit": "training.max_steps",
+    "training.objective.guidance": "training.objective.student_forcing",
+}
 
 
 @dataclass(frozen=True)
-class Run:
+class RunRecord:
     """What a run's folder says of itself."""
 
     preset: str
@@ -43,99 +62,127 @@ class Run:
 def begin_run(
     preset: str,
     experiment: Experiment,
-    data: Path,
+    data: Data,
     run: Path,
-    device: str = "cpu",
     ranks: Ranks = ALONE,
     tell: Callable[[str], object] = lambda line: None,
 ) -> Trainer:
     """A new run in an empty folder, ready to train; `tell` is told, line by line, what in the data does not fit."""
     if exists(run / RECORD):
-        raise DataError(run, f"holds a run of {read_run(run).preset}", ANOTHER.format(run=run))
+        raise DataError(run, f"holds a run of {read_record(run).preset}", ANOTHER.format(run=run))
     refuse_full(run)
-    folder, experiment = open_folder(data), _anchored(experiment)
-    record = Run(preset, str(data.resolve()), experiment, fingerprints(experiment, folder))
-    setting = open_setting(folder, open_world(folder, device=device), Looks.of(experiment))
-    trainer = _trainer(record, run, setting, new_navigator(experiment, setting), ranks)
+    experiment = _anchored(experiment)
+    digests = fingerprints(experiment, data.folder)
+    record = RunRecord(preset, str(data.folder.root.resolve()), experiment, digests)
+    data = data.seen_as(experiment.seen)
+    trainer = _trainer(record, run, data, initial_navigator(experiment, data), ranks)
     ranks.wait()  # until all have found the folder empty
     if ranks.writes:
-        write_json(run / RECORD, to_plain(record), indent=2)
-        for line in _oddities(setting, trainer):
+        write_json(run / RECORD, {FORMAT: NEWEST, **to_plain(record)}, indent=2)
+        for line in _oddities(data, trainer):
             tell(line)
     return trainer
 
 
-def resume_run(run: Path, data: Path | None = None, device: str = "cpu", ranks: Ranks = ALONE) -> Trainer:
+def resume_run(run: Path, data: Data, ranks: Ranks = ALONE) -> Trainer:
     """A run where it was left. The data may lie elsewhere now, but must be what it was."""
-    record = read_run(run)
-    folder = open_folder(data or record.data)
-    _require_unchanged(record, folder)
-    world = open_world(folder, device=device)
-    setting = open_setting(folder, world, Looks.of(record.experiment))
+    record = read_record(run)
+    _require_unchanged(record, data.folder)
+    data = data.seen_as(record.experiment.seen)
     if not (run / POINTER).exists():  # killed before the first checkpoint
-        return _trainer(record, run, setting, new_navigator(record.experiment, setting), ranks)
-    trainer = _trainer(record, run, setting, unfilled_navigator(last_checkpoint(run)), ranks)
+        return _trainer(record, run, data, initial_navigator(record.experiment, data), ranks)
+    trainer = _trainer(record, run, data, unfilled_navigator(last_checkpoint(run)), ranks)
     trainer.resume()
     return trainer
 
 
-def read_run(run: Path) -> Run:
+def read_record(run: Path) -> RunRecord:
     """What a run's folder says of itself, checked."""
     path, anew = run / RECORD, f"begin anew in another folder; --start {run} goes on from the weights of this one"
     values: Any = read_json(path, "run", "name the folder that a training wrote", damaged=anew)
     try:
-        return from_plain(Run, values)
+        if isinstance(values, dict):
+            version = format_of(path, values, NEWEST)
+            values = {name: value for name, value in values.items() if name != FORMAT}
+            if version == 1 and isinstance(values.get("experiment"), dict):
+                values["experiment"] = moved(values["experiment"], RENAMED)
+        return from_plain(RunRecord, values)
     except (UsageError, TypeError) as error:
         raise DataError(path, f"is damaged ({error})", anew) from None
 
 
+def fingerprints(experiment: Experiment, folder: DataFolder) -> dict[str, str]:
+    """A digest of everything that an experiment reads while it learns, by name: a resumed run must find the same."""
+    seen = experiment.seen
+    files = {"connectivity": list(folder.graphs().values())}
+    if folder.vocabulary.exists():
+        files[folder.vocabulary.name] = [folder.vocabulary]
+    for name in experiment.splits:
+        path = folder.split(*task_and_split(name))
+        files[str(path.relative_to(folder.root))] = [path]
+    if "reverie" in experiment.tasks:
+        files["reverie/BBox"] = box_files(folder.boxes)
+    if seen.reads_captions:
+        files["captions"] = sorted(folder.captions.glob("*.json"))
+    if seen.views != CAPTIONS:
+        files["features"] = [view_feature_file(folder, seen)]
+    if seen.objects not in (NAMES, OFF):
+        files["object features"] = [object_feature_file(folder, seen)]
+    digests = {name: Key.of(name, paths).digest for name, paths in files.items()}
+    if "captions" in files:
+        digests["the encoder"] = encoder_digest(seen.encoder)
+    return digests
+
+
 def _anchored(experiment: Experiment) -> Experiment:
     """Files and folders by their whole paths, so that the run can be resumed from anywhere."""
-    named = {name: getattr(experiment, name) for name in ("features", "objects", "encoder", "start")}
-    there = {name: Path(value) for name, value in named.items() if value not in (None, CAPTIONS, NAMES, OFF)}
-    whole = {name: str(path.resolve()) for name, path in there.items() if path.exists()}
-    return replace(experiment, **whole)  # type: ignore[arg-type]  # plain fields by name
+    names = {name: getattr(experiment.features, name) for name in ("views", "objects", "encoder")}
+    features = {name: _whole_path(value) for name, value in names.items() if value not in (CAPTIONS, NAMES, OFF)}
+    return replace(experiment, start=_whole_path(experiment.start), features=replace(experiment.features, **features))
 
 
-def _oddities(setting: Setting, trainer: Trainer) -> Iterator[str]:
+def _whole_path(named: str | None) -> str | None:
+    return str(Path(named).resolve()) if named is not None and Path(named).exists() else named
+
+
+def _oddities(data: Data, trainer: Trainer) -> Iterator[str]:
     """What in the data does not fit, though one can train with it: objects' features, and targets out of sight."""
-    yield from setting.notes
-    for split in trainer.feed.splits:
-        if split.target is not None and setting.objects is not None:
-            report = report_targets(setting.objects, split.episodes)
+    yield from data.object_notes
+    for split in trainer.batches.splits:
+        if split.target is not None:
+            report = report_targets(data.objects, split.episodes)
             if not report.complete:
                 yield f"{split.name}: {'; '.join(report.lines())}"
             shown = int((split.target != NONE).sum())
             if shown < report.at_goal:
-                reason = "their objects are beyond --most-objects, or have no features"
+                reason = "their objects are beyond --features.max-objects, or have no features"
                 yield f"{split.name}: {report.at_goal - shown:,} targets are left out of what is shown; {reason}"
 
 
-def _trainer(record: Run, run: Path, setting: Setting, navigator: Navigator, ranks: Ranks) -> Trainer:
-    experiment, device = record.experiment, setting.world.device
-    tokenizer = navigator.tokenizer or load_tokenizer(setting.folder.vocabulary)
-    splits = open_splits(setting, tokenizer, experiment.splits, experiment.tokens)
+def _trainer(record: RunRecord, run: Path, data: Data, navigator: Navigator, ranks: Ranks) -> Trainer:
+    experiment, tokenizer = record.experiment, navigator.tokenizer or data.tokenizer
+    splits = {name: data.split(name, tokenizer, experiment.max_tokens) for name in experiment.splits}
     for name, split in splits.items():
         if split.tokens.ids.shape[1] > navigator.config.positions:
             longest, most = split.tokens.ids.shape[1], navigator.config.positions
             problem = f"{name} has {longest} tokens, the navigator reads at most {most}"
-            raise UsageError(f"{problem}; cut them: --tokens {most}")
+            raise UsageError(f"{problem}; cut them: --max-tokens {most}")
         if not split.episodes.scored:
             raise UsageError(f"{name} withholds its goals, so there is nothing to learn or to score; leave it out")
     return Trainer(
         run,
-        navigator.float().to(device),
-        setting.environment,
-        [splits[name] for name in experiment.train_on],
-        {name: splits[name] for name in experiment.validate_on},
-        experiment.training,
-        experiment.best_on,
-        ranks,
-        {"preset": record.preset},
+        navigator.float().to(data.device),
+        data.environment,
+        train=[splits[name] for name in experiment.train_on],
+        validation={name: splits[name] for name in experiment.validate_on},
+        config=experiment.training,
+        best_on=experiment.best_on,
+        ranks=ranks,
+        card={"preset": record.preset},
     )
 
 
-def _require_unchanged(record: Run, folder: DataFolder) -> None:
+def _require_unchanged(record: RunRecord, folder: DataFolder) -> None:
     now = fingerprints(record.experiment, folder)
     changed = [name for name, digest in record.fingerprints.items() if now.get(name) != digest]
     if changed:

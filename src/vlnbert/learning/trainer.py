@@ -14,6 +14,8 @@ from torch.nn.parallel import DistributedDataParallel
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import VlnbertError
 from vlnbert.evaluation.evaluate import evaluate_navigator
+from vlnbert.evaluation.tables import Summary
+from vlnbert.learning.batches import BatchStream
 from vlnbert.learning.checkpoints import (
     BEST,
     Progress,
@@ -22,16 +24,12 @@ from vlnbert.learning.checkpoints import (
     save_checkpoint,
     save_navigator,
 )
-from vlnbert.learning.config import TrainConfig
-from vlnbert.learning.feed import Feed
-from vlnbert.learning.learner import PARTS, Learner
-from vlnbert.learning.updates import EagerUpdate, ReplayedUpdate, Update
+from vlnbert.learning.experiment import TrainConfig
+from vlnbert.learning.updates import PARTS, EagerUpdate, GraphUpdate, Learner, Update
 from vlnbert.navigator import Navigator
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.sources.folders import locked
 from vlnbert.tasks.splits import Split
-
-Summary = Mapping[str, float | int | None]
 
 
 class TrainingError(VlnbertError):
@@ -41,7 +39,7 @@ class TrainingError(VlnbertError):
 class Callback(Protocol):
     """Somebody who watches."""
 
-    def updated(self, iteration: int, rate: float, parts: dict[str, float]) -> None:
+    def updated(self, iteration: int, learning_rate: float, parts: dict[str, float]) -> None:
         """Some updates were made; the parts of the loss are means over them."""
 
     def validated(self, iteration: int, scores: Mapping[str, Summary]) -> None: ...
@@ -67,24 +65,25 @@ class Trainer:
         self.validation, self.best_on, self.ranks, self.card = validation, best_on, ranks, dict(card or {})
         self.callbacks: Sequence[Callback] = ()
         device = environment.world.device
-        self.feed = Feed(train, config.batch, config.seed, ranks, device)
-        self.learner: torch.nn.Module = Learner(
-            navigator, environment, config, ranks, self.feed.lesson(environment.world)
-        )
+        self.batches = BatchStream(train, config.batch, config.seed, ranks=ranks, device=device)
+        teacher_rows = self.batches.teacher_rows(environment.world)
+        self.learner: torch.nn.Module = Learner(navigator, environment, config, ranks=ranks, teacher_rows=teacher_rows)
         if ranks.count > 1:
             self.learner = DistributedDataParallel(self.learner, find_unused_parameters=navigator.objects is not None)
         self.optimiser = torch.optim.AdamW(
             navigator.parameters(),
-            lr=torch.tensor(config.rate, device=device) if device.type == "cuda" else config.rate,
+            lr=torch.tensor(config.learning_rate, device=device) if device.type == "cuda" else config.learning_rate,
             weight_decay=config.weight_decay,
             fused=True,
             capturable=device.type == "cuda",
         )
         critic = set(navigator.critic.parameters())
         clipped = [weight for weight in navigator.parameters() if weight not in critic]
-        self.eager = EagerUpdate(self.learner, self.optimiser, self.feed.how, clipped, config.clip)
+        self.eager = EagerUpdate(
+            self.learner, self.optimiser, self.batches.row_policy, clipped=clipped, grad_clip=config.grad_clip
+        )
         graphs = config.graphs and device.type == "cuda" and ranks.count == 1
-        self.update: Update = ReplayedUpdate(self.eager) if graphs else self.eager
+        self.update: Update = GraphUpdate(self.eager) if graphs else self.eager
         self.progress = Progress(0, None, None)
         self.saved: int | None = None  # the update after which the newest checkpoint was made
         self.unreported: list[Tensor] = []  # the losses of the last updates, which nobody has looked at yet
@@ -126,20 +125,20 @@ class Trainer:
 
     def advance(self, iteration: int) -> None:
         """One update, from one batch or several. Nothing in it waits for the device."""
-        self._set_rate(self.config.rate_at(iteration))
+        self._set_learning_rate(self.config.learning_rate_at(iteration))
         self.navigator.train()
         torch.manual_seed(dropout_seed(self.config.seed, iteration, self.ranks.rank))
         count = self.config.accumulate
         if count == 1:
-            self.unreported.append(self.update(*self.feed[iteration]))
+            self.unreported.append(self.update(*self.batches[iteration]))
             return
         self.optimiser.zero_grad(set_to_none=True)
         for part in range(count):
             with self._apart() if part < count - 1 else nullcontext():
-                self.unreported.append(self.eager.learn(*self.feed[iteration * count + part], share=1 / count))
+                self.unreported.append(self.eager.accumulate(*self.batches[iteration * count + part], share=1 / count))
         self.eager.step()
 
-    def _set_rate(self, rate: float) -> None:
+    def _set_learning_rate(self, rate: float) -> None:
         for group in self.optimiser.param_groups:
             if isinstance(group["lr"], Tensor):  # a graph reads it where it lies
                 group["lr"].fill_(rate)
@@ -160,7 +159,7 @@ class Trainer:
                 self._give_up(number, total)
         parts = dict(zip(PARTS, losses.mean(dim=0).tolist(), strict=True))
         for callback in self.callbacks:
-            callback.updated(self.progress.iteration, self.config.rate_at(self.progress.iteration - 1), parts)
+            callback.updated(self.progress.iteration, self.config.learning_rate_at(self.progress.iteration - 1), parts)
 
     def _require_numbers(self) -> None:
         """Weights that are no longer numbers must not be saved, though the loss that they were learned from was one."""
@@ -170,11 +169,11 @@ class Trainer:
 
     @property
     def _remedy(self) -> str:
-        return f"{self.run} still holds the last good checkpoint; begin another run with a lower rate"
+        return f"{self.run} still holds the last good checkpoint; begin another run with a lower learning rate"
 
     def _give_up(self, number: int, total: float) -> None:
-        episodes = self.feed.split_of(number).episodes
-        names = ", ".join(episodes.ids[row] for row in self.feed.rows(number).tolist())
+        episodes = self.batches.split_of(number).episodes
+        names = ", ".join(episodes.ids[row] for row in self.batches.rows(number).tolist())
         problem = f"the loss of batch {number} is {total} (instructions {names})"
         raise TrainingError(f"{problem}; {self._remedy}")
 
@@ -191,9 +190,14 @@ class Trainer:
                 save_navigator(self.run / BEST, self.navigator, {**self.card, "scores": scores})
 
     def _scores(self, split: Split) -> Summary:
-        limit, batch = self.config.limit, self.config.validation_batch
         result = evaluate_navigator(
-            self.environment, self.navigator, split.episodes, split.tokens, limit, batch, self.ranks
+            self.environment,
+            self.navigator,
+            split.episodes,
+            split.tokens,
+            max_steps=self.config.max_steps,
+            batch=self.config.validation_batch,
+            ranks=self.ranks,
         )
         return result.scores.summary() if result.scores is not None else {}
 

@@ -5,39 +5,103 @@ all at once. Graphs need static shapes: there is one for each width of instructi
 second time (the first time warms up), so that a run starts at once.
 """
 
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 
+from vlnbert.environment.environment import Environment
+from vlnbert.errors import UsageError
+from vlnbert.learning.experiment import TrainConfig
+from vlnbert.learning.objective import Objective, navigation_objective
+from vlnbert.learning.rewards import Rewards
+from vlnbert.navigator import Navigator
+from vlnbert.navigator.economy import economy, half
+from vlnbert.ranks import Ranks
+from vlnbert.rollout.mixed import MixedAgent, TeacherRows, collect_rollout
 from vlnbert.tasks.batches import Batch
 
+PARTS = ("total", "imitation", "policy", "value", "entropy", "grounding")
+TORCH = Path(torch.__file__).parent
+
 Update = Callable[[Batch, Tensor], Tensor]  # a batch and the keys of its noise -> [part] losses
+
+
+class Learner(nn.Module):
+    """The rollout of a batch and its objective: the one module that gradients are taken of.
+
+    It is a module so that `DistributedDataParallel` can hold it: the whole rollout is its forward pass.
+    """
+
+    def __init__(
+        self,
+        navigator: Navigator,
+        environment: Environment,
+        config: TrainConfig,
+        ranks: Ranks,
+        teacher_rows: TeacherRows,
+    ) -> None:
+        super().__init__()
+        self.navigator, self.environment, self.config, self.ranks = navigator, environment, config, ranks
+        self.teacher_rows = teacher_rows
+        self.rewards = Rewards(environment.world, config.rewards)
+
+    def forward(self, batch: Batch, row_policy: Tensor, key: Tensor) -> Tensor:
+        """[part] the objective of a batch and its parts, as PARTS names them; the first carries the gradient."""
+        environment = self.environment.for_task("r2r" if batch.sightings is None else "reverie")
+        agent = MixedAgent(
+            self.navigator,
+            environment,
+            batch.tokens,
+            row_policy=row_policy,
+            key=key,
+            target=batch.target,
+            max_steps=self.config.max_steps,
+            teacher_rows=self.teacher_rows,
+        )
+        with economy(half(self.config.precision)):
+            rollout = collect_rollout(environment, agent, batch.start, batch.heading, batch.goal)
+        objective = navigation_objective(
+            rollout,
+            row_policy,
+            self.rewards,
+            path=batch.path,
+            path_length=batch.path_length,
+            config=self.config.objective,
+            ranks=self.ranks,
+            sightings=batch.sightings,
+        )
+        return _stacked(objective)
 
 
 class EagerUpdate:
     """Forward, backward, clip, step. Nothing in it waits for the device."""
 
-    def __init__(self, learner: nn.Module, optimiser: Optimizer, how: Tensor, clipped: Sequence[Tensor], clip: float):
-        self.learner, self.optimiser, self.how, self.clipped, self.clip = learner, optimiser, how, clipped, clip
+    def __init__(
+        self, learner: nn.Module, optimiser: Optimizer, row_policy: Tensor, clipped: Sequence[Tensor], grad_clip: float
+    ) -> None:
+        self.learner, self.optimiser, self.row_policy = learner, optimiser, row_policy
+        self.clipped, self.grad_clip = clipped, grad_clip
 
     def __call__(self, batch: Batch, key: Tensor) -> Tensor:
         self.optimiser.zero_grad(set_to_none=True)
-        losses = self.learn(batch, key)
+        losses = self.accumulate(batch, key)
         self.step()
         return losses
 
-    def learn(self, batch: Batch, key: Tensor, share: float = 1.0) -> Tensor:
+    def accumulate(self, batch: Batch, key: Tensor, share: float = 1.0) -> Tensor:
         """Add a batch's gradients, times its share, to those that are there."""
-        losses: Tensor = self.learner(batch, self.how, key)
+        losses: Tensor = self.learner(batch, self.row_policy, key)
         torch.autograd.backward(losses[0] * share)
         return losses.detach()
 
     def step(self) -> None:
-        clip_grad_norm_(self.clipped, self.clip)
+        clip_grad_norm_(self.clipped, self.grad_clip)
         self.optimiser.step()
 
 
@@ -51,7 +115,7 @@ class _Recording:
     losses: Tensor
 
 
-class ReplayedUpdate:
+class GraphUpdate:
     """The same update, replayed where it was recorded. What is random in it follows the seed of the moment."""
 
     def __init__(self, eager: EagerUpdate) -> None:
@@ -88,7 +152,27 @@ class ReplayedUpdate:
         own = replace(batch, **{name: tensor.clone() for name, tensor in batch.tensors().items()})
         own_key, graph = key.clone(), torch.cuda.CUDAGraph()
         self.eager.optimiser.zero_grad(set_to_none=True)
-        with torch.cuda.graph(graph, pool=self.pool):
-            losses = self.eager.learn(own, own_key)
-            self.eager.step()
+        try:
+            with torch.cuda.graph(graph, pool=self.pool):
+                losses = self.eager.accumulate(own, own_key)
+                self.eager.step()
+        except RuntimeError as error:
+            raise unrecordable(error) from error
         return _Recording(graph, own, own_key, losses)
+
+
+def unrecordable(error: RuntimeError) -> Exception:
+    """What keeps an update from being recorded, in one line that names the culprit; other errors as they are."""
+    causes = [error, *(cause for cause in (error.__context__, error.__cause__) if isinstance(cause, RuntimeError))]
+    if isinstance(error, torch.OutOfMemoryError) or not any("captur" in str(cause) for cause in causes):
+        return error
+    frames = [frame for cause in reversed(causes) for frame in traceback.extract_tb(cause.__traceback__)]
+    own = [frame for frame in frames if TORCH not in Path(frame.filename).parents]
+    where = f"{Path(own[-1].filename).name} line {own[-1].lineno} ({own[-1].line})" if own else "something"
+    problem = f"{where} waits for the device, or has a shape that depends on values, while an update is recorded"
+    return UsageError(f"{problem}; keep it on the device, or train with --training.no-graphs")
+
+
+def _stacked(objective: Objective) -> Tensor:
+    parts = [getattr(objective, name) for name in PARTS]
+    return torch.stack([parts[0], *(part.detach() for part in parts[1:])])

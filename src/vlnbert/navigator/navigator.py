@@ -83,7 +83,7 @@ class Navigator(
         _, views = attended(seen.sight_scores[:, directions], sights.mask[:, directions], sights.tokens[:, directions])
         logits = seen.sight_scores.masked_fill(~sights.mask, -math.inf)
         object_logits = None
-        if observation.objects is not None:
+        if observation.visible_objects is not None:
             object_logits = logits[:, count:]
             logits = torch.cat((object_logits.amax(dim=1, keepdim=True), logits[:, :count]), dim=1)
         logits = pad(logits, (0, observation.choosable.shape[1] - logits.shape[1]), value=-math.inf)
@@ -109,7 +109,7 @@ class Navigator(
         """
         if observation.features is None:
             raise UsageError("a navigator needs features to see; give the environment a feature bank")
-        slots, found = widest(observation.choosable), observation.objects
+        slots, found = widest(observation.choosable), observation.visible_objects
         mask, features, direction = (
             part[:, :slots] for part in (observation.choosable, observation.features, observation.direction)
         )

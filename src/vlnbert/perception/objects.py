@@ -12,7 +12,7 @@ from vlnbert.perception.sentences import encoder_digest, open_encoder
 from vlnbert.weights.named import MINILM
 from vlnbert.world.cache import Key, cached
 from vlnbert.world.object_bank import ObjectBank
-from vlnbert.world.objects import Objects
+from vlnbert.world.objects import ObjectTable
 from vlnbert.world.sights import caption_files, index_captions_of
 from vlnbert.world.world import World
 
@@ -36,26 +36,26 @@ class Descriptions:
 
 def open_object_names(
     world: World,
-    objects: Objects,
+    objects: ObjectTable,
     captions: Path,
     encoder: str | Path = MINILM,
     device: torch.device | str = "cpu",
-    most: int | None = None,
+    max_objects: int | None = None,
 ) -> ObjectBank:
     """The bank of objects by name: the embedding of the name, then that of the caption of the view that shows it.
 
-    Where a viewpoint shows more than `most` objects, those with the largest boxes are kept. Texts are read once, on the
-    device given; the bank is on the world's.
+    Where a viewpoint shows more than `max_objects` objects, those with the largest boxes are kept. Texts are read once, on
+    the device given; the bank is on the world's.
     """
     said = open_descriptions(world, objects, captions, encoder, device)
     (name, caption), code = torch.unique(torch.stack((said.name, said.caption)), dim=1, return_inverse=True)
     vectors = torch.cat((said.names[name], said.captions[caption]), dim=1)
-    return ObjectBank.from_codebook(objects, vectors.to(world.device).float(), code, most)
+    return ObjectBank.from_codebook(objects, vectors.to(world.device).float(), code, max_objects)
 
 
 def open_descriptions(
     world: World,
-    objects: Objects,
+    objects: ObjectTable,
     captions: Path,
     encoder: str | Path = MINILM,
     device: torch.device | str = "cpu",
@@ -68,7 +68,7 @@ def open_descriptions(
     )
 
 
-def object_names_key(world: World, objects: Objects, captions: Path, encoder: str | Path = MINILM) -> Key:
+def object_names_key(world: World, objects: ObjectTable, captions: Path, encoder: str | Path = MINILM) -> Key:
     """What the descriptions depend on; its `path` is where they are cached."""
     # The fingerprint covers which objects there are; the same ones may have other names, or show in other views.
     said = dumps((objects.names, objects.name.tolist(), objects.view.tolist()))
@@ -91,7 +91,7 @@ def spelled(name: str) -> str:
 
 
 def _embedded(
-    world: World, objects: Objects, captions: Path, source: str | Path, device: torch.device | str
+    world: World, objects: ObjectTable, captions: Path, source: str | Path, device: torch.device | str
 ) -> dict[str, Tensor]:
     encoder = open_encoder(source, device)  # before the files, whose reading takes longer
     names, name = _index_names(objects)
@@ -100,7 +100,7 @@ def _embedded(
     return vectors | {"name": name.int(), "caption": caption.int()}
 
 
-def _index_names(objects: Objects) -> tuple[list[str], Tensor]:
+def _index_names(objects: ObjectTable) -> tuple[list[str], Tensor]:
     """The distinct names as spelled, and the code of each object's."""
     phrases, codes = [spelled(name) for name in objects.names], dict[str, int]()
     code = [codes.setdefault(phrases[name], len(codes)) for name in objects.name.tolist()]

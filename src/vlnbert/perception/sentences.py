@@ -16,7 +16,7 @@ from torch.nn.utils.rnn import pad_sequence
 from vlnbert.errors import DataError
 from vlnbert.navigator.hub import BESIDE
 from vlnbert.navigator.navigator import Navigator
-from vlnbert.sources.files import progress
+from vlnbert.progress import track
 from vlnbert.weights.importing import load_weights
 from vlnbert.weights.named import resolve
 from vlnbert.weights.options import Options
@@ -49,7 +49,7 @@ class SentenceEncoder:
         order = sorted(range(len(tokens)), key=lambda number: len(tokens[number]))  # like lengths need little padding
         batches = [order[start : start + BATCH] for start in range(0, len(order), BATCH)]
         found = torch.zeros(len(tokens), self.width)
-        for rows in progress(batches, "sentences"):
+        for rows in track(batches, "sentences"):
             found[rows] = self._embed([tokens[row] for row in rows]).cpu()
         if not found.isfinite().all():
             raise DataError(self.source, "gives embeddings that are not numbers", "give a BERT whose weights are whole")

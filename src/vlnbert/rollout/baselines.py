@@ -7,7 +7,7 @@ from torch import Tensor
 
 from vlnbert.environment.environment import State, shortest_path_teacher
 from vlnbert.errors import UnknownNameError
-from vlnbert.rollout.walk import Agent
+from vlnbert.rollout.episodes import Agent
 from vlnbert.world.candidates import HALF_WIDTH
 from vlnbert.world.geometry import STEPS, view_heading, wrapped
 from vlnbert.world.world import STOP, World
@@ -18,7 +18,7 @@ class Stop:
 
     def begin(self, state: State, goal: Tensor) -> None: ...
 
-    def choose(self, state: State, memory: None) -> tuple[Tensor, None]:
+    def act(self, state: State, memory: None) -> tuple[Tensor, None]:
         return torch.full_like(state.viewpoint, STOP), memory
 
 
@@ -31,7 +31,7 @@ class Shortest:
     def begin(self, state: State, goal: Tensor) -> Tensor:
         return goal
 
-    def choose(self, state: State, memory: Tensor) -> tuple[Tensor, Tensor]:
+    def act(self, state: State, memory: Tensor) -> tuple[Tensor, Tensor]:
         return shortest_path_teacher(self.world, state, memory), memory
 
 
@@ -48,7 +48,7 @@ class Random:
         heading = torch.randint(STEPS, state.view.shape, generator=self.generator)
         return heading.to(state.view.device), 0
 
-    def choose(self, state: State, memory: tuple[Tensor, int]) -> tuple[Tensor, tuple[Tensor, int]]:
+    def act(self, state: State, memory: tuple[Tensor, int]) -> tuple[Tensor, tuple[Tensor, int]]:
         heading, taken = memory
         if taken == self.STEPS:
             return torch.full_like(state.viewpoint, STOP), memory

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from vlnbert.errors import DataError, Faults
+from vlnbert.progress import track
 from vlnbert.sources.checks import is_list_of, is_numbers, is_text
 from vlnbert.sources.features import VIEWS
-from vlnbert.sources.files import FETCH_AGAIN, progress, read_json
+from vlnbert.sources.files import FETCH_AGAIN, read_json
 
 Box = tuple[float, float, float, float]  # x, y, width, height in a 640 x 480 view
 
@@ -57,7 +58,7 @@ def box_files(folder: Path) -> list[Path]:
 def read_box_folder(folder: Path) -> Iterator[ViewpointObjects]:
     """Every viewpoint of a BBox folder, in alphabetical order; the faults of all files are raised together."""
     faults = Faults(folder)
-    for path in progress(box_files(folder), "object boxes"):
+    for path in track(box_files(folder), "object boxes"):
         with faults.including():
             yield read_boxes(path)
     faults.raise_if_any()

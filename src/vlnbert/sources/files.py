@@ -4,20 +4,15 @@ import codecs
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
-from typing import IO, Any, TypeVar
-
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import track, wrap_file
+from typing import IO, Any
 
 from vlnbert.errors import DataError
-
-Item = TypeVar("Item")
+from vlnbert.progress import Bar, WatchedFile
 
 FETCH_AGAIN = "fetch the file again"
 CHUNK = 1 << 20  # bytes of a streamed file that are read at a time
@@ -29,14 +24,8 @@ BLANK = re.compile(r"[ \t\n\r]*")  # what JSON allows between its marks
 def opened(path: Path, what: str, remedy: str = "check the path") -> Iterator[IO[bytes]]:
     """A file open for reading, with a progress bar by bytes, or one line that says why it cannot be read."""
     try:
-        with path.open("rb") as file:
-            console = Console(stderr=True)
-            if not console.is_terminal:
-                yield file
-                return
-            size = path.stat().st_size
-            with wrap_file(file, size, description=escape(path.name), console=console, transient=True) as watched:
-                yield watched
+        with path.open("rb") as file, Bar(path.name, path.stat().st_size) as bar:
+            yield file if bar.shown is None else WatchedFile(file, bar)  # type: ignore[misc]  # it reads alike
     except FileNotFoundError:
         raise DataError(path, f"no such {what}", remedy) from None
     except IsADirectoryError:
@@ -126,14 +115,6 @@ def shared(mode: int) -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mode & ~mask
-
-
-def progress(items: Iterable[Item], what: str, total: int | None = None) -> Iterable[Item]:
-    """Show a bar on standard error while `items` are consumed; nothing where nobody is looking."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        return items
-    return track(items, description=escape(what), total=total, console=console, transient=True)
 
 
 class _Text:

@@ -8,7 +8,8 @@ from typing import TypeVar
 import h5py
 
 from vlnbert.errors import DataError
-from vlnbert.sources.files import FETCH_AGAIN, opened, progress
+from vlnbert.progress import track
+from vlnbert.sources.files import FETCH_AGAIN, opened
 
 HDF5_FAULTS = (OSError, RuntimeError, KeyError, TypeError, ValueError, MemoryError)  # what damage makes h5py raise
 NO_DATASET = "is not a dataset named <scan>_<viewpoint>"
@@ -28,7 +29,7 @@ def read_datasets(
             keys = list(file)
         except HDF5_FAULTS:
             raise DataError(path, "is not a whole HDF5 file", FETCH_AGAIN) from None
-        for key in progress(keys, path.name):
+        for key in track(keys, path.name):
             name = key if isinstance(key, str) else key.decode(errors="replace")  # bytes where it is not UTF-8
             scan, _, viewpoint = name.rpartition("_")
             yield f"key {name}", scan, viewpoint, _content(file, key, read) if scan else NO_DATASET

@@ -11,7 +11,7 @@ from torch import Tensor
 from vlnbert.errors import DataError, Faults
 from vlnbert.sources.instructions import EpisodeRecord, read_episodes
 from vlnbert.sources.layout import DataFolder
-from vlnbert.world.objects import Objects, Sightings, find_sightings, open_objects
+from vlnbert.world.objects import ObjectTable, Sightings, find_sightings, open_object_table
 from vlnbert.world.world import World
 
 NONE = -1  # pads a list of viewpoints
@@ -61,11 +61,13 @@ class Episodes:
         return {name: change(value) for name, value in tensors.items() if isinstance(value, Tensor)}
 
 
-def load_episodes(folder: DataFolder, world: World, task: str, split: str, objects: Objects | None = None) -> Episodes:
+def load_episodes(
+    folder: DataFolder, world: World, task: str, split: str, objects: ObjectTable | None = None
+) -> Episodes:
     """Read a split of a data folder and bind it to a world; who has the folder's objects open may give them."""
     path, sightings = folder.split(task, split), None
     if task == "reverie":
-        sightings = find_sightings(world, open_objects(world, folder.boxes) if objects is None else objects)
+        sightings = find_sightings(world, open_object_table(world, folder.boxes) if objects is None else objects)
     return bind(path, read_episodes(task, path), world, task, split, sightings)
 
 

@@ -10,8 +10,8 @@ from vlnbert.errors import UsageError
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.episodes import Episodes, load_episodes
 from vlnbert.tasks.targets import target_index
-from vlnbert.tasks.tokens import LIMITS, Tokens, tokenise
-from vlnbert.world.objects import Objects
+from vlnbert.tasks.tokens import MAX_TOKENS_OF, Tokens, tokenise
+from vlnbert.world.objects import ObjectTable
 from vlnbert.world.world import World
 
 
@@ -45,17 +45,17 @@ def open_split(
     world: World,
     tokenizer: Tokenizer,
     name: str,
-    limit: int | None = None,
-    objects: Objects | None = None,
-    every: Objects | None = None,
+    max_tokens: int | None = None,
+    visible: ObjectTable | None = None,
+    objects: ObjectTable | None = None,
 ) -> Split:
     """Read a split by its full name, such as r2r/val_unseen.
 
-    Instructions are cut to `limit` tokens, by default the task's. `objects` are those that agents will see in REVERIE;
-    `every` one of the folder may be given by who has them open.
+    Instructions are cut to `max_tokens` tokens, by default the task's. In REVERIE, `visible` are the objects that agents
+    will see, and `objects` all of the folder, where they are open already.
     """
     task, split = task_and_split(name)
-    episodes = load_episodes(folder, world, task, split, every)
-    tokens = tokenise(episodes, tokenizer, folder.split(task, split), limit or LIMITS[task])
-    target = None if objects is None or task != "reverie" else target_index(objects, episodes)
+    episodes = load_episodes(folder, world, task, split, objects)
+    tokens = tokenise(episodes, tokenizer, folder.split(task, split), max_tokens or MAX_TOKENS_OF[task])
+    target = None if visible is None or task != "reverie" else target_index(visible, episodes)
     return Split(episodes, tokens, target).to(world.device)

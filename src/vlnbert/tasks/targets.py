@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from vlnbert.tasks.episodes import Episodes
-from vlnbert.world.objects import NONE, Objects
+from vlnbert.world.objects import NONE, ObjectTable
 
 SHOWN = 5  # instructions that a line names
 
@@ -37,7 +37,7 @@ class TargetReport:
         return told + ([f"{self.withheld:,} are withheld"] if self.withheld else [])
 
 
-def target_index(objects: Objects, episodes: Episodes, viewpoint: Tensor | None = None) -> Tensor:
+def target_index(objects: ObjectTable, episodes: Episodes, viewpoint: Tensor | None = None) -> Tensor:
     """[episode] the place of each target among the objects of its goal, or of `viewpoint`; NONE where not shown.
 
     The objects must be those of the bank that agents look at: another may leave some out.
@@ -50,7 +50,7 @@ def target_index(objects: Objects, episodes: Episodes, viewpoint: Tensor | None 
     return torch.tensor(places, dtype=torch.long, device=where.device)
 
 
-def report_targets(objects: Objects, episodes: Episodes) -> TargetReport:
+def report_targets(objects: ObjectTable, episodes: Episodes) -> TargetReport:
     """Count the targets that can be found at the goal, elsewhere only, or nowhere."""
     at_goal = (target_index(objects, episodes) != NONE).tolist()
     sightings = [[] for _ in at_goal] if episodes.sightings is None else episodes.sightings.tolist()

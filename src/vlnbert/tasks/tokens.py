@@ -20,8 +20,8 @@ from vlnbert.sources.layout import MAKE_ONE
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.world.cache import Built, Key, cached
 
-LIMIT = 80
-LIMITS = {"r2r": LIMIT, "reverie": 50}  # by task, as in the paper
+MAX_TOKENS = 80
+MAX_TOKENS_OF = {"r2r": MAX_TOKENS, "reverie": 50}  # by task, as in the paper
 MANY = 1000  # texts whose tokens are kept in the cache; fewer are made as fast as they are read
 VERSION = 1  # of what is kept; a new one makes old caches unused
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
@@ -67,16 +67,16 @@ def piece_count(tokenizer: Tokenizer) -> int:
     return 1 + max(tokenizer.get_vocab().values())
 
 
-def tokenise(episodes: Episodes, tokenizer: Tokenizer, path: Path, limit: int = LIMIT) -> Tokens:
+def tokenise(episodes: Episodes, tokenizer: Tokenizer, path: Path, max_tokens: int = MAX_TOKENS) -> Tokens:
     """The tokens of a split; longer instructions lose their end. `path` is named when one has no words.
 
     Augmented data brings its own tokens, which must be of the same vocabulary.
     """
-    if limit < 3:
-        raise UsageError(f"a limit of {limit} tokens leaves no room for words; [CLS] and [SEP] count too")
+    if max_tokens < 3:
+        raise UsageError(f"a limit of {max_tokens} tokens leaves no room for words; [CLS] and [SEP] count too")
     texts = [text for text, given in zip(episodes.texts, episodes.tokens, strict=True) if not given]
     made = iter(_encoded(tokenizer, texts))
-    encoded = [_cut(given or next(made), limit) for given in episodes.tokens]
+    encoded = [_cut(given or next(made), max_tokens) for given in episodes.tokens]
     faults, last = Faults(path), piece_count(tokenizer) - 1
     for name, ids in zip(episodes.ids, encoded, strict=True):
         if len(ids) < 3:
@@ -107,5 +107,5 @@ def _encoded(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:
     return [flat[start:end] for start, end in pairwise((0, *ends))]
 
 
-def _cut(ids: Sequence[int], limit: int) -> Sequence[int]:
-    return ids if len(ids) <= limit else [*ids[: limit - 1], ids[-1]]
+def _cut(ids: Sequence[int], max_tokens: int) -> Sequence[int]:
+    return ids if len(ids) <= max_tokens else [*ids[: max_tokens - 1], ids[-1]]

@@ -2,9 +2,9 @@
 
 from vlnbert.world.banks import Bank, FeatureBank, JoinedBank
 from vlnbert.world.build import build_world, open_world
-from vlnbert.world.object_bank import ObjectBank, ObjectsInView
+from vlnbert.world.object_bank import ObjectBank, VisibleObjects
 from vlnbert.world.object_features import open_object_features
-from vlnbert.world.objects import Objects, open_objects
+from vlnbert.world.objects import ObjectTable, open_object_table
 from vlnbert.world.sights import index_captions, open_features, open_labels
 from vlnbert.world.world import STOP, World
 
@@ -14,14 +14,14 @@ __all__ = [
     "FeatureBank",
     "JoinedBank",
     "ObjectBank",
-    "Objects",
-    "ObjectsInView",
+    "ObjectTable",
+    "VisibleObjects",
     "World",
     "build_world",
     "index_captions",
     "open_features",
     "open_labels",
     "open_object_features",
-    "open_objects",
+    "open_object_table",
     "open_world",
 ]

@@ -5,18 +5,19 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from vlnbert.errors import UnknownNameError, UsageError
+from vlnbert.progress import track
 from vlnbert.sources.connectivity import ScanGraph, read_connectivity
-from vlnbert.sources.files import progress
 from vlnbert.sources.layout import DataFolder, open_folder
 from vlnbert.world.cache import Key, cached
 from vlnbert.world.candidates import Candidates, find_candidates
-from vlnbert.world.distances import shortest_paths
 from vlnbert.world.world import World
 
 VERSION = 2  # of the tensors below; a new one makes old caches unused
+NOWHERE = -9999  # scipy's mark for "no predecessor"
 
 
 def open_world(
@@ -76,6 +77,24 @@ def build_world(graphs: Sequence[ScanGraph]) -> World:
     return World(scans=tuple(graph.scan for graph in graphs), viewpoints=names, **tensors)
 
 
+def shortest_paths(graph: ScanGraph) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Metres between any two viewpoints [from, to], infinite where no path leads, and the first hop [from, to].
+
+    The first hop is the viewpoint itself at the goal, and where no path leads.
+    """
+    from scipy.sparse import csr_array  # here, since most commands find the distances in the cache
+    from scipy.sparse.csgraph import dijkstra
+
+    count = len(graph.viewpoints)
+    start, end = np.nonzero(graph.adjacent)
+    metres = np.linalg.norm(graph.position[start] - graph.position[end], axis=1)
+    edges = csr_array((metres, (start, end)), shape=(count, count))
+    # The graph is symmetric: what precedes `v` on the way from the goal is what follows it on the way there.
+    distance, before = dijkstra(edges, directed=True, return_predecessors=True)
+    itself = np.arange(count)[:, None]
+    return distance, np.where(before.T == NOWHERE, itself, before.T).astype(np.int64)
+
+
 def _fill(table: dict[str, np.ndarray], found: Candidates, start: int) -> None:
     where = found.viewpoint + start, found.slot + 1  # slot 0 stops
     table["neighbour"][where] = found.neighbour + start
@@ -92,7 +111,7 @@ def _slots_of(hops: np.ndarray, found: Candidates) -> np.ndarray:
 
 
 def _read(paths: dict[str, Path]) -> list[ScanGraph]:
-    return [read_connectivity(path) for path in progress(paths.values(), "reading graphs")]
+    return [read_connectivity(path) for path in track(paths.values(), "reading graphs")]
 
 
 def _pack(world: World) -> tuple[dict[str, Tensor], dict[str, list[str]]]:

@@ -8,14 +8,14 @@ from torch.nn.functional import embedding
 
 from vlnbert.errors import UsageError
 from vlnbert.world.geometry import STEPS, VIEWS, angle_feature, view_elevation, view_heading
-from vlnbert.world.objects import Objects
+from vlnbert.world.objects import ObjectTable
 
 PADDING = VIEWS  # the view that no object is in
 STRIDE = 4  # trimmed widths are multiples of it: more batches have the same shape
 
 
 @dataclass(frozen=True)
-class ObjectsInView:
+class VisibleObjects:
     """The objects that each agent sees at its viewpoint, padded with zeros."""
 
     features: Tensor  # [agent, object, width]
@@ -32,7 +32,7 @@ class ObjectBank:
     the device, so it is as wide as the fullest of all needs; `fixed` makes it so everywhere.
     """
 
-    objects: Objects  # whose rows these are, on the CPU: ids, names and the way back from a choice
+    object_table: ObjectTable  # whose rows these are, on the CPU: ids, names and the way back from a choice
     widest: int  # objects that the fullest viewpoint shows, at least 1
     first: Tensor  # [viewpoint]
     count: Tensor  # [viewpoint]
@@ -45,23 +45,23 @@ class ObjectBank:
 
     @classmethod
     def from_codebook(
-        cls, objects: Objects, vectors: Tensor, code: Tensor | None = None, most: int | None = None
+        cls, objects: ObjectTable, vectors: Tensor, code: Tensor | None = None, max_objects: int | None = None
     ) -> "ObjectBank":
         """A bank from [code, width] vectors and the code of each row of `objects`; without codes, one a row.
 
-        Where a viewpoint shows more than `most` objects, those with the largest boxes are kept: `objects.left_out` of
-        the bank counts the others, and whatever else was left out before.
+        Where a viewpoint shows more than `max_objects` objects, those with the largest boxes are kept:
+        `object_table.left_out` of the bank counts the others, and whatever else was left out before.
         """
         code = torch.arange(len(objects)) if code is None else code.cpu()
         if len(code) != len(objects) or (len(code) and not 0 <= int(code.min()) <= int(code.max()) < len(vectors)):
             raise UsageError(f"{len(vectors)} vectors and {len(code)} codes do not serve {len(objects)} objects")
-        if most is not None and most < 1:
-            raise UsageError(f"at most {most} objects a viewpoint would leave none; choose 1 or more")
-        if most is not None:
-            rows = objects.largest(most)
+        if max_objects is not None and max_objects < 1:
+            raise UsageError(f"at most {max_objects} objects a viewpoint would leave none; choose 1 or more")
+        if max_objects is not None:
+            rows = objects.largest(max_objects)
             objects, code = objects.select(rows), code[rows]
         bank = cls(
-            objects=objects,
+            object_table=objects,
             widest=max(1, objects.widest),
             first=objects.first + 1,
             count=objects.count,
@@ -77,14 +77,14 @@ class ObjectBank:
     def width(self) -> int:
         return self.table.shape[1]
 
-    def look(self, viewpoint: Tensor, view: Tensor) -> ObjectsInView:
+    def look(self, viewpoint: Tensor, view: Tensor) -> VisibleObjects:
         """What agents at [agent] viewpoints see of the objects there when they face [agent] views."""
         count = self.count.index_select(0, viewpoint)
         place = torch.arange(self._room(count), device=count.device)
         present = place < count[:, None]
         row = (self.first.index_select(0, viewpoint)[:, None] + place).masked_fill(~present, 0)
         seen_from = self.view[row] * STEPS + (view % STEPS)[:, None]
-        return ObjectsInView(
+        return VisibleObjects(
             features=embedding(self.row[row], self.table),
             position=embedding(row, self.position),
             direction=embedding(seen_from, self.compass),

@@ -13,7 +13,7 @@ from vlnbert.errors import DataError, Faults
 from vlnbert.sources.object_features import ObjectFeatures, read_object_features
 from vlnbert.world.cache import Built, Key, cached
 from vlnbert.world.object_bank import ObjectBank
-from vlnbert.world.objects import NONE, Objects
+from vlnbert.world.objects import NONE, ObjectTable
 from vlnbert.world.world import World
 
 VERSION = 1  # of the tables below; a new one makes old caches unused
@@ -42,22 +42,22 @@ class Fit:
 
 
 def open_object_features(
-    world: World, objects: Objects, path: Path, width: int | None = None, most: int | None = None
+    world: World, objects: ObjectTable, path: Path, width: int | None = None, max_objects: int | None = None
 ) -> tuple[ObjectBank, Fit]:
     """The bank of an object feature file, and how well it fits; read once, then opened from the cache.
 
-    Where a viewpoint shows more than `most` objects, those with the largest boxes are kept.
+    Where a viewpoint shows more than `max_objects` objects, those with the largest boxes are kept.
     """
     key = Key.of(
         "object-features", [path], f"version {VERSION} width {width}", world.fingerprint(), objects.fingerprint()
     )
-    tensors, _ = cached(key, lambda: read_object_table(world, objects, path, width))
+    tensors, _ = cached(key, lambda: read_feature_table(world, objects, path, width))
     rows = tensors["rows"]
-    bank = ObjectBank.from_codebook(objects.select(rows), tensors["table"], most=most)
+    bank = ObjectBank.from_codebook(objects.select(rows), tensors["table"], max_objects=max_objects)
     return bank.to(world.device), _fit(world, objects, rows, int(tensors["boxless"]))
 
 
-def read_object_table(world: World, objects: Objects, path: Path, width: int | None = None) -> Built:
+def read_feature_table(world: World, objects: ObjectTable, path: Path, width: int | None = None) -> Built:
     """`rows` of objects that have a feature, the `table` of those features, and how many others there are."""
     found, boxless = dict[int, NDArray[np.float32]](), 0
     first = objects.first.tolist()
@@ -87,14 +87,14 @@ def placed_objects(world: World, places: Iterable[ObjectFeatures], path: Path) -
     faults.raise_if_any()
 
 
-def find_fit(world: World, objects: Objects, featured: Iterable[tuple[int, str]]) -> Fit:
+def find_fit(world: World, objects: ObjectTable, featured: Iterable[tuple[int, str]]) -> Fit:
     """How well features fit that are of these objects, by viewpoint and id."""
     places = [(viewpoint, objects.index(viewpoint, id)) for viewpoint, id in featured]
     shown = [int(objects.first[viewpoint]) + index for viewpoint, index in places if index != NONE]
     return _fit(world, objects, torch.tensor(sorted(shown), dtype=torch.long), len(places) - len(shown))
 
 
-def _fit(world: World, objects: Objects, rows: Tensor, boxless: int) -> Fit:
+def _fit(world: World, objects: ObjectTable, rows: Tensor, boxless: int) -> Fit:
     """Say what is missing where only `rows` of the objects have features."""
     matched = torch.bincount(objects.viewpoint[rows], minlength=len(world))
     bare = ((objects.count > 0) & (matched == 0)).nonzero().flatten().tolist()

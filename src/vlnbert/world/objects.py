@@ -28,7 +28,7 @@ Sightings = dict[tuple[str, str], list[int]]  # (scan, object id) -> viewpoints
 
 
 @dataclass(frozen=True)
-class Objects:
+class ObjectTable:
     """Flat tables with a row for every object of every viewpoint, on the CPU.
 
     Those of a viewpoint are `count` rows from `first` on, ordered by id: as numbers, then as text.
@@ -56,17 +56,17 @@ class Objects:
         """The place of an object among those of a viewpoint, NONE where it is not shown."""
         return self._places.get((viewpoint, id), NONE)
 
-    def chosen(self, viewpoint: Tensor, index: Tensor) -> list[str | None]:
+    def ids_at(self, viewpoint: Tensor, index: Tensor) -> list[str | None]:
         """[agent] the ids at these places of these viewpoints; None for NONE and beyond the last: "no object"."""
         first, count = self.first.tolist(), self.count.tolist()
         places = zip(viewpoint.tolist(), index.tolist(), strict=True)
         return [self.ids[first[where] + place] if 0 <= place < count[where] else None for where, place in places]
 
-    def called(self, viewpoint: int, id: str) -> str:
+    def name_of(self, viewpoint: int, id: str) -> str:
         """The name of an object that a viewpoint shows."""
         return self.names[int(self.name[int(self.first[viewpoint]) + self.index(viewpoint, id)])]
 
-    def select(self, rows: Tensor) -> "Objects":
+    def select(self, rows: Tensor) -> "ObjectTable":
         """Some of the rows, given in ascending order; the others count as left out."""
         count = torch.bincount(self.viewpoint[rows], minlength=len(self.count))
         return replace(
@@ -78,12 +78,12 @@ class Objects:
             left_out=self.left_out + len(self) - len(rows),
         )
 
-    def largest(self, most: int) -> Tensor:
-        """The rows that remain when no viewpoint may show more than `most`: the largest boxes, the first of equals."""
+    def largest(self, max_objects: int) -> Tensor:
+        """The rows that remain when a viewpoint shows at most `max_objects`: the largest boxes, the first of equals."""
         by_area = self.position[:, AREA].argsort(descending=True, stable=True)
         order = by_area[self.viewpoint[by_area].argsort(stable=True)]
         rank = torch.arange(len(self)) - self.first[self.viewpoint]  # of the ordered ones, within their viewpoint
-        return order[rank < most].sort().values
+        return order[rank < max_objects].sort().values
 
     def fingerprint(self) -> str:
         """Tells tables apart whose rows stand for other objects."""
@@ -97,20 +97,20 @@ class Objects:
         return dict(zip(zip(self.viewpoint.tolist(), self.ids, strict=True), places, strict=True))
 
 
-def open_objects(world: World, folder: Path) -> Objects:
+def open_object_table(world: World, folder: Path) -> ObjectTable:
     """The objects of a BBox folder; its files are read once, then opened from the cache."""
     key = Key.of("objects", box_files(folder), f"version {VERSION}", world.fingerprint())
 
     def build() -> Built:
-        built = build_objects(world, read_box_folder(folder), folder)
+        built = build_object_table(world, read_box_folder(folder), folder)
         return {name: getattr(built, name) for name in TABLES}, {"ids": list(built.ids), "names": list(built.names)}
 
     tensors, lists = cached(key, build)
     name, viewpoint, view, position, first, count = (tensors[table] for table in TABLES)
-    return Objects(tuple(lists["ids"]), tuple(lists["names"]), name, viewpoint, view, position, first, count)
+    return ObjectTable(tuple(lists["ids"]), tuple(lists["names"]), name, viewpoint, view, position, first, count)
 
 
-def build_objects(world: World, boxes: Iterable[ViewpointObjects], folder: Path) -> Objects:
+def build_object_table(world: World, boxes: Iterable[ViewpointObjects], folder: Path) -> ObjectTable:
     """What the viewpoints of a world show. `folder` is where the boxes lie: its files' faults are reported together."""
     shown, faults = [list[BoxedObject]() for _ in range(len(world))], Faults(folder)
     with faults.including():
@@ -125,7 +125,7 @@ def build_objects(world: World, boxes: Iterable[ViewpointObjects], folder: Path)
     items, seen = [item for items in shown for item in items], [_seen(item) for items in shown for item in items]
     codes = {name: code for code, name in enumerate(sorted({item.name for item in items}))}
     count = torch.tensor([len(items) for items in shown], dtype=torch.long)
-    return Objects(
+    return ObjectTable(
         ids=tuple(item.id for item in items),
         names=tuple(codes),
         name=torch.tensor([codes[item.name] for item in items], dtype=torch.long),
@@ -137,7 +137,7 @@ def build_objects(world: World, boxes: Iterable[ViewpointObjects], folder: Path)
     )
 
 
-def find_sightings(world: World, objects: Objects) -> Sightings:
+def find_sightings(world: World, objects: ObjectTable) -> Sightings:
     """The viewpoints that show each object."""
     sightings, scan_of = Sightings(), world.scan_of.tolist()
     for viewpoint, id in zip(objects.viewpoint.tolist(), objects.ids, strict=True):

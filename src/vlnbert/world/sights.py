@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vlnbert.errors import Faults
+from vlnbert.progress import track
 from vlnbert.sources.captions import PanoramaCaptions, read_captions
 from vlnbert.sources.features import feature_width, read_features
-from vlnbert.sources.files import progress
 from vlnbert.world.banks import FeatureBank
 from vlnbert.world.cache import Built, Key, cached
 from vlnbert.world.geometry import VIEWS
@@ -145,7 +145,7 @@ def _read_labels(world: World, views: FacingViews, folder: Path) -> Built:
 
 def read_captions_of(world: World, folder: Path) -> Iterator[PanoramaCaptions]:
     """The captions of a world's scans, one scan in memory at a time."""
-    for path in progress(caption_files(world, folder), "captions"):
+    for path in track(caption_files(world, folder), "captions"):
         yield from read_captions(path)
 
 

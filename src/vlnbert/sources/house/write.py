@@ -9,7 +9,7 @@ from typing import Any
 import h5py
 
 from vlnbert.errors import UsageError
-from vlnbert.sources.files import progress
+from vlnbert.progress import track
 from vlnbert.sources.folders import built_beside
 from vlnbert.sources.house.building import Building, build
 from vlnbert.sources.house.captions import view_captions
@@ -60,7 +60,7 @@ def generate(
         writer = _Writer(beside, seed, paths_per_scan, feature_width, noise)
         files = beside / "features"
         with h5py.File(files / "views.hdf5", "w") as views, h5py.File(files / "objects.hdf5", "w") as objects:
-            for number in progress(range(scans), "building houses", total=scans):
+            for number in track(range(scans), "building houses", total=scans):
                 writer.add_house(number, split_of_scan(number, scans), views, objects)
         return writer.finish()
 

@@ -7,26 +7,26 @@ from torch import Tensor
 
 from vlnbert.environment.environment import teacher_steps
 from vlnbert.ranks import Ranks
-from vlnbert.rollout.explore import SAMPLE, TEACHER, Lesson
+from vlnbert.rollout.mixed import SAMPLE, TEACHER, TeacherRows
 from vlnbert.rollout.noise import keys
 from vlnbert.tasks.batches import Batch, TrainingBatches, bucket, take
 from vlnbert.tasks.splits import Split
 from vlnbert.world.world import World
 
 
-class Feed:
+class BatchStream:
     """Batch n comes from split n modulo their number. Its first half follows the teacher, its second half explores."""
 
     def __init__(self, splits: Sequence[Split], size: int, seed: int, ranks: Ranks, device: torch.device) -> None:
         self.splits, self.seed, self.device = splits, seed, device
         self.batches = [TrainingBatches(s.tokens.count.cpu(), size, seed, ranks.rank, ranks.count) for s in splits]
         half = size // 2
-        self.how = torch.tensor([TEACHER] * half + [SAMPLE] * half)[ranks.rank :: ranks.count].to(device)
+        self.row_policy = torch.tensor([TEACHER] * half + [SAMPLE] * half)[ranks.rank :: ranks.count].to(device)
 
-    def lesson(self, world: World) -> Lesson:
-        """The rows of this rank that follow the teacher, and the steps that he needs at most."""
+    def teacher_rows(self, world: World) -> TeacherRows:
+        """The rows of this rank that follow the teacher, and the most steps that it takes."""
         steps = max(teacher_steps(world, split.episodes.start, split.episodes.goal) for split in self.splits)
-        return Lesson(int((self.how == TEACHER).sum()), steps)
+        return TeacherRows(int((self.row_policy == TEACHER).sum()), steps)
 
     def split_of(self, number: int) -> Split:
         return self.splits[number % len(self.splits)]

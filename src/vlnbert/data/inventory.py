@@ -9,7 +9,7 @@ from vlnbert.errors import VlnbertError
 from vlnbert.sources.boxes import read_box_folder
 from vlnbert.sources.connectivity import ScanGraph, read_connectivity
 from vlnbert.sources.features import read_features
-from vlnbert.sources.files import progress
+from vlnbert.progress import track
 from vlnbert.sources.instructions import is_augmented, read_episodes
 from vlnbert.sources.layout import TASKS, DataFolder
 from vlnbert.sources.object_features import read_object_features
@@ -18,9 +18,22 @@ from vlnbert.tasks.targets import report_targets
 from vlnbert.tasks.tokens import load_tokenizer
 from vlnbert.world.build import build_world
 from vlnbert.world.object_features import find_fit, placed_objects
-from vlnbert.world.objects import Objects, build_objects, find_sightings
+from vlnbert.world.objects import ObjectTable, build_object_table, find_sightings
 from vlnbert.world.sights import placed, read_captions_of
 from vlnbert.world.world import World
+
+
+NEEDS = {
+    "graphs": "connectivity/<scan>_connectivity.json",
+    "vocabulary": "vocab.txt of an uncased BERT",
+    "r2r": "r2r/R2R_{train,val_seen,val_unseen}.json",
+    "augmented": "r2r/prevalent_aug.json",
+    "reverie": "reverie/REVERIE_{train,val_seen,val_unseen}.json",
+    "boxes": "reverie/BBox/<scan>_<viewpoint>.json",
+    "features": "image features in features/, as .hdf5 or 36-view .tsv",
+    "object features": "object features in features/, as obj*.hdf5",
+    "captions": "captions/<scan>.json",
+}
 
 
 @dataclass(frozen=True)
@@ -77,7 +90,7 @@ def _part(need: str, path: Path, read: Callable[[], str | tuple[str, list[str]]]
 def _graphs(folder: DataFolder) -> tuple[World | None, list[Part]]:
     graphs, faults = list[ScanGraph](), list[str]()
     try:
-        for path in progress(folder.graphs().values(), "graphs"):
+        for path in track(folder.graphs().values(), "graphs"):
             try:
                 graphs.append(read_connectivity(path))
             except VlnbertError as error:
@@ -96,19 +109,21 @@ def _vocabulary(path: Path) -> str:
     return f"{load_tokenizer(path).get_vocab_size():,} word pieces"
 
 
-def _boxes(world: World, folder: Path) -> tuple[Objects | None, list[Part]]:
+def _boxes(world: World, folder: Path) -> tuple[ObjectTable | None, list[Part]]:
     """The objects that viewpoints show, where the boxes are there and whole."""
     if not folder.is_dir():
         return None, []
     try:
-        objects = build_objects(world, read_box_folder(folder), folder)
+        objects = build_object_table(world, read_box_folder(folder), folder)
     except VlnbertError as error:
         return None, [Part("boxes", folder, "", tuple(str(error).splitlines()))]
     holds = f"{len(find_sightings(world, objects)):,} visible objects, {len(objects):,} sightings"
     return objects, [Part("boxes", folder, holds)]
 
 
-def _episodes(world: World, task: str, split: str, path: Path, objects: Objects | None) -> str | tuple[str, list[str]]:
+def _episodes(
+    world: World, task: str, split: str, path: Path, objects: ObjectTable | None
+) -> str | tuple[str, list[str]]:
     sightings = find_sightings(world, objects) if task == "reverie" and objects is not None else None
     episodes = bind(path, read_episodes(task, path), world, task, split, sightings)
     holds = f"{len(episodes):,} instructions" + ("" if episodes.scored else ", goals withheld")
@@ -130,7 +145,7 @@ def _features(world: World, path: Path) -> str:
     return f"{count:,} panoramas, {width} wide"
 
 
-def _object_features(world: World, path: Path, objects: Objects | None) -> str | tuple[str, list[str]]:
+def _object_features(world: World, path: Path, objects: ObjectTable | None) -> str | tuple[str, list[str]]:
     found, viewpoints, width = list[tuple[int, str]](), 0, 0
     for number, place in placed_objects(world, read_object_features(path), path):
         found += [(number, id) for id in place.ids]

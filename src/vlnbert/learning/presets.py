@@ -1,29 +1,16 @@
-"""Named experiments, one line of description each, and what data each of them needs."""
+"""Named experiments, one line of description each."""
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from vlnbert.data.spec import CAPTIONS, NAMES, FeatureSpec
 from vlnbert.errors import UnknownNameError
-from vlnbert.learning.config import TrainConfig
-from vlnbert.learning.experiment import CAPTIONS, NAMES, Experiment
+from vlnbert.learning.experiment import Experiment, TrainConfig
 from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.rewards import RewardConfig
 from vlnbert.navigator import SIZES, NavigatorConfig
-
-NEEDS = {
-    "graphs": "connectivity/<scan>_connectivity.json",
-    "vocabulary": "vocab.txt of an uncased BERT",
-    "r2r": "r2r/R2R_{train,val_seen,val_unseen}.json",
-    "augmented": "r2r/prevalent_aug.json",
-    "reverie": "reverie/REVERIE_{train,val_seen,val_unseen}.json",
-    "boxes": "reverie/BBox/<scan>_<viewpoint>.json",
-    "features": "image features in features/, as .hdf5 or 36-view .tsv",
-    "object features": "object features in features/, as obj*.hdf5",
-    "captions": "captions/<scan>.json",
-}
-R2R = ("graphs", "vocabulary", "r2r")
-REVERIE = ("graphs", "vocabulary", "reverie", "boxes")
-FULL = (*R2R, "augmented", "features")
+from vlnbert.tables import Table
 
 
 @dataclass(frozen=True)
@@ -32,7 +19,6 @@ class Preset:
 
     name: str
     description: str
-    needs: tuple[str, ...]
     experiment: Experiment
     start_hint: str = ""  # said to who starts from random weights where the recipe does not
 
@@ -53,19 +39,19 @@ NO_FIDELITY = TrainConfig(rewards=replace(HOPS, fidelity=False, departure=False)
 IN_QUARTERS = TrainConfig(batch=4, accumulate=4, rewards=HOPS)  # appendix C.2: they need the memory
 
 OPEN = Experiment(
-    features=CAPTIONS,
+    features=FeatureSpec(views=CAPTIONS),
     start="all-MiniLM-L6-v2",
     navigator=SIZES["minilm"]["two-stream"],
     training=TrainConfig(
         iterations=7500,
         batch=128,
-        rate=1e-4,
+        learning_rate=1e-4,
         schedule="cosine",
         warmup=100,
-        clip=5.0,
+        grad_clip=5.0,
         precision="bfloat16",
         validate_every=500,
-        objective=ObjectiveConfig(imitation=1.0, guidance=0.5, value=0.1),
+        objective=ObjectiveConfig(imitation=1.0, student_forcing=0.5, value=0.1),
     ),
 )
 
@@ -75,13 +61,13 @@ DEMO = Experiment(
     training=TrainConfig(
         iterations=800,
         batch=64,
-        rate=1e-3,
+        learning_rate=1e-3,
         schedule="cosine",
         warmup=50,
-        clip=5.0,
-        limit=12,  # the longest shortest path of a generated house has six
+        grad_clip=5.0,
+        max_steps=12,  # the longest shortest path of a generated house has six
         validate_every=200,
-        objective=ObjectiveConfig(imitation=1.0, guidance=1.0, value=0.1),
+        objective=ObjectiveConfig(imitation=1.0, student_forcing=1.0, value=0.1),
     ),
 )
 
@@ -98,6 +84,11 @@ def _reverie(experiment: Experiment, **training: Any) -> Experiment:
     )
 
 
+def _paper_reverie(navigator: NavigatorConfig) -> Experiment:
+    """The paper's REVERIE recipe: 200,000 updates of 4 + 4 rows."""
+    return _reverie(_paper(navigator), batch=8, iterations=200_000)
+
+
 def _both(experiment: Experiment) -> Experiment:
     """R2R beside REVERIE, batches in turn: one network for both tasks, as many updates of each as alone."""
     training = experiment.training
@@ -111,118 +102,104 @@ def _both(experiment: Experiment) -> Experiment:
 
 REVERIE_DEMO = _reverie(
     DEMO,
-    objective=replace(DEMO.training.objective, grounding=10.0),  # five times imitation and guidance, as in the paper
+    objective=replace(
+        DEMO.training.objective, grounding=10.0
+    ),  # five times imitation and student forcing, as in the paper
 )
 REVERIE_OPEN = replace(
     _reverie(OPEN, iterations=4500, objective=replace(OPEN.training.objective, grounding=7.5)),
-    objects=NAMES,
-    most_objects=20,  # 99.7 % of the viewpoints show no more; one shows 60
+    features=replace(OPEN.features, objects=NAMES, max_objects=20),  # 99.7 % of the viewpoints show no more; one 60
 )
 
 PRESETS = (
-    Preset("demo", "a tiny navigator from nothing, in generated houses", (*R2R, "features"), DEMO),
+    Preset("demo", "a tiny navigator from nothing, in generated houses", DEMO),
+    Preset("demo-reverie", "the same for REVERIE: find the room, then the object", REVERIE_DEMO),
+    Preset("demo-both", "one tiny navigator for both tasks", _both(REVERIE_DEMO)),
+    Preset("r2r-open", "R2R with open data alone: captions as features, from MiniLM", OPEN),
+    Preset("r2r-open-scratch", "the same from random weights", replace(OPEN, start=None)),
     Preset(
-        "demo-reverie",
-        "the same for REVERIE: find the room, then the object",
-        (*REVERIE, "features", "object features"),
-        REVERIE_DEMO,
+        "reverie-open", "REVERIE with open data alone: captions and object names as features, from MiniLM", REVERIE_OPEN
     ),
-    Preset(
-        "demo-both",
-        "one tiny navigator for both tasks",
-        (*R2R, *REVERIE[2:], "features", "object features"),
-        _both(REVERIE_DEMO),
-    ),
-    Preset("r2r-open", "R2R with open data alone: captions as features, from MiniLM", (*R2R, "captions"), OPEN),
-    Preset(
-        "r2r-open-scratch",
-        "the same from random weights",
-        (*R2R, "captions"),
-        replace(OPEN, start=None),
-    ),
-    Preset(
-        "reverie-open",
-        "REVERIE with open data alone: captions and object names as features, from MiniLM",
-        (*REVERIE, "captions"),
-        REVERIE_OPEN,
-    ),
-    Preset(
-        "reverie-r2r-open",
-        "one navigator for both tasks, with open data alone",
-        (*R2R, *REVERIE[2:], "captions"),
-        _both(REVERIE_OPEN),
-    ),
-    Preset("r2r-one-stream", "the paper's R2R agent from OSCAR", FULL, _paper(ONE), OSCAR),
+    Preset("reverie-r2r-open", "one navigator for both tasks, with open data alone", _both(REVERIE_OPEN)),
+    Preset("r2r-one-stream", "the paper's R2R agent from OSCAR", _paper(ONE), OSCAR),
     Preset(
         "r2r-one-stream-unmatched",
         "the same without cross-modal matching (Table 3)",
-        FULL,
         _paper(replace(ONE, matching="off")),
         OSCAR,
     ),
     Preset(
         "r2r-one-stream-unshaped",
         "the same without path-fidelity rewards (appendix B.6)",
-        FULL,
         _paper(ONE, NO_FIDELITY),
         OSCAR,
     ),
     Preset(
         "r2r-one-stream-emb-attn",
         "words attend at every step, on their embeddings (Table 4, C.2)",
-        FULL,
         _paper(replace(ONE, language_attention="embeddings"), IN_QUARTERS),
         OSCAR,
     ),
     Preset(
         "r2r-one-stream-init-attn",
         "words attend at every step, on their initial features (Table 4, C.2)",
-        FULL,
         _paper(replace(ONE, language_attention="initial"), IN_QUARTERS),
         OSCAR,
     ),
     Preset(
         "r2r-one-stream-re-attn",
         "words attend at every step, on the last step's output (Table 4, C.2)",
-        FULL,
         _paper(replace(ONE, language_attention="previous"), IN_QUARTERS),
         OSCAR,
     ),
-    Preset("r2r-two-stream", "the paper's R2R agent from PREVALENT", FULL, _paper(TWO), PREVALENT),
+    Preset("r2r-two-stream", "the paper's R2R agent from PREVALENT", _paper(TWO), PREVALENT),
     Preset(
         "r2r-two-stream-unmatched",
         "the same without cross-modal matching (appendix B)",
-        FULL,
         _paper(replace(TWO, matching="off")),
         PREVALENT,
     ),
     Preset(
         "r2r-two-stream-unshaped",
         "the same without path-fidelity rewards (appendix B.6)",
-        FULL,
         _paper(TWO, NO_FIDELITY),
         PREVALENT,
     ),
-    Preset(
-        "reverie-one-stream",
-        "the paper's REVERIE agent from OSCAR",
-        (*REVERIE, "features", "object features"),
-        _reverie(_paper(ONE), batch=8, iterations=200_000),
-        OSCAR,
-    ),
-    Preset(
-        "reverie-two-stream",
-        "the paper's REVERIE agent from PREVALENT",
-        (*REVERIE, "features", "object features"),
-        _reverie(_paper(TWO), batch=8, iterations=200_000),
-        PREVALENT,
-    ),
+    Preset("reverie-one-stream", "the paper's REVERIE agent from OSCAR", _paper_reverie(ONE), OSCAR),
+    Preset("reverie-two-stream", "the paper's REVERIE agent from PREVALENT", _paper_reverie(TWO), PREVALENT),
 )
 
 
-def find_preset(name: str) -> Preset:
-    """A preset by its name."""
-    found = {preset.name: preset for preset in PRESETS}
-    if name not in found:
-        raise UnknownNameError("preset", name, found)
-    return found[name]
+class Presets(Mapping[str, Preset]):
+    """The menu: presets by name. It prints as a table; an unknown name is answered with the nearest ones."""
+
+    def __init__(self, presets: Iterable[Preset]) -> None:
+        self._presets = {preset.name: preset for preset in presets}
+
+    def __getitem__(self, name: str) -> Preset:
+        if name not in self:
+            raise UnknownNameError("preset", name, self._presets)
+        return self._presets[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._presets
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._presets)
+
+    def __len__(self) -> int:
+        return len(self._presets)
+
+    def table(self) -> Table:
+        """What each is and the data that it needs."""
+        rows = [(one.name, one.description, ", ".join(one.experiment.needs)) for one in self.values()]
+        return Table(("preset", "what it is", "data it needs"), rows, title="presets")
+
+    def __repr__(self) -> str:
+        return self.table().text()
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
+
+
+presets = Presets(PRESETS)

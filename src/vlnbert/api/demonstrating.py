@@ -1,0 +1,103 @@
+"""Generated houses, and a demo in them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from vlnbert.api.reporting import Comparison, compare, write_run_report
+from vlnbert.api.runs import Run
+from vlnbert.api.training import resume, train
+from vlnbert.data.data import Data, open_data
+from vlnbert.house import generate
+from vlnbert.learning.checkpoints import is_run
+from vlnbert.learning.presets import presets
+from vlnbert.progress import quiet
+from vlnbert.runtime import require_within
+from vlnbert.tables import Table
+
+PRESETS = {"r2r": "demo", "reverie": "demo-reverie"}
+CONTEXT = (
+    "A tiny navigator trained from nothing on {scans} generated houses (seed {seed}), here in houses it has never "
+    "seen. The random agent picks a heading and walks five steps; the shortest agent knows the goal. Below, words "
+    "are tinted by the attention that the navigator paid them before each choice."
+)
+
+
+@dataclass(frozen=True, repr=False)
+class Demo:
+    """What a demo made: its run and, once that has come to its end, the scores and the report."""
+
+    run: Run
+    report: Path | None = None
+    compared: Comparison | None = None
+
+    def table(self) -> Table:
+        """The navigator beside the baselines; the run's validations while it is not done."""
+        return self.run.table() if self.compared is None else self.compared.table()
+
+    def __repr__(self) -> str:
+        return self.table().text()
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
+
+
+def generate_house(folder: str | Path, seed: int = 0, scans: int = 24, *, bar: bool = True) -> Data:
+    """Generate houses with rooms, objects and instructions, in exactly the formats of the real data.
+
+    The same seed gives the same houses on every machine.
+
+    Args:
+        folder: Where to write; must be new or empty.
+        seed: Chooses the houses.
+        scans: How many houses; about two in three are for training, the others are unseen.
+        bar: Show progress.
+    """
+    with quiet(not bar):
+        generate(Path(folder), seed=seed, scans=scans)
+    return open_data(folder)
+
+
+def demo(
+    out: str | Path = "demo",
+    task: Literal["r2r", "reverie"] = "r2r",
+    *,
+    seed: int = 0,
+    scans: int = 24,
+    iterations: int | None = None,
+    threads: int | None = 1,
+    bar: bool = True,
+) -> Demo:
+    """Make houses, train a tiny navigator in them, and write a report of how it walks houses it has never seen.
+
+    Interrupted, it goes on where it was when called again.
+
+    Args:
+        out: Folder for the houses, the run and the report. What an earlier demo left there serves again.
+        task: r2r (go there) or reverie (go there and name the object).
+        seed: Chooses the houses and the training.
+        scans: How many houses to make; about two in three are for training.
+        iterations: Updates of the navigator's weights; by default as many as the task's preset has.
+        threads: CPU threads. So small a navigator gains nothing from a second.
+        bar: Show progress.
+    """
+    usual = presets[PRESETS[task]].experiment.training
+    updates = usual.iterations if iterations is None else iterations
+    require_within(iterations=(updates, 1, 1_000_000), seed=(seed, 0, 2**31))
+    out = Path(out)
+    house, folder = out / f"house-{seed}-{scans}", out / f"run-{task}-{seed}-{scans}-{updates}"
+    data = open_data(house) if house.exists() else generate_house(house, seed, scans, bar=bar)
+    if is_run(folder):
+        run = resume(folder, data, threads=threads, bar=bar)
+    else:
+        changes = {"seed": seed, "iterations": updates}
+        if iterations is not None:
+            changes |= {"warmup": min(usual.warmup, updates), "validate_every": max(1, updates // 4)}
+        run = train(PRESETS[task], data, folder, threads=threads, bar=bar, **changes)
+    if run.interrupted:
+        return Demo(run)
+    with quiet(not bar):
+        compared = compare(run, data, seed=seed)
+        target = out / ("report.html" if task == "r2r" else f"report-{task}.html")
+        write_run_report(run, compared, target, title="vlnbert demo", context=CONTEXT.format(scans=scans, seed=seed))
+    return Demo(run, target, compared)

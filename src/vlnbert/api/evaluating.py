@@ -1,0 +1,236 @@
+"""Let any agent walk the episodes of some splits, and score it: runs, navigators, published checkpoints, baselines."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from json import dumps
+from pathlib import Path
+
+from vlnbert.api.runs import Run, open_run
+from vlnbert.data.data import Data, open_data
+from vlnbert.data.spec import OFF, FeatureSpec, as_spec
+from vlnbert.environment.environment import Environment
+from vlnbert.errors import UsageError
+from vlnbert.evaluation.evaluate import Evaluation, evaluate_agent, evaluate_navigator
+from vlnbert.evaluation.submission import write_results
+from vlnbert.evaluation.tables import score_table
+from vlnbert.learning.checkpoints import BEST, is_run
+from vlnbert.navigator import Navigator
+from vlnbert.navigator.economy import half
+from vlnbert.progress import quiet, say
+from vlnbert.rollout.baselines import BASELINES, baseline
+from vlnbert.rollout.episodes import MAX_STEPS
+from vlnbert.runtime import Precision, chosen_precision, require_device, require_within, usual_batch
+from vlnbert.tables import Table
+from vlnbert.tasks.episodes import Episodes
+from vlnbert.tasks.splits import task_and_split
+from vlnbert.tasks.tokens import MAX_TOKENS_OF, piece_count, tokenise
+from vlnbert.weights.importing import open_navigator
+
+USUAL = ("val_seen", "val_unseen")  # the splits to walk, unless told otherwise
+
+
+class Evaluations(Mapping[str, Evaluation]):
+    """How an agent did on each split: `print` it, look at it in a notebook, or take `scores` and `to_json()`.
+
+    A split's own `Evaluation` holds where the agent went and its scores episode by episode.
+    """
+
+    def __init__(self, agent: str, evaluations: Mapping[str, Evaluation]) -> None:
+        self.agent, self._evaluations = agent, dict(evaluations)
+
+    @property
+    def scores(self) -> dict[str, dict[str, float | int | None]]:
+        """By split: rates as fractions, TL and NE in metres. Splits that withhold their goals are left out."""
+        known = {name: result.scores for name, result in self.items()}
+        return {name: scores.summary() for name, scores in known.items() if scores is not None}
+
+    def to_json(self, indent: int | None = None) -> str:
+        """The scores as a JSON object, keyed by split."""
+        return dumps(self.scores, indent=indent)
+
+    def write(self, folder: str | Path) -> list[Path]:
+        """Write result files, <task>_<split>_<agent>.json, in the leaderboards' form."""
+        written = []
+        for name, result in self.items():
+            written.append(Path(folder) / f"{name.replace('/', '_')}_{self.agent}.json")
+            walked = result.trajectories
+            write_results(
+                written[-1],
+                result.episodes,
+                result.world,
+                walked=walked.viewpoint,
+                walked_length=walked.length,
+                views=walked.view,
+                predicted_objects=result.predicted_objects,
+            )
+        return written
+
+    def table(self) -> Table:
+        """A row for each split."""
+        return score_table(self.agent, self.scores)
+
+    def __getitem__(self, split: str) -> Evaluation:
+        return self._evaluations[split]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._evaluations)
+
+    def __len__(self) -> int:
+        return len(self._evaluations)
+
+    def __repr__(self) -> str:
+        return self.table().text()
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
+
+
+@dataclass(frozen=True)
+class _Walker:
+    """An agent, and what is known of how it is to walk."""
+
+    name: str
+    agent: Navigator | str  # a navigator, or the name of a baseline
+    task: str = "r2r"
+    data: str | None = None
+    features: FeatureSpec = FeatureSpec()
+    max_steps: int = MAX_STEPS
+    max_tokens: int | None = None
+
+
+def evaluate(
+    agent: Run | Navigator | str | Path,
+    data: Data | str | Path | None = None,
+    split: str | Sequence[str] = (),
+    *,
+    features: FeatureSpec | str | Path | None = None,
+    seed: int = 0,
+    max_steps: int | None = None,
+    batch: int | None = None,
+    precision: Precision = "float32",
+    device: str | None = None,
+    out: str | Path | None = None,
+    bar: bool = True,
+) -> Evaluations:
+    """Let an agent walk every episode of some splits, and score it: `vln.evaluate(run, split="r2r/val_unseen")`.
+
+    Args:
+        agent: A run, whose best weights walk; a navigator, or where one is (a folder, a hub name, a published agent's
+            checkpoint); or a baseline by name: random, stop or shortest.
+        data: The data folder, or what `vln.open_data` gave; by default what a run was trained on.
+        split: One or several, such as r2r/val_unseen; by default val_seen and val_unseen of what a run was trained for.
+            Test splits withhold their goals: they are walked, not scored.
+        features: What the navigator sees, where that differs from what a run was trained with.
+        seed: Of the random baseline.
+        max_steps: Steps after which an episode ends; by default as in a run's training, else 15.
+        batch: Episodes that a navigator walks together; by default 64 on a CPU, 1024 on a GPU.
+        precision: Of a navigator's tokens; fastest is what multiplies faster on this device. In bfloat16 scores differ
+            by rounding.
+        device: Where to walk, such as cpu or cuda; by default where the data is.
+        out: A folder for result files in the leaderboards' form, <task>_<split>_<agent>.json.
+        bar: Show progress.
+    """
+    require_within(max_steps=(max_steps or 1, 1, 1000), batch=(1 if batch is None else batch, 1, 1_000_000))
+    with quiet(not bar):
+        walker = _walker(agent)
+        names = (split,) if isinstance(split, str) else tuple(split)
+        names = names or tuple(f"{walker.task}/{name}" for name in USUAL)
+        opened = _opened(data if data is not None else walker.data, device)
+        # All splits are read before any is walked, so that a fault in the last leaves no result file of the first.
+        episodes = {name: opened.episodes(name) for name in names}
+        walker = replace(walker, max_steps=max_steps or walker.max_steps)
+        if isinstance(walker.agent, str):
+            walk = _baseline_walk(walker, opened, seed, episodes)
+        else:
+            asked = as_spec(str(features) if isinstance(features, Path) else features)
+            seen = walker.features.updated_by(opened.features).updated_by(asked)
+            walker = replace(walker, features=seen)
+            walk = _navigator_walk(walker, walker.agent, opened, names, precision, batch)
+        found = Evaluations(walker.name, {name: walk(one) for name, one in episodes.items()})
+        for path in found.write(out) if out is not None else ():
+            say(f"wrote {path}")
+        return found
+
+
+def usual_task(agent: str | Path) -> str:
+    """The task of an agent, unless told otherwise: what a run was trained for, else R2R."""
+    return task_and_split(open_run(agent).experiment.best_on)[0] if is_run(Path(agent)) else "r2r"
+
+
+def _walker(agent: Run | Navigator | str | Path) -> _Walker:
+    if isinstance(agent, Navigator):
+        return _Walker("navigator", agent)
+    if isinstance(agent, str) and agent in BASELINES and not Path(agent).exists():
+        return _Walker(agent, agent)
+    if not isinstance(agent, Run):
+        if not is_run(Path(agent)):
+            return _Walker(Path(agent).resolve().name, open_navigator(str(agent)))
+        agent = open_run(agent)
+    experiment, weights = agent.experiment, agent.weights
+    if weights.name != BEST:
+        say(f"{agent.folder}: nothing was validated yet; walking with the last checkpoint")
+    return _Walker(
+        name=agent.folder.resolve().name,
+        agent=open_navigator(weights),
+        task=task_and_split(experiment.best_on)[0],
+        data=agent.record.data,
+        features=experiment.features,
+        max_steps=experiment.training.max_steps,
+        max_tokens=experiment.max_tokens,
+    )
+
+
+def _opened(data: Data | str | Path | None, device: str | None) -> Data:
+    if data is None:
+        raise UsageError("no data to walk in; give a data folder: data=DIR")
+    if device is not None:
+        require_device(device)
+    return open_data(data, device=device)
+
+
+def _baseline_walk(
+    walker: _Walker, data: Data, seed: int, episodes: Mapping[str, Episodes]
+) -> Callable[[Episodes], Evaluation]:
+    name = str(walker.agent)
+    if name == "shortest":
+        for split, one in episodes.items():
+            if not one.scored:
+                raise UsageError(f"{split} withholds its goals, so nobody knows the shortest path; leave it out")
+    environment = Environment(data.world)
+    return lambda one: evaluate_agent(environment, baseline(name, data.world, seed), one, walker.max_steps)
+
+
+def _navigator_walk(
+    walker: _Walker,
+    navigator: Navigator,
+    data: Data,
+    names: Sequence[str],
+    precision: Precision,
+    batch: int | None,
+) -> Callable[[Episodes], Evaluation]:
+    config = navigator.to(data.device).config
+    finds = config.object_width > 0 and any(task_and_split(name)[0] == "reverie" for name in names)
+    spec = replace(walker.features, view_width=config.feature_width, object_width=config.object_width or None)
+    data = data.seen_as(spec if finds else replace(spec, objects=OFF))
+    tokenizer = navigator.tokenizer or data.tokenizer
+    if piece_count(tokenizer) > config.vocabulary:
+        problem = (
+            f"{walker.name} knows {config.vocabulary:,} word pieces, the vocabulary has {piece_count(tokenizer):,}"
+        )
+        raise UsageError(f"{problem}; keep its own with it: vlnbert weights import --vocabulary FILE")
+    dtype = half(chosen_precision(precision, data.device, config.hidden))
+
+    def walk(episodes: Episodes) -> Evaluation:
+        path = data.folder.split(episodes.task, episodes.split)
+        tokens = tokenise(episodes, tokenizer, path, walker.max_tokens or MAX_TOKENS_OF[episodes.task])
+        return evaluate_navigator(
+            data.environment,
+            navigator,
+            episodes,
+            tokens.to(data.device),
+            max_steps=walker.max_steps,
+            batch=batch or usual_batch(data.device),
+            precision=dtype,
+        )
+
+    return walk

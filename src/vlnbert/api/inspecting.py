@@ -1,0 +1,180 @@
+"""Look into a data folder: what it holds, where one can go, and what open data shows."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from vlnbert.data.data import Data, open_data
+from vlnbert.data.inventory import Part, meets, take_inventory
+from vlnbert.environment import contract
+from vlnbert.environment.environment import Environment
+from vlnbert.errors import UnknownNameError
+from vlnbert.learning.presets import presets
+from vlnbert.perception.captions import captions_key, open_sentences
+from vlnbert.perception.objects import object_names_key, open_descriptions
+from vlnbert.progress import quiet
+from vlnbert.runtime import require_device
+from vlnbert.sources.connectivity import read_connectivity
+from vlnbert.sources.instructions import read_episodes
+from vlnbert.sources.layout import open_folder
+from vlnbert.tables import Table
+from vlnbert.tasks.episodes import bind
+from vlnbert.tasks.targets import TargetReport, report_targets
+from vlnbert.weights.named import MINILM
+from vlnbert.world.banks import JoinedBank
+from vlnbert.world.candidates import find_candidates
+from vlnbert.world.objects import find_sightings
+from vlnbert.world.sights import facing_views, open_labels
+
+Candidate = dict[str, Any]  # viewpoint, view, heading, elevation, distance, idx: as the simulator names them
+
+
+@dataclass(frozen=True, repr=False)
+class DataReport:
+    """What a data folder holds, what is damaged in it, and what each preset would still need."""
+
+    folder: Path
+    parts: list[Part]
+
+    @property
+    def damaged(self) -> bool:
+        return any(part.faults for part in self.parts)
+
+    @property
+    def missing(self) -> dict[str, list[str]]:
+        """By preset, the kinds of data that it needs and the folder does not hold whole."""
+        return {
+            name: [need for need in preset.experiment.needs if not meets(need, self.parts)]
+            for name, preset in presets.items()
+        }
+
+    def table(self) -> Table:
+        rows = [[part.need, part.holds or "-", "damaged" if part.faults else "whole"] for part in self.parts]
+        return Table(["part", "holds", "state"], rows, str(self.folder))
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        parts = [
+            {
+                "part": part.need,
+                "path": str(part.path),
+                "holds": part.holds,
+                "faults": list(part.faults),
+                "notes": list(part.notes),
+            }
+            for part in self.parts
+        ]
+        return {"parts": parts, "presets": self.missing}
+
+    def __repr__(self) -> str:
+        return self.table().text()
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
+
+
+def check_data(folder: str | Path, *, bar: bool = True) -> DataReport:
+    """Read every file of a data folder and say what is there, what is damaged and what each preset still needs."""
+    with quiet(not bar):
+        return DataReport(Path(folder), take_inventory(open_folder(folder)))
+
+
+def check_world(data: Data | str | Path) -> Data:
+    """Check that the graphs of a data folder make a world that agents can rely on; raises where they do not."""
+    opened = open_data(data)
+    contract.require(contract.check_world(opened.world) + contract.check_environment(Environment(opened.world)))
+    return opened
+
+
+def candidates(data: Data | str | Path, scan: str) -> dict[str, list[Candidate]]:
+    """Where one can go from each viewpoint of a scan, in the simulator's order."""
+    paths = open_data(data).folder.graphs()
+    if scan not in paths:
+        raise UnknownNameError("scan", scan, paths)
+    graph = read_connectivity(paths[scan])
+    found = find_candidates(graph)
+    listed: dict[str, list[Candidate]] = {name: [] for name in graph.viewpoints}
+    for edge, start in enumerate(found.viewpoint):
+        listed[graph.viewpoints[start]].append(
+            {
+                "viewpoint": graph.viewpoints[found.neighbour[edge]],
+                "view": int(found.view[edge]),
+                "heading": float(found.heading[edge]),
+                "elevation": float(found.elevation[edge]),
+                "distance": float(found.distance[edge]),
+                "idx": int(found.rank[edge]),
+            }
+        )
+    return listed
+
+
+def caption_features(
+    data: Data | str | Path, encoder: str = MINILM, *, device: str = "cpu", bar: bool = True
+) -> dict[str, Any]:
+    """Turn the captions and detections of views into features, once; from then on they open from the cache.
+
+    Gives back views that face a neighbour, distinct captions, caption_width, classes, width of both together, seconds,
+    and cache, the file (None where none could be written).
+    """
+    require_device(device)
+    opened = open_data(data)
+    world, folder = opened.world, opened.folder.captions
+    with quiet(not bar):
+        seconds, (sentences, (labels, classes)) = _timed(
+            lambda: (open_sentences(world, folder, encoder, device), open_labels(world, folder))
+        )
+    return {
+        "views": facing_views(world).count,
+        "captions": len(sentences.table) - 1,  # row 0 stands for no view
+        "caption_width": sentences.width,
+        "classes": len(classes),
+        "width": JoinedBank((sentences, labels)).width,
+        "seconds": round(seconds, 3),
+        "cache": _kept(captions_key(world, folder, encoder).path),
+    }
+
+
+def object_features(
+    data: Data | str | Path, encoder: str = MINILM, *, device: str = "cpu", bar: bool = True
+) -> dict[str, Any]:
+    """Turn the names of objects into features, once; from then on they open from the cache.
+
+    Gives back objects shown, distinct names, distinct captions of their views, width, seconds, cache, and targets: what
+    becomes of those of each REVERIE split.
+    """
+    require_device(device)
+    opened = open_data(data)
+    world, objects, captions = opened.world, opened.objects, opened.folder.captions
+    with quiet(not bar):
+        seconds, said = _timed(lambda: open_descriptions(world, objects, captions, encoder, device))
+    return {
+        "objects": len(objects),
+        "names": len(said.names),
+        "captions": len(said.captions),
+        "width": said.width,
+        "seconds": round(seconds, 3),
+        "cache": _kept(object_names_key(world, objects, captions, encoder).path),
+        "targets": {split: asdict(report) for split, report in target_reports(opened).items()},
+    }
+
+
+def target_reports(data: Data) -> dict[str, TargetReport]:
+    """What becomes of the targets of each REVERIE split that is there."""
+    sightings, reports = find_sightings(data.world, data.objects), {}
+    for split, path in data.folder.splits("reverie").items():
+        records = read_episodes("reverie", path)
+        episodes = bind(path, records, data.world, task="reverie", split=split, sightings=sightings)
+        reports[split] = report_targets(data.objects, episodes)
+    return reports
+
+
+def _timed(run: Callable[[], Any]) -> tuple[float, Any]:
+    begin = perf_counter()
+    made = run()
+    return perf_counter() - begin, made
+
+
+def _kept(path: Path) -> str | None:
+    return str(path) if path.exists() else None

@@ -1,0 +1,113 @@
+"""A run's folder as an object: what was trained, how it went, and what came of it."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vlnbert.errors import DataError
+from vlnbert.evaluation.tables import shown
+from vlnbert.learning.callbacks import read_log
+from vlnbert.learning.checkpoints import POINTER, Progress, best_weights, last_checkpoint, read_progress
+from vlnbert.learning.experiment import Experiment
+from vlnbert.learning.runs import RunRecord, read_record
+from vlnbert.navigator import Navigator
+from vlnbert.tables import Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LOG = "log.jsonl"
+
+
+@dataclass(eq=False)
+class Run:
+    """A training in its folder. `vln.train` gives one, and `vln.open_run(folder)` gives it back later."""
+
+    folder: Path
+    interrupted: bool = False  # whether training was asked to stop before its end
+
+    @cached_property
+    def record(self) -> RunRecord:
+        """What the folder says of itself: preset, settings, data folder, digests of what was read."""
+        return read_record(self.folder)
+
+    @property
+    def preset(self) -> str:
+        return self.record.preset
+
+    @property
+    def experiment(self) -> Experiment:
+        return self.record.experiment
+
+    @property
+    def progress(self) -> Progress:
+        """Updates made so far, the best score and when it was reached."""
+        if not (self.folder / POINTER).exists():  # killed before the first checkpoint
+            return Progress(0, None, None)
+        return read_progress(last_checkpoint(self.folder))
+
+    @property
+    def log(self) -> list[dict[str, Any]]:
+        """The lines of its log, those of losses and those of scores, by iteration."""
+        path = self.folder / LOG
+        if not path.is_file():
+            raise DataError(path, "no such log", "train for a while first, with log=True")
+        return read_log(path)
+
+    @property
+    def weights(self) -> Path:
+        """The folder of its best navigator, or of its last where none was validated yet."""
+        return best_weights(self.folder)
+
+    @property
+    def navigator(self) -> Navigator:
+        """Its best navigator, as `vln.Navigator.from_pretrained` opens it."""
+        return Navigator.from_pretrained(self.weights)
+
+    def resume(self, **options: Any) -> "Run":
+        """Go on where the run was left, with the options of `vln.resume`."""
+        from vlnbert.api.training import resume
+
+        return resume(self, **options)
+
+    def curves(self, split: str | None = None) -> "Figure":
+        """Its losses and scores so far, as `vln.curves` draws them."""
+        from vlnbert.api.reporting import curves
+
+        return curves(self, split=split)
+
+    def table(self) -> Table:
+        """A row for each validation, with the scores on every split."""
+        lines = [line for line in read_log(self.folder / LOG) if "scores" in line] if self._logged else []
+        splits = self.experiment.validate_on
+        keys = [(split, key) for split in splits for key in ("sr", "spl", *(("rgs",) if "reverie" in split else ()))]
+        rows = [
+            [f"{line['iteration']:,}", *(shown(key, line["scores"].get(split, {}).get(key)) for split, key in keys)]
+            for line in lines
+        ]
+        return Table(["updates", *(f"{key.upper()} {split}" for split, key in keys)], rows, str(self))
+
+    @property
+    def _logged(self) -> bool:
+        return (self.folder / LOG).is_file()
+
+    def __str__(self) -> str:
+        done, total = self.progress, self.experiment.training.iterations
+        made = f"{self.folder}: {self.preset}, {done.iteration:,} of {total:,} updates"
+        if done.best is None:
+            return f"{made}, none of them validated"
+        return f"{made}, best SPL {100 * done.best:.1f} on {self.experiment.best_on} after {done.best_iteration:,}"
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.folder)!r})"
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
+
+
+def open_run(folder: Run | str | Path) -> Run:
+    """A run by its folder; one that is damaged, or of a newer format, says so at once."""
+    run = folder if isinstance(folder, Run) else Run(Path(folder))
+    _ = run.record
+    return run

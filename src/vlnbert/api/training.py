@@ -1,0 +1,151 @@
+"""Train to the end with bars and logs, and stop without losing anything."""
+
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from vlnbert.api.runs import LOG, Run, open_run
+from vlnbert.data.data import Data, open_data
+from vlnbert.learning.callbacks import JsonLog, ProgressBar, TensorBoard
+from vlnbert.learning.experiment import Experiment
+from vlnbert.learning.presets import Preset, presets
+from vlnbert.learning.records import with_changes
+from vlnbert.learning.runs import begin_run, resume_run
+from vlnbert.learning.trainer import Callback, Trainer
+from vlnbert.progress import Bar, quiet, say
+from vlnbert.ranks import Ranks, joined
+from vlnbert.runtime import require_device, use_threads
+
+CUSTOM = "custom"  # the preset that a run of somebody's own experiment names
+
+
+def train(
+    experiment: str | Preset | Experiment,
+    data: Data | str | Path,
+    out: str | Path,
+    *,
+    device: str | None = None,
+    threads: int | None = None,
+    callbacks: Sequence[Callback] = (),
+    bar: bool = True,
+    log: bool = True,
+    tensorboard: bool = True,
+    **changes: Any,
+) -> Run:
+    """Train a navigator and give back its run: `vln.train("r2r-open", data="data", out="runs/a", batch=256)`.
+
+    Interrupted, it finishes the update under way, saves, and returns a run that `resume` goes on with; it ends with the
+    same bits as one that was never interrupted. Under torchrun, processes learn together.
+
+    Args:
+        experiment: A preset by name (`vln.presets` lists them) or an experiment of your own.
+        data: The data folder, or what `vln.open_data` gave; features that were named there hold.
+        out: A new folder for the run: checkpoints, the best weights and the logs.
+        device: Where to train, such as cpu or cuda; by default where the data is.
+        threads: CPU threads; torch's choice otherwise.
+        callbacks: Whoever wants to watch: objects with `updated` and `validated`.
+        bar: Show progress, and say what in the data does not fit.
+        log: Write log.jsonl.
+        tensorboard: Write tensorboard/.
+        changes: Settings of the experiment to change, by name (batch=256) or place (**{"training.batch": 256}).
+    """
+    preset = changed_preset(experiment, changes)
+    out = Path(out)
+    use_threads(threads)
+    with quiet(not bar), _opened(data, device) as (opened, ranks):
+        if ranks.writes and preset.experiment.start is None and preset.start_hint:
+            say(f"starting from random weights; {preset.start_hint}")
+        experiment = replace(preset.experiment, features=preset.experiment.features.updated_by(opened.features))
+        trainer = begin_run(preset.name, experiment, opened, out, ranks=ranks, tell=say)
+        return _train(trainer, callbacks, log=log, tensorboard=tensorboard)
+
+
+def resume(
+    run: Run | str | Path,
+    data: Data | str | Path | None = None,
+    *,
+    device: str | None = None,
+    threads: int | None = None,
+    callbacks: Sequence[Callback] = (),
+    bar: bool = True,
+    log: bool = True,
+    tensorboard: bool = True,
+) -> Run:
+    """Go on with a run that was interrupted or killed; it ends with the same bits as one that never was.
+
+    Args:
+        run: The run, or its folder.
+        data: The data folder, if it lies elsewhere now.
+        device: Where to train, such as cpu or cuda.
+        threads: CPU threads; torch's choice otherwise.
+        callbacks: Whoever wants to watch.
+        bar: Show progress.
+        log: Write on in log.jsonl.
+        tensorboard: Write on in tensorboard/.
+    """
+    run = open_run(run)
+    use_threads(threads)
+    with quiet(not bar), _opened(run.record.data if data is None else data, device) as (opened, ranks):
+        trainer = resume_run(run.folder, opened, ranks)
+        return _train(trainer, callbacks, log=log, tensorboard=tensorboard)
+
+
+def changed_preset(experiment: str | Preset | Experiment, changes: dict[str, Any]) -> Preset:
+    """A preset by any of its names, with some settings changed by theirs."""
+    if isinstance(experiment, str):
+        preset = presets[experiment]
+    else:
+        preset = experiment if isinstance(experiment, Preset) else Preset(CUSTOM, "", experiment)
+    if isinstance(changes.get("features"), str | Path):  # what views look like alone
+        changes = {"features.views" if name == "features" else name: value for name, value in changes.items()}
+    return replace(preset, experiment=with_changes(preset.experiment, changes))
+
+
+@contextmanager
+def _opened(data: Data | str | Path, device: str | None) -> Iterator[tuple[Data, Ranks]]:
+    """The data on this process's own device, and its place among those that learn together."""
+    asked = device or (str(data.device) if isinstance(data, Data) else "cpu")
+    require_device(asked)
+    with joined(asked) as (ranks, own):
+        yield open_data(data, device=own), ranks
+
+
+def _train(trainer: Trainer, callbacks: Sequence[Callback], *, log: bool, tensorboard: bool) -> Run:
+    """Train to the end; an interrupt finishes the update under way and saves."""
+    done, total = trainer.progress.iteration, trainer.config.iterations
+    with ExitStack() as stack:
+        watching: list[Callback] = list(callbacks)
+        if trainer.ranks.writes:
+            watching.append(ProgressBar(stack.enter_context(Bar("training", total, done, lasting=True))))
+            if log:
+                watching.append(JsonLog(trainer.run / LOG))
+            if tensorboard:
+                watching.append(stack.enter_context(closing(TensorBoard(trainer.run / "tensorboard", done))))
+        trainer.callbacks = watching
+        with _stopping(trainer):
+            trainer.train()
+    return Run(trainer.run, interrupted=trainer.stopping and trainer.progress.iteration < total)
+
+
+@contextmanager
+def _stopping(trainer: Trainer) -> Iterator[None]:
+    """Interrupts within the block stop the training after the update under way; a second one stops it at once."""
+    if threading.current_thread() is not threading.main_thread():  # signals are the main thread's business
+        yield
+        return
+
+    def stop(*_: object) -> None:
+        trainer.stopping = True
+        for name in before:  # who asks twice does not want to wait
+            signal.signal(name, signal.default_int_handler)
+
+    before = {name: signal.signal(name, stop) for name in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)

@@ -1,0 +1,66 @@
+"""What a `FeatureSpec` names, opened as feature banks."""
+
+from pathlib import Path
+
+from vlnbert.data.spec import CAPTIONS, NAMES, FeatureSpec
+from vlnbert.errors import DataError, UsageError
+from vlnbert.perception.captions import open_captions
+from vlnbert.perception.objects import open_object_names
+from vlnbert.sources.layout import DataFolder
+from vlnbert.world.banks import Bank
+from vlnbert.world.object_bank import ObjectBank
+from vlnbert.world.object_features import open_object_features
+from vlnbert.world.objects import ObjectTable
+from vlnbert.world.sights import open_features
+from vlnbert.world.world import World
+
+
+def view_feature_file(folder: DataFolder, spec: FeatureSpec) -> Path:
+    """The file of view features that is named, or the only one in the data folder."""
+    if spec.views is not None:
+        return Path(spec.views)
+    return _only(folder, folder.feature_files(), "feature file", "features.views", instead=CAPTIONS)
+
+
+def object_feature_file(folder: DataFolder, spec: FeatureSpec) -> Path:
+    """The same for the features of objects."""
+    if spec.objects is not None:
+        return Path(spec.objects)
+    return _only(folder, folder.object_feature_files(), "object feature file", "features.objects", instead=NAMES)
+
+
+def open_view_bank(world: World, folder: DataFolder, spec: FeatureSpec) -> Bank:
+    """What the views of a world look like."""
+    if spec.views != CAPTIONS:
+        return open_features(world, view_feature_file(folder, spec), spec.view_width)
+    bank = open_captions(world, folder.captions, spec.encoder, world.device)
+    _check_width("captions'", bank.width, spec.view_width)
+    return bank
+
+
+def open_object_bank(
+    world: World, folder: DataFolder, objects: ObjectTable, spec: FeatureSpec
+) -> tuple[ObjectBank, tuple[str, ...]]:
+    """What the objects of a world look like, and what of their features does not fit, in words."""
+    if spec.objects != NAMES:
+        path = object_feature_file(folder, spec)
+        bank, fit = open_object_features(world, objects, path, spec.object_width, spec.max_objects)
+        return bank, tuple(f"{path}: {line}" for line in fit.lines())
+    bank = open_object_names(
+        world, objects, folder.captions, encoder=spec.encoder, device=world.device, max_objects=spec.max_objects
+    )
+    _check_width("objects'", bank.width, spec.object_width)
+    return bank, ()
+
+
+def _only(folder: DataFolder, files: list[Path], what: str, setting: str, instead: str) -> Path:
+    if len(files) != 1:
+        found = f"holds {len(files)} {what}s" if files else f"holds no {what}"
+        raise DataError(folder.features, found, f"name one with --{setting} FILE, or see by --{setting} {instead}")
+    return files[0]
+
+
+def _check_width(whose: str, found: int, expected: int | None) -> None:
+    if expected is not None and found != expected:
+        problem = f"the {whose} features are {found} wide, not {expected} as asked for"
+        raise UsageError(f"{problem}; name what it was trained with (--features.views, .objects, .encoder)")

@@ -1,0 +1,178 @@
+"""Progress for people: bars and lines on standard error, in a terminal or a notebook; nothing where nobody looks."""
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from html import escape
+from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    pass
+
+Item = TypeVar("Item")
+
+PERIOD = 0.2  # seconds between two pictures of a bar in a notebook
+
+_quiet: ContextVar[bool] = ContextVar("quiet", default=False)
+
+
+@contextmanager
+def quiet(silent: bool = True) -> Iterator[None]:
+    """Within the block no bar is shown and no line is said."""
+    token = _quiet.set(silent or _quiet.get())
+    try:
+        yield
+    finally:
+        _quiet.reset(token)
+
+
+def say(line: str) -> None:
+    """Tell people something along the way."""
+    if not _quiet.get():
+        print(line, file=sys.stderr)
+
+
+def in_notebook() -> bool:
+    """Whether this is a Jupyter kernel, where a bar is a picture in the cell's output."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return shell is not None and hasattr(shell, "kernel")
+
+
+class Bar:
+    """A bar of so many steps, with a note behind it: `with Bar("training", 100) as bar: bar.update(1, "loss 2.0")`."""
+
+    def __init__(self, what: str, total: float | None, done: float = 0, lasting: bool = False) -> None:
+        """`lasting` bars stay on the screen when they are done."""
+        self.what, self.total, self.done, self.lasting = what, total, done, lasting
+        self.shown: _Shown | None = None
+
+    def __enter__(self) -> "Bar":
+        if _quiet.get():
+            return self
+        if in_notebook():
+            self.shown = _NotebookBar(self)
+        elif sys.stderr.isatty():
+            self.shown = _TerminalBar(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.shown is not None:
+            self.shown.close()
+
+    def update(self, done: float, note: str = "") -> None:
+        self.done = done
+        if self.shown is not None:
+            self.shown.update(done, note)
+
+    def say(self, line: str) -> None:
+        """A line beside the bar, which goes on below it."""
+        if isinstance(self.shown, _TerminalBar):
+            self.shown.progress.console.print(line, highlight=False, markup=False)
+        else:
+            say(line)
+
+
+def track(items: Iterable[Item], what: str, total: int | None = None) -> Iterable[Item]:
+    """Show a bar while `items` are consumed."""
+    total = len(items) if total is None and hasattr(items, "__len__") else total
+    return _tracked(items, what, total)
+
+
+def _tracked(items: Iterable[Item], what: str, total: int | None) -> Iterator[Item]:
+    with Bar(what, total) as bar:
+        for number, item in enumerate(items, 1):
+            yield item
+            bar.update(number)
+
+
+class WatchedFile:
+    """A file whose reading moves a bar by bytes."""
+
+    def __init__(self, file: IO[bytes], bar: Bar) -> None:
+        self.file, self.bar = file, bar
+
+    def read(self, size: int = -1) -> bytes:
+        return self._count(self.file.read(size))
+
+    def readline(self) -> bytes:
+        return self._count(self.file.readline())
+
+    def readinto(self, buffer: Any) -> int:
+        count: int = self.file.readinto(buffer)  # type: ignore[attr-defined]  # of a file opened for reading bytes
+        self.bar.update(self.bar.done + count)
+        return count
+
+    def readable(self) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self.readline, b"")
+
+    def _count(self, chunk: bytes) -> bytes:
+        self.bar.update(self.bar.done + len(chunk))
+        return chunk
+
+
+class _Shown(Protocol):
+    """A bar as somebody sees it."""
+
+    def update(self, done: float, note: str) -> None: ...
+    def close(self) -> None: ...
+
+
+class _TerminalBar:
+    def __init__(self, bar: Bar) -> None:
+        from rich.console import Console
+        from rich.markup import escape as plain
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        counts = [MofNCompleteColumn()] if bar.lasting else []
+        columns = (TextColumn("{task.description}"), BarColumn(), *counts, TextColumn("{task.fields[note]}"))
+        console = Console(stderr=True)
+        self.progress: Progress = Progress(*columns, TimeRemainingColumn(), console=console, transient=not bar.lasting)
+        self.progress.start()
+        self.task = self.progress.add_task(plain(bar.what), total=bar.total, completed=bar.done, note="")
+
+    def update(self, done: float, note: str) -> None:
+        self.progress.update(self.task, completed=done, note=note)
+
+    def close(self) -> None:
+        self.progress.stop()
+
+
+class _NotebookBar:
+    """A picture that is replaced in place. It needs no widgets, so that it shows in any notebook and once saved too."""
+
+    def __init__(self, bar: Bar) -> None:
+        from IPython.display import HTML, display  # type: ignore[import-not-found]  # there is a notebook
+
+        self.bar, self.picture, self.began, self.last = bar, HTML, time.monotonic(), 0.0
+        self.begun_at, self.note = bar.done, ""
+        self.handle = display(HTML(self._html()), display_id=True)
+
+    def update(self, done: float, note: str) -> None:
+        self.note = note
+        if time.monotonic() - self.last >= PERIOD:
+            self._draw()
+
+    def close(self) -> None:
+        self.handle.update(self.picture(self._html() if self.bar.lasting else ""))
+
+    def _draw(self) -> None:
+        self.last = time.monotonic()
+        self.handle.update(self.picture(self._html()))
+
+    def _html(self) -> str:
+        bar, reach = self.bar, "" if self.bar.total is None else f' value="{self.bar.done}" max="{self.bar.total}"'
+        count = f" {bar.done:,} of {bar.total:,}" if bar.lasting and bar.total is not None else ""
+        return f"<div>{escape(bar.what)} <progress{reach}></progress>{count} {escape(self.note)}{self._left()}</div>"
+
+    def _left(self) -> str:
+        """The time left, once there is something to reckon it from."""
+        made, seconds = self.bar.done - self.begun_at, time.monotonic() - self.began
+        if self.bar.total is None or made <= 0 or self.bar.done >= self.bar.total:
+            return ""
+        left = int(seconds / made * (self.bar.total - self.bar.done))
+        return f" <small>{left // 3600}:{left // 60 % 60:02}:{left % 60:02} left</small>"

@@ -1,0 +1,170 @@
+"""Rollouts to learn from: each row follows the teacher, samples or takes the best, and everything is recorded."""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from vlnbert.environment.environment import Environment, State, shortest_path_teacher
+from vlnbert.navigator import Instruction, Navigator
+from vlnbert.rollout.episodes import (
+    MAX_STEPS,
+    Trajectories,
+    active_rows,
+    narrow_rows,
+    run_episodes,
+    scatter_rows,
+    select_rows,
+)
+from vlnbert.rollout.greedy import encode_tokens
+from vlnbert.rollout.noise import gumbel
+from vlnbert.world.objects import NONE
+from vlnbert.world.world import STOP
+
+TEACHER, SAMPLE, GREEDY = 0, 1, 2  # row policies: how a row chooses
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """What happened, [time, row] unless said otherwise. Steps at which a row is not live mean nothing."""
+
+    viewpoint: Tensor  # [time + 1, row]
+    view: Tensor  # [time + 1, row]
+    slot: Tensor  # what was chosen
+    teacher: Tensor  # what the teacher would have chosen
+    live: Tensor  # bool: had not stopped before
+    logits: Tensor  # [time, row, slot]
+    value: Tensor  # what the critic expected at the end of the step
+    grounding_loss: Tensor  # cross-entropy of the target among the objects, where the teacher stops; elsewhere 0
+    last_value: Tensor  # [row] the critic's value after the last step, without gradient, to bootstrap from
+    ended: Tensor  # [row] bool: stopped within the limit
+
+
+@dataclass(frozen=True)
+class TeacherRows:
+    """The first rows follow the teacher, which stops within some steps; after those they leave the batch together."""
+
+    count: int
+    steps: int
+
+
+@dataclass
+class MixedMemory:
+    """What the agent of a mixed rollout carries along; its tensors are of the active rows."""
+
+    hidden: Tensor
+    instruction: Instruction
+    goal: Tensor
+    noise: Tensor  # [time, row, slot] what is added to the logits before the best is taken
+    rows: Tensor | None = None  # which rows are active; None for all
+    records: list[dict[str, Tensor]] = field(default_factory=list)
+
+    def select(self, kept: Tensor) -> "MixedMemory":
+        """Of the active rows, those at some places."""
+        return MixedMemory(
+            hidden=self.hidden.index_select(0, kept),
+            instruction=self.instruction.only(kept),
+            goal=self.goal.index_select(0, kept),
+            noise=self.noise.index_select(1, kept),
+            rows=narrow_rows(self.rows, kept),
+            records=self.records,
+        )
+
+
+class MixedAgent:
+    """A navigator each of whose rows chooses by a policy of its own."""
+
+    def __init__(
+        self,
+        navigator: Navigator,
+        environment: Environment,
+        tokens: Tensor,
+        row_policy: Tensor,
+        key: Tensor,
+        target: Tensor | None = None,
+        max_steps: int = MAX_STEPS,
+        teacher_rows: TeacherRows | None = None,
+    ) -> None:
+        """[row, token] instructions, the policy of each row, and the key of its noise.
+
+        `target` [row] is, in REVERIE, the place of the target among the objects of the goal; NONE where that does not
+        show it.
+        """
+        self.navigator, self.environment, self.tokens = navigator, environment, tokens
+        self.row_policy, self.key, self.target = row_policy, key, target
+        self.max_steps, self.teacher_rows = max_steps, teacher_rows
+
+    def begin(self, state: State, goal: Tensor) -> MixedMemory:
+        instruction = encode_tokens(self.navigator, self.tokens)
+        noise = gumbel(self.key, self.max_steps, self.environment.world.slots)
+        sampled = (self.row_policy == SAMPLE)[:, None]
+        return MixedMemory(instruction.state, instruction, goal, noise * sampled)
+
+    def act(self, state: State, memory: MixedMemory) -> tuple[Tensor, MixedMemory]:
+        memory = self._leave(state, memory)
+        here, policy = select_rows(state, memory.rows), select_rows(self.row_policy, memory.rows)
+        step = self.navigator.step(memory.hidden, memory.instruction, self.environment.observe(here))
+        logits = _at_least_float32(step.logits)
+        teacher = shortest_path_teacher(self.environment.world, here, memory.goal)
+        sampled = (logits.detach() + memory.noise[len(memory.records)]).argmax(dim=1)
+        slot = torch.where(policy == TEACHER, teacher, sampled)
+        record = {"slot": slot, "teacher": teacher, "logits": logits, "hidden": step.state}
+        if step.object_logits is not None and self.target is not None:
+            target = select_rows(self.target, memory.rows)
+            record["grounding_loss"] = _grounding_loss(step.object_logits, target, teacher)
+        count = len(self.row_policy)
+        record = {name: scatter_rows(part, memory.rows, count) for name, part in record.items()}
+        record["live"] = ~state.ended
+        after = MixedMemory(
+            hidden=step.state,
+            instruction=step.instruction,
+            goal=memory.goal,
+            noise=memory.noise,
+            rows=memory.rows,
+            records=[*memory.records, record],
+        )
+        return record["slot"], after
+
+    def _leave(self, state: State, memory: MixedMemory) -> MixedMemory:
+        """Stopped rows leave on the CPU; elsewhere the teacher's rows leave together, once all of them have stopped."""
+        kept, taught, count = active_rows(state, memory.rows), self.teacher_rows, len(self.row_policy)
+        if memory.rows is None and taught is not None and taught.count < count and len(memory.records) == taught.steps:
+            kept = torch.arange(taught.count, count, device=self.row_policy.device)
+        return memory if kept is None else memory.select(kept)
+
+    def bootstrap_value(self, walked: Trajectories) -> Tensor:
+        """[row] the critic's value where rows came to the limit, without gradient; of others anything."""
+        with torch.no_grad():
+            state, count = walked.last_state, len(self.row_policy)
+            memory = self._leave(state, walked.memory)
+            if not len(memory.hidden):
+                return _at_least_float32(memory.hidden.new_zeros(count))
+            observation = self.environment.observe(select_rows(state, memory.rows))
+            ahead = self.navigator.step(memory.hidden, memory.instruction, observation)
+            return scatter_rows(_at_least_float32(self.navigator.value(ahead.state)), memory.rows, count)
+
+
+def collect_rollout(
+    environment: Environment, agent: MixedAgent, start: Tensor, heading: Tensor, goal: Tensor
+) -> Rollout:
+    """Run the episodes and lay the record out. Rows that did not stop take one more look, for the value to bootstrap."""
+    walked = run_episodes(environment, agent, start, heading, goal, max_steps=agent.max_steps)
+    records = walked.memory.records
+    columns = {name: torch.stack([record[name] for record in records]) for name in records[0]}
+    columns["value"] = _at_least_float32(agent.navigator.value(columns.pop("hidden")))
+    columns.setdefault("grounding_loss", torch.zeros_like(columns["value"]))
+    places = {name: getattr(walked, name).T[: len(records) + 1] for name in ("viewpoint", "view")}
+    return Rollout(**places, **columns, ended=walked.ended, last_value=agent.bootstrap_value(walked))
+
+
+def _at_least_float32(numbers: Tensor) -> Tensor:
+    """Losses are never made of half-precision numbers."""
+    return numbers.to(torch.promote_types(numbers.dtype, torch.float32))
+
+
+def _grounding_loss(logits: Tensor, target: Tensor, teacher: Tensor) -> Tensor:
+    """[row] the cross-entropy of the target where the teacher stops, which is where the target's place is known."""
+    known = (teacher == STOP) & (target != NONE)
+    no_object = logits.shape[1] - 1  # always there to be chosen, so that nothing becomes infinite
+    return cross_entropy(_at_least_float32(logits), torch.where(known, target, no_object), reduction="none") * known

@@ -1,0 +1,58 @@
+"""Tables that print well: in a terminal, in a file and in a notebook."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+WIDE = 200  # characters of a line in a pipe or a file, which get whole rows
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells are text, already formatted; the first of a row names it. Columns of numbers are set flush right."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    title: str = ""
+
+    @property
+    def numeric(self) -> list[bool]:
+        """[column] whether all of its cells are numbers, or dashes for none."""
+        return [all(_is_number(row[place]) for row in self.rows) for place in range(len(self.columns))]
+
+    def text(self, width: int = WIDE) -> str:
+        """For a terminal, no line longer than `width`."""
+        from rich.box import SIMPLE_HEAD
+        from rich.console import Console
+        from rich.table import Column
+        from rich.table import Table as RichTable
+        from rich.text import Text
+
+        sides = zip(self.columns, self.numeric, strict=True)
+        columns = [
+            Column(Text(name), justify="right" if number else "left", no_wrap=place == 0)
+            for place, (name, number) in enumerate(sides)
+        ]
+        title = Text(self.title) if self.title else None  # names from files are shown as they are
+        table = RichTable(*columns, title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 0))
+        for row in self.rows:
+            table.add_row(*map(Text, row))
+        console = Console(width=width, markup=False, highlight=False, color_system=None)
+        with console.capture() as captured:
+            console.print(table)
+        return "\n".join(line.rstrip() for line in captured.get().rstrip().splitlines())
+
+    def html(self) -> str:
+        """For a notebook."""
+        sides = [' style="text-align: right"' if number else ' style="text-align: left"' for number in self.numeric]
+        head = "".join(f"<th{side}>{escape(name)}</th>" for name, side in zip(self.columns, sides, strict=True))
+        body = "".join(
+            "<tr>" + "".join(f"<td{side}>{escape(cell)}</td>" for cell, side in zip(row, sides, strict=True)) + "</tr>"
+            for row in self.rows
+        )
+        title = f"<caption>{escape(self.title)}</caption>" if self.title else ""
+        return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _is_number(cell: str) -> bool:
+    return cell == "-" or cell.replace(",", "").replace(".", "", 1).removeprefix("-").isdecimal()
