@@ -16,7 +16,7 @@ from tests.navigator.samples import CONFIGS, make, sight, words
 from tests.world.samples import codes_of, furnished
 from vlnbert.environment.environment import Environment, shortest_path_teacher
 from vlnbert.learning.trainer import Trainer
-from vlnbert.learning.updates import ReplayedUpdate
+from vlnbert.learning.updates import GraphUpdate
 from vlnbert.navigator import NavigatorConfig
 from vlnbert.navigator.serving import left_alone
 from vlnbert.sources.house import generate
@@ -99,7 +99,7 @@ def test_navigators_decide_alike_and_nobody_waits(name: str) -> None:
 
 
 # All twelve episodes in every batch: one width of instructions, so that one graph serves all updates.
-TRAINING = replace(CONFIG, batch=12, rate=1e-4, validate_every=100)
+TRAINING = replace(CONFIG, batch=12, learning_rate=1e-4, validate_every=100)
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +151,7 @@ def test_replayed_updates_are_what_they_would_be(house: Path, tmp_path: Path, pr
     """Dropout too: what is random in a recording follows the seed of each update."""
     config = replace(TRAINING, iterations=50, precision=precision)
     replayed = trainer(house, tmp_path / "replayed", config, device="cuda")
-    assert isinstance(replayed.update, ReplayedUpdate)
+    assert isinstance(replayed.update, GraphUpdate)
     eager = trainer(house, tmp_path / "eager", replace(config, graphs=False), device="cuda")
     found = losses(replayed)
     assert len(replayed.update.recordings) == 1

@@ -8,8 +8,8 @@ import pytest
 
 from vlnbert.errors import UnknownNameError
 from vlnbert.learning.experiment import Experiment
+from vlnbert.learning.presets import NEEDS, PRESETS, Preset, find_preset
 from vlnbert.learning.records import from_plain, to_plain
-from vlnbert.presets import NEEDS, PRESETS, Preset, find_preset
 
 BY_NAME = {preset.name: preset for preset in PRESETS}
 
@@ -127,8 +127,17 @@ def test_the_paper_s_recipe() -> None:
     experiment = BY_NAME["r2r-one-stream"].experiment
     assert experiment.train_on == ("r2r/train", "r2r/aug")
     training = experiment.training
-    assert (training.iterations, training.batch, training.rate, training.schedule) == (300_000, 16, 1e-5, "constant")
-    assert (training.objective.imitation, training.objective.guidance, training.rewards.unit) == (0.2, 0.0, "hops")
+    assert (training.iterations, training.batch, training.learning_rate, training.schedule) == (
+        300_000,
+        16,
+        1e-5,
+        "constant",
+    )
+    assert (training.objective.imitation, training.objective.student_forcing, training.rewards.unit) == (
+        0.2,
+        0.0,
+        "hops",
+    )
     assert (experiment.navigator.hidden, experiment.navigator.layers) == (768, 12)
 
 

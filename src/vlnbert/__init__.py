@@ -7,8 +7,8 @@
     print(vln.evaluate(run, split="r2r/val_unseen"))
     vln.report(run, "report.html")
 
-The names below are stable: they change with notice. Everything else is open to read and to use, and may move. Nothing is
-imported before it is used, so that importing this package takes no time and no torch.
+The names below are stable: they change with notice. Everything else is open to read and to use, and may move. Nothing
+is imported before it is used, so that importing this package takes no time and no torch.
 """
 
 from importlib import import_module
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from vlnbert.api.scoring import score, submit
     from vlnbert.api.training import resume, train
     from vlnbert.data.data import Data, open_data
-from vlnbert.data.spec import FeatureSpec
+    from vlnbert.data.spec import FeatureSpec
     from vlnbert.environment.environment import Environment
     from vlnbert.errors import DataError, UsageError, VlnbertError
     from vlnbert.learning.experiment import Experiment, TrainConfig

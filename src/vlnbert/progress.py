@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from contextlib import contextmanager
 from contextvars import ContextVar
 from html import escape
@@ -43,7 +43,7 @@ def in_notebook() -> bool:
 class Bar:
     """A bar of so many steps, with a note behind it: `with Bar("training", 100) as bar: bar.update(1, "loss 2.0")`."""
 
-    def __init__(self, what: str, total: float | None, done: float = 0, lasting: bool = False) -> None:
+    def __init__(self, what: str, total: int | None, done: int = 0, lasting: bool = False) -> None:
         """`lasting` bars stay on the screen when they are done."""
         self.what, self.total, self.done, self.lasting = what, total, done, lasting
         self.shown: _Shown | None = None
@@ -61,7 +61,7 @@ class Bar:
         if self.shown is not None:
             self.shown.close()
 
-    def update(self, done: float, note: str = "") -> None:
+    def update(self, done: int, note: str = "") -> None:
         self.done = done
         if self.shown is not None:
             self.shown.update(done, note)
@@ -76,7 +76,8 @@ class Bar:
 
 def track(items: Iterable[Item], what: str, total: int | None = None) -> Iterable[Item]:
     """Show a bar while `items` are consumed."""
-    total = len(items) if total is None and hasattr(items, "__len__") else total
+    if total is None and isinstance(items, Sized):
+        total = len(items)
     return _tracked(items, what, total)
 
 
@@ -118,7 +119,7 @@ class WatchedFile:
 class _Shown(Protocol):
     """A bar as somebody sees it."""
 
-    def update(self, done: float, note: str) -> None: ...
+    def update(self, done: int, note: str) -> None: ...
     def close(self) -> None: ...
 
 
@@ -135,7 +136,7 @@ class _TerminalBar:
         self.progress.start()
         self.task = self.progress.add_task(plain(bar.what), total=bar.total, completed=bar.done, note="")
 
-    def update(self, done: float, note: str) -> None:
+    def update(self, done: int, note: str) -> None:
         self.progress.update(self.task, completed=done, note=note)
 
     def close(self) -> None:
@@ -152,7 +153,7 @@ class _NotebookBar:
         self.begun_at, self.note = bar.done, ""
         self.handle = display(HTML(self._html()), display_id=True)
 
-    def update(self, done: float, note: str) -> None:
+    def update(self, done: int, note: str) -> None:
         self.note = note
         if time.monotonic() - self.last >= PERIOD:
             self._draw()

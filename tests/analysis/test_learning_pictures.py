@@ -52,7 +52,7 @@ def test_a_trace_is_the_walk_with_its_attention(world: World) -> None:
         path_length=torch.tensor([2, 2]),
     )
     tokens = Tokens(torch.tensor([[4, 5, 6, 7], [8, 9, 10, 0]]), torch.tensor([4, 3]))
-    walked = evaluate_navigator(environment, navigator, episodes, tokens, limit=6).walk
+    walked = evaluate_navigator(environment, navigator, episodes, tokens, limit=6).trajectories
     for row in range(2):
         trace = trace_episode(navigator, environment, episodes, tokens, row, limit=6)
         assert trace.viewpoint == walked.viewpoint[row, : len(trace.viewpoint)].tolist()

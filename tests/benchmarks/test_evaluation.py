@@ -38,17 +38,17 @@ def test_people_are_told(house: Path) -> None:
 
 
 def test_no_more_episodes_than_there_are(house: Path, tmp_path: Path) -> None:
-    split = trainer(house, tmp_path).feed.splits[0]
+    split = trainer(house, tmp_path).batches.splits[0]
     assert first_episodes(split, 5).episodes.ids == split.episodes.ids[:5]
     assert len(first_episodes(split, 1000).episodes) == len(split.episodes)
 
 
 def test_the_restless_walk_to_the_limit_both_ways(house: Path, tmp_path: Path) -> None:
     ours = trainer(house, tmp_path)
-    environment, split = ours.environment, ours.feed.splits[0]
+    environment, split = ours.environment, ours.batches.splits[0]
     torch.manual_seed(0)
     navigator = Restless(ours.navigator.config).eval()
-    walked = evaluate_navigator(environment, navigator, split.episodes, split.tokens, limit=6).walk
+    walked = evaluate_navigator(environment, navigator, split.episodes, split.tokens, max_steps=6).trajectories
     eyes = Eyes(environment.world, environment.view_bank, navigator.config.angle_width)
     plain = walk_plainly(navigator, eyes, split.episodes, split.tokens, limit=6)
     assert walked.length.tolist() == plain.length.tolist() == [7] * len(split.episodes)
@@ -57,7 +57,7 @@ def test_the_restless_walk_to_the_limit_both_ways(house: Path, tmp_path: Path) -
 
 def test_without_the_rival_there_is_no_ratio(house: Path, tmp_path: Path) -> None:
     ours = trainer(house, tmp_path)
-    given = (ours.environment.world, ours.feed.splits[0], ours.navigator.config)
+    given = (ours.environment.world, ours.batches.splits[0], ours.navigator.config)
     speed = time_evaluation(*given, batch=8, precision="float32", rounds=2, limit=4)
     assert speed.plain is speed.times_plain is None
     assert speed.steps == 4 * speed.episodes == 4 * 12

@@ -15,7 +15,7 @@ from vlnbert.benchmarks.plain_sights import Eyes
 from vlnbert.benchmarks.world import Place
 from vlnbert.environment.environment import Observation, State
 from vlnbert.evaluation.evaluate import evaluate_navigator
-from vlnbert.learning.config import TrainConfig
+from vlnbert.learning.experiment import TrainConfig
 from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.rewards import RewardConfig, Rewards
 from vlnbert.learning.trainer import Trainer
@@ -26,11 +26,15 @@ from vlnbert.world.geometry import VIEWS
 
 STEADY = replace(SHAPE, **NO_DROPOUT)
 SETTINGS = {
-    "the paper's": TrainConfig(batch=6, rate=1e-3, limit=8, clip=0.5),
+    "the paper's": TrainConfig(batch=6, learning_rate=1e-3, limit=8, grad_clip=0.5),
     "guided, in hops": TrainConfig(
-        batch=6, rate=1e-3, limit=3, objective=ObjectiveConfig(guidance=0.7), rewards=RewardConfig(unit="hops")
+        batch=6,
+        learning_rate=1e-3,
+        max_steps=3,
+        objective=ObjectiveConfig(student_forcing=0.7),
+        rewards=RewardConfig(unit="hops"),
     ),
-    "two batches": TrainConfig(batch=4, rate=1e-3, limit=5, accumulate=2),
+    "two batches": TrainConfig(batch=4, learning_rate=1e-3, limit=5, accumulate=2),
 }
 
 
@@ -39,7 +43,7 @@ def twin(ours: Trainer) -> PlainTraining:
     navigator = Navigator(ours.navigator.config).to(ours.navigator.critic[0].weight.dtype)
     navigator.load_state_dict(ours.navigator.state_dict())
     return PlainTraining(
-        navigator, ours.environment.world, ours.environment.view_bank, ours.feed.splits[0], ours.config
+        navigator, ours.environment.world, ours.environment.view_bank, ours.batches.splits[0], ours.config
     )
 
 
@@ -88,9 +92,11 @@ def test_another_batch_is_another_loss(house: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("limit", [5, 9])
 def test_it_walks_the_same(house: Path, tmp_path: Path, limit: int) -> None:
     ours = trainer(house, tmp_path)
-    world, split = ours.environment.world, first_episodes(ours.feed.splits[0], 11)
+    world, split = ours.environment.world, first_episodes(ours.batches.splits[0], 11)
     navigator = ours.navigator.eval()
-    expected = evaluate_navigator(ours.environment, navigator, split.episodes, split.tokens, limit, batch=4).walk
+    expected = evaluate_navigator(
+        ours.environment, navigator, split.episodes, split.tokens, limit, batch=4
+    ).trajectories
     eyes = Eyes(world, ours.environment.view_bank, navigator.config.angle_width)
     found = walk_plainly(navigator, eyes, split.episodes, split.tokens, limit)
     assert torch.equal(found.viewpoint, expected.viewpoint)

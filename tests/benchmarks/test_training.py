@@ -14,7 +14,7 @@ from tests.learning.samples import trainer
 from vlnbert.benchmarks.restless import Restless
 from vlnbert.benchmarks.training import Pedometer
 from vlnbert.environment.environment import State
-from vlnbert.learning.config import TrainConfig
+from vlnbert.learning.experiment import TrainConfig
 from vlnbert.learning.trainer import Trainer
 from vlnbert.world import World
 
@@ -63,15 +63,15 @@ def test_steps_are_those_of_agents_that_walk(world: World) -> None:
 
 
 def test_the_restless_learn_and_never_stop(house: Path, tmp_path: Path) -> None:
-    config = TrainConfig(batch=4, rate=1e-3, limit=11)
+    config = TrainConfig(batch=4, learning_rate=1e-3, max_steps=11)
     usual = trainer(house, tmp_path, config)
     environment = Pedometer(usual.environment.world, usual.environment.view_bank)
     navigator = Restless(usual.navigator.config)
-    restless = Trainer(tmp_path, navigator, environment, usual.feed.splits, {}, config, "")
+    restless = Trainer(tmp_path, navigator, environment, usual.batches.splits, {}, config, "")
     for iteration in range(2):
         environment.steps = 0
         restless.advance(iteration)
-        taught = environment.steps - 2 * config.limit  # the other half walked on and on
+        taught = environment.steps - 2 * config.max_steps  # the other half walked on and on
         assert 2 <= taught <= 2 * 7, "the teacher stops after six hops at most"
     assert torch.stack(restless.unreported).isfinite().all()
     assert all(weight.isfinite().all() for weight in navigator.parameters())

@@ -23,7 +23,7 @@ class Outcome:
 Run = Callable[..., Outcome]
 # Settings with which an update takes a few hundredths of a second.
 TINY = (
-    *("--training.batch", "4", "--training.limit", "4", "--training.report-every", "1"),
+    *("--training.batch", "4", "--training.max-steps", "4", "--training.report-every", "1"),
     *("--threads", "1", "--navigator.hidden", "16", "--navigator.heads", "2", "--navigator.inner", "32"),
 )
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from vlnbert.cli.walkers import Recipe, recipe_of
 
 from tests.cli.conftest import TINY, called
-from vlnbert.cli.walkers import Recipe, recipe_of
 from vlnbert.learning.callbacks import read_log
 from vlnbert.learning.checkpoints import last_checkpoint
 
@@ -18,7 +18,7 @@ SPLIT = ("--splits", "val_unseen")
 @pytest.fixture(scope="module")
 def trained(house: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("evaluate") / "trained"
-    words = (*TINY, "--training.iterations", "12", "--training.validate-every", "2", "--tokens", "20")
+    words = (*TINY, "--training.iterations", "12", "--training.validate-every", "2", "--max-tokens", "20")
     assert called("train", "demo", "--data", house, "--out", run, *words).code == 0
     return run
 

@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable
 
 from vlnbert.learning.experiment import Experiment
+from vlnbert.learning.presets import PRESETS
 from vlnbert.learning.records import from_plain
-from vlnbert.presets import PRESETS
 
 
 def test_the_table_has_a_row_for_each(run: Callable) -> None:

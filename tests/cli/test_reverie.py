@@ -15,7 +15,7 @@ from vlnbert.learning.callbacks import read_log
 from vlnbert.sources.layout import open_folder
 
 # Two updates, with steps enough to come to any goal.
-SHORT = (*TINY, *("--training.iterations", "2", "--training.validate-every", "2", "--training.limit", "8"))
+SHORT = (*TINY, *("--training.iterations", "2", "--training.validate-every", "2", "--training.max-steps", "8"))
 ONE_VERSION = "use annotations and boxes of one version"
 UNKNOWN = 100_000  # added to an object's id, it names none
 

@@ -18,8 +18,8 @@ from tests.learning.samples import same, weights
 from tests.processes import PATIENCE
 from vlnbert.cli.train import _resuming
 from vlnbert.learning.callbacks import read_log
+from vlnbert.learning.presets import PRESETS
 from vlnbert.navigator import Navigator
-from vlnbert.presets import PRESETS
 
 ITERATIONS = 30
 WORDS = (*TINY, "--training.iterations", str(ITERATIONS), "--training.validate-every", "10")

@@ -15,7 +15,7 @@ import pytest
 
 from vlnbert import __version__
 from vlnbert.cli.main import VERBS
-from vlnbert.presets import NEEDS, PRESETS
+from vlnbert.learning.presets import NEEDS, PRESETS
 
 KEYS = ["sr", "osr", "spl", "ndtw", "sdtw", "cls", "rgs", "rgspl", "tl", "ne", "episodes"]
 
@@ -159,7 +159,7 @@ def test_navigators_that_do_not_fit_are_refused(run: Callable, house: Path, save
 
 
 def test_bench_navigator_reports_both_backbones(run: Callable) -> None:
-    words = ("--size", "tiny", "--agents", "2", "--tokens", "8", "--rounds", "2", "--threads", "1", "--json")
+    words = ("--size", "tiny", "--agents", "2", "--max-tokens", "8", "--rounds", "2", "--threads", "1", "--json")
     found = json.loads(run("bench", "navigator", *words).out)
     assert list(found) == ["one-stream", "two-stream"]
     assert all(gain["ratio"] > 0 for gains in found.values() for gain in gains.values())

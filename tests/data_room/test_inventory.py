@@ -3,7 +3,6 @@
 import h5py
 import numpy as np
 import pytest
-
 from vlnbert.tasks.inventory import meets, take_inventory
 
 

@@ -55,7 +55,7 @@ def test_a_split_is_walked_as_its_episodes_one_by_one(scene: tuple) -> None:
 
 def test_it_does_what_its_logits_say(scene: tuple) -> None:
     environment, navigator, episodes, tokens = scene
-    found = evaluate_navigator(environment, navigator, episodes, tokens, limit=4).walk
+    found = evaluate_navigator(environment, navigator, episodes, tokens, max_steps=4).trajectories
     instruction = navigator.encode(tokens.ids, tokens.ids != 0)
     state, hidden = environment.reset(episodes.start, episodes.heading), instruction.state
     for time in range(4):

@@ -97,7 +97,7 @@ def test_at_a_limit_of_one_step_they_name_what_the_next_viewpoint_shows(scene: S
 def test_what_is_named_is_visible_where_they_end(scene: Scene) -> None:
     result = evaluate_navigator(scene.environment, scene.navigator, scene.episodes, scene.tokens, LIMIT)
     objects = scene.environment.object_bank.object_table
-    for where, name in zip(result.walk.viewpoint[:, -1].tolist(), result.predicted_objects, strict=True):
+    for where, name in zip(result.trajectories.viewpoint[:, -1].tolist(), result.predicted_objects, strict=True):
         assert name is None or objects.index(where, name) >= 0
 
 
@@ -133,7 +133,7 @@ def test_success_is_to_see_the_target(scene: Scene) -> None:
     result = evaluate_navigator(scene.environment, scene.navigator, scene.episodes, scene.tokens, LIMIT)
     seen = [
         int(where) in places
-        for where, places in zip(result.walk.viewpoint[:, -1], scene.episodes.sightings.tolist(), strict=True)
+        for where, places in zip(result.trajectories.viewpoint[:, -1], scene.episodes.sightings.tolist(), strict=True)
     ]
     assert result.scores.sr.tolist() == seen
     assert 0 < sum(seen) < len(seen)
@@ -148,4 +148,4 @@ def test_in_r2r_nothing_is_named(scene: Scene, folder: DataFolder) -> None:
     assert result.scores.summary()["rgs"] is None
     plain = Environment(scene.environment.world, scene.environment.view_bank)
     alone = evaluate_navigator(plain, scene.navigator, episodes, tokens, LIMIT)
-    assert torch.equal(result.walk.viewpoint, alone.walk.viewpoint)
+    assert torch.equal(result.trajectories.viewpoint, alone.trajectories.viewpoint)

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from vlnbert.learning.losses import actor_critic_loss
-from vlnbert.learning.returns import discounted_returns
+from vlnbert.learning.losses import actor_critic_loss, discounted_returns
 from vlnbert.learning.rewards import RewardConfig, Rewards, running_ndtw
 from vlnbert.world import World
 

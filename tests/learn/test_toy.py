@@ -42,7 +42,9 @@ def test_a_few_episodes_are_learned_by_heart(backbone: str, tmp_path: Path) -> N
     how = torch.tensor([TEACHER] * (ROWS // 2) + [SAMPLE] * (ROWS // 2))
     batch = take(episodes, tokens, both, tokens.ids.shape[1])
     for iteration in range(80):
-        explorer = MixedAgent(navigator, environment, batch.tokens, how, keys(0, iteration, torch.arange(ROWS)), limit=8)
+        explorer = MixedAgent(
+            navigator, environment, batch.tokens, how, keys(0, iteration, torch.arange(ROWS)), max_steps=8
+        )
         rollout = collect_rollout(environment, explorer, batch.start, batch.heading, batch.goal)
         loss = navigation_objective(
             rollout, how, rewards, batch.path, batch.path_length, ObjectiveConfig(imitation=1.0)
@@ -51,12 +53,12 @@ def test_a_few_episodes_are_learned_by_heart(backbone: str, tmp_path: Path) -> N
         loss.total.backward()
         torch.nn.utils.clip_grad_norm_(navigator.parameters(), 5.0)
         optimiser.step()
-    result = evaluate_navigator(environment, navigator.eval(), episodes, tokens, limit=8)
+    result = evaluate_navigator(environment, navigator.eval(), episodes, tokens, max_steps=8)
     assert result.scores.sr.mean() == 1.0
     blind = []
     for by in range(1, len(episodes)):  # instructions shuffled between episodes, in every way that shifts them
         rows = torch.arange(len(episodes)).roll(by)
         shuffled = Tokens(tokens.ids[rows], tokens.count[rows])
-        found = evaluate_navigator(environment, navigator, episodes, shuffled, limit=8).scores.sr
+        found = evaluate_navigator(environment, navigator, episodes, shuffled, max_steps=8).scores.sr
         blind.append(found[(episodes.path != episodes.path[rows]).any(dim=1)])  # the words of another path
     assert torch.cat(blind).mean() <= result.scores.sr.mean() - 0.3, "the words are read"

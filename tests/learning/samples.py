@@ -10,7 +10,7 @@ import torch
 
 from vlnbert.environment.environment import Environment
 from vlnbert.learning.checkpoints import POINTER, last_checkpoint
-from vlnbert.learning.config import TrainConfig
+from vlnbert.learning.experiment import TrainConfig
 from vlnbert.learning.trainer import Summary, Trainer
 from vlnbert.navigator import SIZES, Navigator, NavigatorConfig
 from vlnbert.ranks import ALONE, Ranks
@@ -20,7 +20,14 @@ from vlnbert.tasks.tokens import load_tokenizer
 from vlnbert.world import open_features, open_world
 
 CONFIG = TrainConfig(
-    iterations=24, batch=4, rate=1e-3, validate_every=2, limit=5, schedule="cosine", warmup=3, report_every=1
+    iterations=24,
+    batch=4,
+    learning_rate=1e-3,
+    validate_every=2,
+    max_steps=5,
+    schedule="cosine",
+    warmup=3,
+    report_every=1,
 )
 SHAPE = replace(SIZES["tiny"]["two-stream"], hidden=24, heads=2, inner=32, hidden_dropout=0.1)
 NO_DROPOUT = {name: 0.0 for name in vars(SHAPE) if name.endswith("dropout")}
@@ -62,7 +69,7 @@ class Watcher:
         self.losses: dict[int, dict[str, float]] = {}
         self.scores: dict[int, Mapping[str, Summary]] = {}
 
-    def updated(self, iteration: int, rate: float, parts: dict[str, float]) -> None:
+    def updated(self, iteration: int, learning_rate: float, parts: dict[str, float]) -> None:
         self.losses[iteration] = parts
 
     def validated(self, iteration: int, scores: Mapping[str, Summary]) -> None:

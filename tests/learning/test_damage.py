@@ -12,7 +12,7 @@ from tests.learning.samples import CONFIG, trainer
 from vlnbert.errors import DataError, UsageError
 from vlnbert.learning.callbacks import read_log
 from vlnbert.learning.checkpoints import TRAINER, last_checkpoint
-from vlnbert.learning.config import TrainConfig
+from vlnbert.learning.experiment import TrainConfig
 from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.trainer import TrainingError
 from vlnbert.sources.folders import locked

@@ -12,12 +12,12 @@ from torch import Tensor
 
 from tests.learning.samples import CONFIG, NO_DROPOUT, SHAPE, Watcher, trainer
 from tests.processes import together
-from vlnbert.learning.config import TrainConfig
+from vlnbert.learning.experiment import TrainConfig
 from vlnbert.learning.trainer import TrainingError
 from vlnbert.ranks import ALONE, Ranks
 
 # Clipped, so that the norm of all gradients counts; one episode a batch in validation, so that both ranks have some.
-TOGETHER = replace(CONFIG, iterations=20, batch=8, clip=0.5, validate_every=10, validation_batch=1)
+TOGETHER = replace(CONFIG, iterations=20, batch=8, grad_clip=0.5, validate_every=10, validation_batch=1)
 VARIANTS = {
     "plain": TOGETHER,
     "accumulated": replace(TOGETHER, accumulate=2, batch=4),

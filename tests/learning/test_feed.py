@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from vlnbert.learning.feed import Feed
+from vlnbert.learning.batches import BatchStream
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.rollout.mixed import SAMPLE, TEACHER
 from vlnbert.sources.layout import open_folder
@@ -25,7 +25,7 @@ def splits(house: Path) -> list[Split]:
 
 
 def test_splits_take_turns(splits: list[Split]) -> None:
-    feed = Feed(splits, 4, 7, ALONE, CPU)
+    feed = BatchStream(splits, 4, 7, ALONE, CPU)
     assert [feed.split_of(number).name for number in range(4)] == ["r2r/train", "r2r/val_seen"] * 2
     for number in range(4):
         batch, _ = feed[number]
@@ -36,7 +36,7 @@ def test_splits_take_turns(splits: list[Split]) -> None:
 
 def test_each_split_is_gone_through_at_its_own_pace(splits: list[Split]) -> None:
     """Epoch by epoch: every episode once before any comes again, but for what fills the last batch up."""
-    feed, size = Feed(splits, 4, 7, ALONE, CPU), 4
+    feed, size = BatchStream(splits, 4, 7, ALONE, CPU), 4
     for place, split in enumerate(splits):
         count = -(-len(split.episodes) // size)
         seen = Counter(row for n in range(count) for row in feed.rows(2 * n + place).tolist())
@@ -45,28 +45,31 @@ def test_each_split_is_gone_through_at_its_own_pace(splits: list[Split]) -> None
 
 
 def test_a_batch_is_a_pure_function_of_its_number(splits: list[Split]) -> None:
-    one, other = (Feed(splits, 4, 7, ALONE, CPU) for _ in range(2))
+    one, other = (BatchStream(splits, 4, 7, ALONE, CPU) for _ in range(2))
     later, key = one[5]
     for number in range(5):
         _ = other[number]
     again, same_key = other[5]
     assert torch.equal(later.tokens, again.tokens)
     assert torch.equal(key, same_key)
-    assert not torch.equal(key, Feed(splits, 4, 8, ALONE, CPU)[5][1]), "the seed counts"
+    assert not torch.equal(key, BatchStream(splits, 4, 8, ALONE, CPU)[5][1]), "the seed counts"
 
 
 def test_half_follows_the_teacher(splits: list[Split]) -> None:
-    assert Feed(splits, 4, 7, ALONE, CPU).how.tolist() == [TEACHER, TEACHER, SAMPLE, SAMPLE]
+    assert BatchStream(splits, 4, 7, ALONE, CPU).row_policy.tolist() == [TEACHER, TEACHER, SAMPLE, SAMPLE]
 
 
 def test_ranks_share_a_batch_out(splits: list[Split]) -> None:
     """The rows of all ranks are those of one alone, each with its own way to choose and its own noise."""
-    whole, parts = Feed(splits, 8, 7, ALONE, CPU), [Feed(splits, 8, 7, Ranks(rank, 2), CPU) for rank in range(2)]
+    whole, parts = (
+        BatchStream(splits, 8, 7, ALONE, CPU),
+        [BatchStream(splits, 8, 7, Ranks(rank, 2), CPU) for rank in range(2)],
+    )
     for number in range(4):
         batch, key = whole[number]
-        expected = sorted(zip(batch.index.tolist(), whole.how.tolist(), key.tolist(), strict=True))
+        expected = sorted(zip(batch.index.tolist(), whole.row_policy.tolist(), key.tolist(), strict=True))
         found = []
         for feed in parts:
             own, own_key = feed[number]
-            found += zip(own.index.tolist(), feed.how.tolist(), own_key.tolist(), strict=True)
+            found += zip(own.index.tolist(), feed.row_policy.tolist(), own_key.tolist(), strict=True)
         assert sorted(found) == expected

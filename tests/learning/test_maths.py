@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from vlnbert.learning.losses import actor_critic_loss, imitation_loss
-from vlnbert.learning.returns import discounted_returns
+from vlnbert.learning.losses import actor_critic_loss, discounted_returns, imitation_loss
 from vlnbert.learning.rewards import RewardConfig, Rewards, hop_distances
 from vlnbert.sources.connectivity import ScanGraph
 from vlnbert.world import STOP, World, build_world

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vlnbert.errors import UsageError
-from vlnbert.learning.config import TrainConfig
-from vlnbert.learning.experiment import Experiment
+from vlnbert.learning.experiment import Experiment, TrainConfig
 from vlnbert.learning.records import from_plain, to_plain
 from vlnbert.learning.rewards import RewardConfig
 
@@ -113,6 +112,6 @@ def test_what_is_missing_takes_its_default() -> None:
 def test_json_brings_back_what_was_put_in(
     iterations: int, rate: float, train_on: list[str], features: str | None, graphs: bool
 ) -> None:
-    training = TrainConfig(iterations=iterations, rate=rate, graphs=graphs)
+    training = TrainConfig(iterations=iterations, learning_rate=rate, graphs=graphs)
     experiment = replace(Experiment(), train_on=tuple(train_on), features=features, training=training)
     assert from_plain(Experiment, json.loads(json.dumps(to_plain(experiment)))) == experiment

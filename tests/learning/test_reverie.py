@@ -14,14 +14,14 @@ from torch import Tensor
 
 from tests.learning.samples import CONFIG, NO_DROPOUT, SHAPE, Watcher, same, weights
 from tests.processes import together
+from vlnbert.data.data import open_data
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import DataError
-from vlnbert.learning import setting
 from vlnbert.learning.experiment import Experiment
-from vlnbert.learning.learner import PARTS, Learner
 from vlnbert.learning.rewards import RewardConfig, Rewards
-from vlnbert.learning.runs import begin_run, read_run, resume_run
+from vlnbert.learning.runs import begin_run, read_record, resume_run
 from vlnbert.learning.trainer import Trainer
+from vlnbert.learning.updates import PARTS, Learner
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.sources.connectivity import ScanGraph
 from vlnbert.sources.layout import open_folder
@@ -95,21 +95,23 @@ def test_moves_earn_the_same_in_both_tasks(line: World, rule: str) -> None:
 @pytest.fixture(scope="module")
 def both(house: Path, tmp_path_factory: pytest.TempPathFactory) -> Trainer:
     """A run that learns both tasks, not yet begun."""
-    return begin_run("mine", BOTH, house, tmp_path_factory.mktemp("reverie") / "both")
+    return begin_run("mine", BOTH, open_data(house), tmp_path_factory.mktemp("reverie") / "both")
 
 
 def losses(trainer: Trainer, number: int) -> tuple[dict[str, float], dict[str, Tensor | None]]:
     """The parts of a batch's loss, and the gradient of each weight that it reaches."""
     torch.manual_seed(0)
-    batch, key = trainer.feed[number]
-    found: Tensor = trainer.learner(batch, trainer.feed.how, key)
+    batch, key = trainer.batches[number]
+    found: Tensor = trainer.learner(batch, trainer.batches.row_policy, key)
     named = dict(trainer.navigator.named_parameters())
     grads = torch.autograd.grad(found[0], list(named.values()), allow_unused=True)
     return dict(zip(PARTS, found.tolist(), strict=True)), dict(zip(named, grads, strict=True))
 
 
 def test_one_update_learns_to_name(house: Path, tmp_path: Path) -> None:
-    trainer = begin_run("mine", replace(ONE, training=replace(CONFIG, iterations=1)), house, tmp_path / "run")
+    trainer = begin_run(
+        "mine", replace(ONE, training=replace(CONFIG, iterations=1)), open_data(house), tmp_path / "run"
+    )
     before = {name: weight.detach().clone() for name, weight in trainer.navigator.named_parameters()}
     watcher = Watcher()
     trainer.callbacks = [watcher]
@@ -124,13 +126,13 @@ def test_one_update_learns_to_name(house: Path, tmp_path: Path) -> None:
 
 
 def test_tasks_take_turns(both: Trainer) -> None:
-    names = [both.feed.split_of(number).name for number in range(4)]
+    names = [both.batches.split_of(number).name for number in range(4)]
     assert names == ["reverie/train", "r2r/train"] * 2
-    (asked, _), (told, _) = both.feed[0], both.feed[1]
+    (asked, _), (told, _) = both.batches[0], both.batches[1]
     assert asked.target is not None
     assert asked.sightings is not None
     assert told.target is told.sightings is None
-    split = both.feed.splits[0]
+    split = both.batches.splits[0]
     assert torch.equal(asked.target, split.target[asked.index])
     assert torch.equal(asked.sightings, split.episodes.sightings[asked.index])
 
@@ -147,10 +149,10 @@ def test_only_reverie_s_batches_ground(both: Trainer) -> None:
 
 def test_r2r_s_batches_leave_the_objects_as_they_are(house: Path, tmp_path: Path) -> None:
     """Neither gradient nor weight decay: no update of R2R moves them."""
-    trainer = begin_run("mine", BOTH, house, tmp_path / "run")
+    trainer = begin_run("mine", BOTH, open_data(house), tmp_path / "run")
     before = {name: weight.detach().clone() for name, weight in trainer.navigator.named_parameters()}
     for number in (0, 1):
-        trainer.update(*trainer.feed[number])
+        trainer.update(*trainer.batches[number])
         after = {name: weight.detach().clone() for name, weight in trainer.navigator.named_parameters()}
         moved = {name for name in before if not torch.equal(before[name], after[name])}
         assert ("objects.project.weight" in moved) == (number == 0)
@@ -161,24 +163,24 @@ def test_r2r_s_batches_leave_the_objects_as_they_are(house: Path, tmp_path: Path
 def test_in_r2r_nobody_sees_objects(both: Trainer) -> None:
     """A batch of R2R costs what it would where there are none."""
     world, bank = both.environment.world, both.environment.view_bank
-    blind = Learner(both.navigator, Environment(world, bank), both.config, ALONE, both.feed.lesson(world))
-    batch, key = both.feed[1]
+    blind = Learner(both.navigator, Environment(world, bank), both.config, ALONE, both.batches.teacher_rows(world))
+    batch, key = both.batches[1]
     found = []
     for learner in (both.learner, blind):
         torch.manual_seed(0)
-        found.append(learner(batch, both.feed.how, key).tolist())
+        found.append(learner(batch, both.batches.row_policy, key).tolist())
     assert found[0] == found[1]
 
 
 def test_where_targets_are_seen_can_decide_what_is_earned(house: Path, tmp_path: Path) -> None:
     training = replace(CONFIG, rewards=RewardConfig(reverie_stop="visible"))
-    trainer = begin_run("mine", replace(ONE, training=training), house, tmp_path / "run")
-    batch, key = trainer.feed[0]
+    trainer = begin_run("mine", replace(ONE, training=training), open_data(house), tmp_path / "run")
+    batch, key = trainer.batches[0]
     everywhere = torch.arange(len(trainer.environment.world)).expand(len(batch.start), -1)
     costs = []
     for sightings in (everywhere, torch.full_like(everywhere, NONE)):
         torch.manual_seed(0)
-        found = trainer.learner(replace(batch, sightings=sightings), trainer.feed.how, key)
+        found = trainer.learner(replace(batch, sightings=sightings), trainer.batches.row_policy, key)
         costs.append(dict(zip(PARTS, found.tolist(), strict=True)))
     assert costs[0]["value"] != costs[1]["value"]
     assert costs[0]["grounding"] == costs[1]["grounding"]
@@ -190,8 +192,8 @@ def test_a_run_of_both_tasks_resumes_with_the_same_bits(
     house: Path, tmp_path: Path, train_on: tuple[str, ...], after: int
 ) -> None:
     experiment = replace(BOTH, train_on=train_on)
-    begin_run("mine", experiment, house, tmp_path / "whole").train()
-    first = begin_run("mine", experiment, house, tmp_path / "halves")
+    begin_run("mine", experiment, open_data(house), tmp_path / "whole").train()
+    first = begin_run("mine", experiment, open_data(house), tmp_path / "halves")
     stop_after(first, after)
     first.train()
     assert first.progress.iteration == after
@@ -204,7 +206,7 @@ def test_a_run_of_both_tasks_resumes_with_the_same_bits(
 
 def stop_after(trainer: Trainer, updates: int) -> None:
     class Stopper(Watcher):
-        def updated(self, iteration: int, rate: float, parts: dict[str, float]) -> None:
+        def updated(self, iteration: int, learning_rate: float, parts: dict[str, float]) -> None:
             trainer.stopping = iteration >= updates
 
     trainer.callbacks = [Stopper()]
@@ -214,7 +216,7 @@ def learn_both(ranks: Ranks, house: Path, folder: Path) -> tuple[dict, dict]:
     """The losses of every update and the scores at the end, without dropout."""
     training = replace(CONFIG, iterations=4, batch=8, validate_every=4, validation_batch=5)
     experiment = replace(BOTH, navigator=replace(BOTH.navigator, **NO_DROPOUT), training=training)
-    trainer, watcher = begin_run("mine", experiment, house, folder, ranks=ranks), Watcher()
+    trainer, watcher = begin_run("mine", experiment, open_data(house), folder, ranks=ranks), Watcher()
     trainer.callbacks = [watcher]
     trainer.train()
     return watcher.losses, watcher.scores[4]
@@ -232,7 +234,7 @@ def test_two_ranks_learn_both_tasks_as_one_would(house: Path, tmp_path: Path) ->
 
 
 def test_both_tasks_are_validated_and_reverie_s_score_decides(house: Path, tmp_path: Path) -> None:
-    trainer, watcher = begin_run("mine", BOTH, house, tmp_path / "run"), Watcher()
+    trainer, watcher = begin_run("mine", BOTH, open_data(house), tmp_path / "run"), Watcher()
     trainer.callbacks = [watcher]
     trainer.train()
     scores = watcher.scores[6]
@@ -243,7 +245,7 @@ def test_both_tasks_are_validated_and_reverie_s_score_decides(house: Path, tmp_p
 
 
 def test_without_objects_there_is_nothing_to_name(house: Path, tmp_path: Path) -> None:
-    trainer = begin_run("mine", replace(ONE, objects="off"), house, tmp_path / "run")
+    trainer = begin_run("mine", replace(ONE, objects="off"), open_data(house), tmp_path / "run")
     assert trainer.navigator.objects is None
     parts, _ = losses(trainer, 0)
     assert parts["grounding"] == 0.0
@@ -253,15 +255,15 @@ def test_without_objects_there_is_nothing_to_name(house: Path, tmp_path: Path) -
 def test_targets_left_out_of_the_bank_are_not_asked_for(house: Path, tmp_path: Path) -> None:
     """Who sees only the largest object of a viewpoint learns to name it where it is the target; the rest is told."""
     told: list[str] = []
-    trainer = begin_run("mine", replace(ONE, most_objects=1), house, tmp_path / "run", tell=told.append)
-    target = trainer.feed.splits[0].target
+    trainer = begin_run("mine", replace(ONE, most_objects=1), open_data(house), tmp_path / "run", tell=told.append)
+    target = trainer.batches.splits[0].target
     assert set(target.tolist()) == {0, NONE}
     assert len(told) == 1
     missing = f"{int((target == NONE).sum())} targets are left out of what is shown; their objects are beyond"
     assert told[0].startswith(f"reverie/train: {missing} --most-objects"), "not that the data are at fault"
     trainer.train()
     quiet: list[str] = []
-    begin_run("mine", ONE, house, tmp_path / "other", tell=quiet.append)
+    begin_run("mine", ONE, open_data(house), tmp_path / "other", tell=quiet.append)
     assert quiet == [], "the house has nothing to tell"
 
 
@@ -270,15 +272,15 @@ def test_objects_are_opened_once(
     house: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, experiment: Experiment
 ) -> None:
     """However many splits tell where their targets are: the boxes of a real data folder are ten thousand files."""
-    alone = begin_run("mine", experiment, house, tmp_path / "alone")
+    alone = begin_run("mine", experiment, open_data(house), tmp_path / "alone")
     opened, real = list[Path](), setting.open_object_table
     monkeypatch.setattr(
         setting, "open_object_table", lambda world, folder: opened.append(folder) or real(world, folder)
     )
     monkeypatch.setattr(episodes, "open_object_table", None)
-    trainer = begin_run("mine", experiment, house, tmp_path / "run")
+    trainer = begin_run("mine", experiment, open_data(house), tmp_path / "run")
     assert opened == [house / "reverie" / "BBox"]
-    assert torch.equal(trainer.feed.splits[0].episodes.sightings, alone.feed.splits[0].episodes.sightings)
+    assert torch.equal(trainer.batches.splits[0].episodes.sightings, alone.batches.splits[0].episodes.sightings)
 
 
 def spoil_boxes(data: Path) -> None:
@@ -295,12 +297,12 @@ def spoil_features(data: Path) -> None:
 def test_changed_objects_are_noticed_and_named(
     house: Path, tmp_path: Path, spoil: Callable[[Path], None], named: str
 ) -> None:
-    begin_run("mine", BOTH, house, tmp_path / "run")
+    begin_run("mine", BOTH, open_data(house), tmp_path / "run")
     data = shutil.copytree(house, tmp_path / "data")
-    assert resume_run(tmp_path / "run", data).progress.iteration == 0
+    assert resume_run(tmp_path / "run", open_data(data)).progress.iteration == 0
     spoil(data)
     with pytest.raises(DataError, match=rf"^{data}: {named} changed since the run began"):
-        resume_run(tmp_path / "run", data)
+        resume_run(tmp_path / "run", open_data(data))
 
 
 def test_runs_find_their_object_features_from_anywhere(
@@ -308,10 +310,10 @@ def test_runs_find_their_object_features_from_anywhere(
 ) -> None:
     monkeypatch.chdir(house.parent)
     file = open_folder(house).object_feature_files()[0].relative_to(house.parent)
-    begin_run("mine", replace(ONE, objects=str(file)), Path("house"), tmp_path / "run")
+    begin_run("mine", replace(ONE, objects=str(file)), open_data(Path("house")), tmp_path / "run")
     monkeypatch.chdir(tmp_path)
     assert resume_run(tmp_path / "run").progress.iteration == 0
     for word in ("off", "names"):  # words stay words, whatever lies there
         (tmp_path / word).mkdir()
-    begin_run("mine", replace(ONE, objects="off"), house, tmp_path / "blind")
-    assert read_run(tmp_path / "blind").experiment.objects == "off"
+    begin_run("mine", replace(ONE, objects="off"), open_data(house), tmp_path / "blind")
+    assert read_record(tmp_path / "blind").experiment.objects == "off"

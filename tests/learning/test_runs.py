@@ -11,12 +11,13 @@ import pytest
 import torch
 
 from tests.learning.samples import CONFIG, SCORED, SHAPE, same, weights
+from vlnbert.data.data import open_data
+from vlnbert.data.spec import CAPTIONS
 from vlnbert.errors import DataError, UsageError
-from vlnbert.learning import setting
+from vlnbert.learning import start
 from vlnbert.learning.checkpoints import best_weights, is_run, last_checkpoint
-from vlnbert.learning.experiment import CAPTIONS, Experiment
-from vlnbert.learning.fingerprints import fingerprints
-from vlnbert.learning.runs import begin_run, read_run, resume_run
+from vlnbert.learning.experiment import Experiment
+from vlnbert.learning.runs import begin_run, fingerprints, read_record, resume_run
 from vlnbert.navigator import Navigator, NavigatorConfig, folder
 from vlnbert.sources.layout import open_folder
 from vlnbert.tasks.tokens import load_tokenizer
@@ -28,7 +29,7 @@ EXPERIMENT = Experiment(validate_on=(SCORED,), navigator=SHAPE, training=replace
 def finished(house: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that came to its end."""
     run = tmp_path_factory.mktemp("runs") / "whole"
-    begin_run("mine", EXPERIMENT, house, run).train()
+    begin_run("mine", EXPERIMENT, open_data(house), run).train()
     return run
 
 
@@ -45,7 +46,7 @@ def data(house: Path, tmp_path: Path) -> Path:
 
 
 def test_a_run_says_what_it_is(house: Path, finished: Path) -> None:
-    record = read_run(finished)
+    record = read_record(finished)
     assert (record.preset, record.data, record.experiment) == ("mine", str(house), EXPERIMENT)
     read = ["connectivity", "vocab.txt", "r2r/R2R_train.json", "r2r/R2R_val_unseen.json", "features"]
     assert list(record.fingerprints) == read
@@ -56,7 +57,7 @@ def test_a_run_says_what_it_is(house: Path, finished: Path) -> None:
 def test_another_run_is_not_overwritten(house: Path, finished: Path) -> None:
     before = (finished / "run.json").read_text()
     with pytest.raises(DataError, match=rf"holds a run of mine; resume it with: vlnbert train --resume {finished}"):
-        begin_run("other", EXPERIMENT, house, finished)
+        begin_run("other", EXPERIMENT, open_data(house), finished)
     assert (finished / "run.json").read_text() == before
 
 
@@ -66,24 +67,24 @@ def test_a_folder_in_use_is_refused(house: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("keep")
     for name, problem in {"used": "the folder is not empty", "file": "is not a folder"}.items():
         with pytest.raises(DataError, match=rf"^{tmp_path / name}: {problem}; choose a new folder"):
-            begin_run("mine", EXPERIMENT, house, tmp_path / name)
+            begin_run("mine", EXPERIMENT, open_data(house), tmp_path / name)
     assert [path.name for path in (tmp_path / "used").iterdir()] == ["thesis.txt"]
 
 
 def test_an_empty_folder_will_do(house: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    begin_run("mine", EXPERIMENT, house, tmp_path / "empty")
+    begin_run("mine", EXPERIMENT, open_data(house), tmp_path / "empty")
     assert is_run(tmp_path / "empty")
 
 
 def test_what_cannot_begin_leaves_nothing(house: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such data folder"):
-        begin_run("mine", EXPERIMENT, tmp_path / "nowhere", tmp_path / "run")
+        begin_run("mine", EXPERIMENT, open_data(tmp_path / "nowhere"), tmp_path / "run")
     for change in ({"train_on": ("r2r/test",)}, {"validate_on": (SCORED, "r2r/test")}):
         with pytest.raises(UsageError, match="r2r/test withholds its goals"):
-            begin_run("mine", replace(EXPERIMENT, **change), house, tmp_path / "run")
+            begin_run("mine", replace(EXPERIMENT, **change), open_data(house), tmp_path / "run")
     with pytest.raises(UsageError, match="'r2r' does not name a task and a split"):
-        begin_run("mine", replace(EXPERIMENT, train_on=("r2r",)), house, tmp_path / "run")
+        begin_run("mine", replace(EXPERIMENT, train_on=("r2r",)), open_data(house), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -109,7 +110,7 @@ def spoil_features(data: Path) -> None:
 def test_changed_data_is_noticed_and_named(run: Path, data: Path, spoil: Callable[[Path], None], named: str) -> None:
     spoil(data)
     with pytest.raises(DataError, match=rf"^{data}: {named} changed since the run began; give the data it began with"):
-        resume_run(run, data)
+        resume_run(run, open_data(data))
 
 
 def test_captions_count_where_they_are_looked_at(data: Path) -> None:
@@ -125,7 +126,7 @@ def test_captions_count_where_they_are_looked_at(data: Path) -> None:
 def test_data_may_lie_elsewhere(finished: Path, run: Path, data: Path) -> None:
     shutil.rmtree(run / "checkpoints")
     (run / "last.json").unlink()  # as if killed before the first checkpoint
-    trainer = resume_run(run, data)
+    trainer = resume_run(run, open_data(data))
     assert trainer.progress.iteration == 0
     trainer.train()
     assert same(weights(finished), weights(run))
@@ -141,7 +142,7 @@ def test_a_finished_run_is_left_as_it_is(finished: Path, run: Path) -> None:
 def test_runs_resume_from_anywhere(house: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(house.parent)
     features = open_folder(house).feature_files()[0].relative_to(house.parent)
-    begin_run("mine", replace(EXPERIMENT, features=str(features)), Path("house"), tmp_path / "run")
+    begin_run("mine", replace(EXPERIMENT, features=str(features)), open_data(Path("house")), tmp_path / "run")
     monkeypatch.chdir(tmp_path)
     assert resume_run(tmp_path / "run").progress.iteration == 0
 
@@ -169,7 +170,7 @@ def test_a_damaged_record_is_told(run: Path, damage: str) -> None:
 
 def test_what_a_damaged_record_is_answered_with_helps(house: Path, run: Path, tmp_path: Path) -> None:
     (run / "run.json").write_text("{")
-    again = begin_run("mine", replace(EXPERIMENT, start=str(run)), house, tmp_path / "again")
+    again = begin_run("mine", replace(EXPERIMENT, start=str(run)), open_data(house), tmp_path / "again")
     assert same(again.navigator.state_dict(), Navigator.from_pretrained(run / "best").state_dict())
 
 
@@ -236,19 +237,19 @@ def test_real_and_augmented_batches_alternate(data: Path, tmp_path: Path) -> Non
     ]
     (data / "r2r" / "prevalent_aug.json").write_text(json.dumps(made))
     experiment = replace(EXPERIMENT, train_on=("r2r/train", "r2r/aug"))
-    trainer = begin_run("mine", experiment, data, tmp_path / "run")
-    names = [trainer.feed.split_of(number).name for number in range(4)]
+    trainer = begin_run("mine", experiment, open_data(data), tmp_path / "run")
+    names = [trainer.batches.split_of(number).name for number in range(4)]
     assert names == ["r2r/train", "r2r/aug"] * 2
     trainer.train()
     assert trainer.progress.iteration == 4
-    assert "r2r/prevalent_aug.json" in read_run(tmp_path / "run").fingerprints
+    assert "r2r/prevalent_aug.json" in read_record(tmp_path / "run").fingerprints
 
 
 def test_a_run_may_start_from_another(house: Path, finished: Path, tmp_path: Path) -> None:
     """From a run's best weights or a navigator's folder; one that saw no objects gets new weights for them."""
     best = Navigator.from_pretrained(finished / "best").state_dict()
     for start in (finished, finished / "best"):
-        one = begin_run("mine", replace(EXPERIMENT, start=str(start)), house, tmp_path / start.name)
+        one = begin_run("mine", replace(EXPERIMENT, start=str(start)), open_data(house), tmp_path / start.name)
         assert all(torch.equal(weight, best[name]) for name, weight in one.navigator.state_dict().items())
     reverie = replace(
         EXPERIMENT,
@@ -257,14 +258,14 @@ def test_a_run_may_start_from_another(house: Path, finished: Path, tmp_path: Pat
         validate_on=("reverie/val_unseen",),
         best_on="reverie/val_unseen",
     )
-    other = begin_run("mine", reverie, house, tmp_path / "reverie").navigator
+    other = begin_run("mine", reverie, open_data(house), tmp_path / "reverie").navigator
     assert other.objects is not None
     assert torch.equal(other.state_dict()["views.project.weight"], best["views.project.weight"])
 
 
 def test_a_run_that_validated_nothing_is_a_start_too(house: Path, run: Path, tmp_path: Path) -> None:
     shutil.rmtree(run / "best")
-    one = begin_run("mine", replace(EXPERIMENT, start=str(run)), house, tmp_path / "next")
+    one = begin_run("mine", replace(EXPERIMENT, start=str(run)), open_data(house), tmp_path / "next")
     assert same(one.navigator.state_dict(), weights(run))
 
 
@@ -279,9 +280,9 @@ def test_weights_are_drawn_only_where_some_are_new(
             super().__init__(config)
             made.append(next(self.parameters()).device.type)
 
-    monkeypatch.setattr(setting, "Navigator", Watched)
+    monkeypatch.setattr(start, "Navigator", Watched)
     start = replace(EXPERIMENT, start=str(finished), navigator=replace(SHAPE, hidden_dropout=0.125))
-    one = begin_run("mine", start, house, tmp_path / "one").navigator
+    one = begin_run("mine", start, open_data(house), tmp_path / "one").navigator
     assert made[-1] == "meta"
     assert one.config.hidden_dropout == 0.125
     assert 0.125 in {part.p for part in one.modules() if isinstance(part, torch.nn.Dropout)}
@@ -289,20 +290,20 @@ def test_weights_are_drawn_only_where_some_are_new(
     assert all(weight.requires_grad for weight in one.parameters())
     scored = "reverie/val_unseen"
     other = replace(start, train_on=("reverie/train",), validate_on=(scored,), best_on=scored)
-    begin_run("mine", other, house, tmp_path / "other")
+    begin_run("mine", other, open_data(house), tmp_path / "other")
     assert made[-1] == "cpu", "the weights for objects are new"
 
 
 def test_weights_that_see_other_features_are_refused(house: Path, finished: Path, tmp_path: Path) -> None:
     narrow = replace(EXPERIMENT, start=str(finished), feature_width=5)
     with pytest.raises(UsageError, match=r"the views are 5 wide, the navigator to start from sees \d+"):
-        begin_run("mine", narrow, house, tmp_path / "narrow")
-    free = begin_run("mine", replace(EXPERIMENT, feature_width=5), house, tmp_path / "free")
+        begin_run("mine", narrow, open_data(house), tmp_path / "narrow")
+    free = begin_run("mine", replace(EXPERIMENT, feature_width=5), open_data(house), tmp_path / "free")
     assert free.navigator.config.feature_width == 5
 
 
 def test_instructions_too_long_to_read_are_refused_at_once(house: Path, tmp_path: Path) -> None:
     short = replace(EXPERIMENT, navigator=replace(EXPERIMENT.navigator, positions=4))
     with pytest.raises(UsageError, match=r"the navigator reads at most 4; cut them: --tokens 4"):
-        begin_run("mine", short, house, tmp_path / "run")
+        begin_run("mine", short, open_data(house), tmp_path / "run")
     assert not (tmp_path / "run").exists()

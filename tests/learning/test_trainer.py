@@ -41,7 +41,7 @@ def stop_after(run: Trainer, updates: int) -> None:
     """Ask a run to stop once it has made some more updates."""
 
     class Stopper(Watcher):
-        def updated(self, iteration: int, rate: float, parts: dict[str, float]) -> None:
+        def updated(self, iteration: int, learning_rate: float, parts: dict[str, float]) -> None:
             super().updated(iteration, rate, parts)
             run.stopping = len(self.losses) >= updates
 
@@ -102,7 +102,7 @@ def test_a_loss_that_is_no_number_stops_and_names_the_first_batch(house: Path, t
     run = trainer(house, tmp_path / "run", config)
     break_after(run, batches=5 * accumulate + 1)  # nobody looks before the validation after 8 updates
     first = 5 * accumulate + 1
-    names = ", ".join(run.feed.splits[0].episodes.ids[row] for row in run.feed.rows(first).tolist())
+    names = ", ".join(run.batches.splits[0].episodes.ids[row] for row in run.batches.rows(first).tolist())
     with pytest.raises(TrainingError, match=rf"the loss of batch {first} is nan \(instructions {names}\)"):
         run.train()
     assert last_checkpoint(tmp_path / "run").name == "0000004"
@@ -142,7 +142,7 @@ def test_the_best_is_kept(house: Path, tmp_path: Path) -> None:
 
 
 def test_patience_ends_a_run_that_does_not_improve(house: Path, tmp_path: Path) -> None:
-    config = replace(CONFIG, rate=0.0, warmup=0, patience=2, iterations=100)
+    config = replace(CONFIG, learning_rate=0.0, warmup=0, patience=2, iterations=100)
     run = trainer(house, tmp_path / "run", config)
     run.train()
     assert run.progress.iteration == run.progress.best_iteration + 4
@@ -172,9 +172,9 @@ def test_dropout_differs_between_updates_ranks_and_seeds() -> None:
 
 
 def test_the_rate_warms_up_and_falls() -> None:
-    config = replace(CONFIG, iterations=100, warmup=10, rate=1.0)
-    rates = [config.rate_at(iteration) for iteration in range(100)]
+    config = replace(CONFIG, iterations=100, warmup=10, learning_rate=1.0)
+    rates = [config.learning_rate_at(iteration) for iteration in range(100)]
     assert rates[0] == pytest.approx(0.1, rel=0.01)
     assert max(rates) == pytest.approx(1.0, rel=0.05)
     assert rates[-1] < 0.02
-    assert replace(config, schedule="constant").rate_at(50) == 1.0
+    assert replace(config, schedule="constant").learning_rate_at(50) == 1.0

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tests.learning.samples import CONFIG, NO_DROPOUT, SHAPE, Watcher, trainer
-from vlnbert.learning.config import TrainConfig
+from vlnbert.learning.experiment import TrainConfig
 from vlnbert.learning.trainer import Trainer
 
 ONCE = replace(CONFIG, iterations=1, warmup=0, batch=8)
@@ -20,13 +20,13 @@ def plain(house: Path, run: Path, config: TrainConfig) -> Trainer:
 
 def gradients(one: Trainer, number: int) -> list[Tensor]:
     """Of one batch, taken by hand."""
-    batch, key = one.feed[number]
-    loss = one.learner(batch, one.feed.how, key)[0]
+    batch, key = one.batches[number]
+    loss = one.learner(batch, one.batches.row_policy, key)[0]
     return list(torch.autograd.grad(loss, list(one.navigator.parameters())))
 
 
 def test_an_update_from_two_batches_has_their_mean_gradient(house: Path, tmp_path: Path) -> None:
-    config = replace(ONCE, accumulate=2, clip=1e9)
+    config = replace(ONCE, accumulate=2, grad_clip=1e9)
     one = plain(house, tmp_path / "one", config)
     expected = [(first + second) / 2 for first, second in zip(gradients(one, 0), gradients(one, 1), strict=True)]
     one.train()
@@ -36,7 +36,7 @@ def test_an_update_from_two_batches_has_their_mean_gradient(house: Path, tmp_pat
 
 
 def test_the_critic_is_not_clipped(house: Path, tmp_path: Path) -> None:
-    one = plain(house, tmp_path / "one", replace(ONCE, clip=0.01))
+    one = plain(house, tmp_path / "one", replace(ONCE, grad_clip=0.01))
     expected = dict(zip(dict(one.navigator.named_parameters()), gradients(one, 0), strict=True))
     one.train()
     found = {name: weight.grad for name, weight in one.navigator.named_parameters()}

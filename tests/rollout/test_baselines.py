@@ -57,18 +57,20 @@ def test_stop_stays(environment, pairs):
 
 def test_a_limit_ends_the_walk(environment):
     start, goal = torch.tensor([0]), torch.tensor([5])
-    taken = run_episodes(environment, baseline("shortest", environment.world), start, torch.zeros(1), goal, limit=2)
+    taken = run_episodes(environment, baseline("shortest", environment.world), start, torch.zeros(1), goal, max_steps=2)
     assert taken.viewpoint.tolist() == [[0, 3, 4]]
     assert taken.length.tolist() == [3]
     assert run_episodes(
-        environment, baseline("stop", environment.world), start, torch.zeros(1), goal, limit=0
+        environment, baseline("stop", environment.world), start, torch.zeros(1), goal, max_steps=0
     ).viewpoint.shape == (1, 1)
 
 
 def test_random_takes_five_steps(environment):
     world = environment.world
     start = torch.arange(len(world))
-    taken = run_episodes(environment, baseline("random", environment.world, seed=3), start, torch.zeros(len(world)), start)
+    taken = run_episodes(
+        environment, baseline("random", environment.world, seed=3), start, torch.zeros(len(world)), start
+    )
     moved = taken.viewpoint.diff(dim=1) != 0
     lonely = world.choices == 1
     assert torch.equal(moved.sum(dim=1), torch.where(lonely, 0, 5))
@@ -80,7 +82,9 @@ def test_random_is_seeded(environment):
     start = torch.zeros(64, dtype=torch.long)
 
     def went(seed):
-        return run_episodes(environment, baseline("random", environment.world, seed), start, torch.zeros(64), start).viewpoint
+        return run_episodes(
+            environment, baseline("random", environment.world, seed), start, torch.zeros(64), start
+        ).viewpoint
 
     assert torch.equal(went(1), went(1))
     assert not torch.equal(went(1), went(2))

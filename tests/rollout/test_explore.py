@@ -7,7 +7,7 @@ import torch
 
 from tests.navigator.samples import TWO, make
 from vlnbert.environment.environment import Environment, State, teacher_steps
-from vlnbert.rollout.mixed import GREEDY, SAMPLE, TEACHER, MixedAgent, TeacherRows, Rollout, collect_rollout
+from vlnbert.rollout.mixed import GREEDY, SAMPLE, TEACHER, MixedAgent, Rollout, TeacherRows, collect_rollout
 from vlnbert.rollout.noise import gumbel, keys
 from vlnbert.world import STOP, FeatureBank, World
 from vlnbert.world.sights import facing_views
@@ -28,7 +28,9 @@ def roll(scene: tuple, how: list[int], seed: int = 0) -> tuple[Rollout, MixedAge
     environment, start, goal = scene
     navigator = make(replace(TWO, feature_width=7))
     tokens = torch.randint(4, 50, (4, 6), generator=torch.Generator().manual_seed(1))
-    explorer = MixedAgent(navigator, environment, tokens, torch.tensor(how), keys(seed, 0, torch.arange(4)), limit=LIMIT)
+    explorer = MixedAgent(
+        navigator, environment, tokens, torch.tensor(how), keys(seed, 0, torch.arange(4)), max_steps=LIMIT
+    )
     return collect_rollout(environment, explorer, start, torch.zeros(4), goal), explorer
 
 

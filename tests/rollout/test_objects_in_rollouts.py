@@ -13,8 +13,8 @@ from vlnbert.learning.objective import Objective, ObjectiveConfig, navigation_ob
 from vlnbert.learning.rewards import RewardConfig, Rewards
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.layout import Layout
-from vlnbert.rollout.mixed import SAMPLE, TEACHER, MixedAgent, Rollout, collect_rollout
 from vlnbert.rollout.greedy import read
+from vlnbert.rollout.mixed import SAMPLE, TEACHER, MixedAgent, Rollout, collect_rollout
 from vlnbert.rollout.noise import keys
 from vlnbert.sources.boxes import BoxedObject, ViewpointObjects
 from vlnbert.tasks.episodes import pad_paths
@@ -140,7 +140,7 @@ def test_only_steps_before_the_end_count(scene: Scene) -> None:
 @pytest.mark.parametrize("how", [[TEACHER] * 4, [SAMPLE] * 4, [TEACHER, SAMPLE, TEACHER, SAMPLE]])
 def test_padding_and_missing_targets_leave_only_numbers(scene: Scene, how: list[int]) -> None:
     for given in (scene, replace(scene, target=torch.full((4,), NONE))):
-        loss = given.objective(how, imitation=1.0, guidance=0.5, grounding=2.0)
+        loss = given.objective(how, imitation=1.0, student_forcing=0.5, grounding=2.0)
         assert all(part.isfinite() for part in vars(loss).values())
         assert all(grad.isfinite().all() for grad in given.gradients(loss.total).values())
         if given is not scene:

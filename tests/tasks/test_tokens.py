@@ -84,12 +84,12 @@ def test_exactly_the_limit_is_not_cut(tiny, episodes, tokenizer):
 
 def test_a_limit_without_room_for_words(tiny, episodes, tokenizer):
     with pytest.raises(UsageError, match="limit of 2"):
-        tokenise(episodes, tokenizer, tiny.root, limit=2)
+        tokenise(episodes, tokenizer, tiny.root, max_tokens=2)
 
 
 def test_one_limit_does_not_outlive_its_call(tiny, episodes, tokenizer):
     long = texts(episodes, "walk " * 30)
-    tokenise(long, tokenizer, tiny.root, limit=5)
+    tokenise(long, tokenizer, tiny.root, max_tokens=5)
     assert len(tokenizer.encode(long.texts[0]).ids) == 32
 
 
@@ -106,7 +106,7 @@ def test_any_text_as_by_a_plain_wordpiece(tiny, episodes, tokenizer, given_texts
 def test_augmented_tokens_are_kept(tiny, world, tokenizer):
     augmented = load_episodes(tiny.folder, world, "r2r", "aug")
     assert rows(tokenise(augmented, tokenizer, tiny.root)) == [[2, 5, 6, 7, 8, 3]]
-    assert rows(tokenise(augmented, tokenizer, tiny.root, limit=4)) == [[2, 5, 6, 3]]
+    assert rows(tokenise(augmented, tokenizer, tiny.root, max_tokens=4)) == [[2, 5, 6, 3]]
 
 
 def test_augmented_data_without_tokens_is_tokenised(tiny, world, tokenizer):
@@ -203,9 +203,9 @@ def test_the_tokens_of_many_texts_are_made_once(tiny, episodes, tokenizer, kept,
     again = tokenise(episodes, Idle(tokenizer), tiny.root)
     assert (again.ids.tolist(), again.count.tolist()) == (first.ids.tolist(), first.count.tolist())
     assert again.ids.dtype == first.ids.dtype == torch.long
-    cut = tokenise(episodes, Idle(tokenizer), tiny.root, limit=5)
+    cut = tokenise(episodes, Idle(tokenizer), tiny.root, max_tokens=5)
     monkeypatch.setattr(tokens_module, "MANY", 1000)
-    assert rows(cut) == rows(tokenise(episodes, tokenizer, tiny.root, limit=5)), "cut afterwards"
+    assert rows(cut) == rows(tokenise(episodes, tokenizer, tiny.root, max_tokens=5)), "cut afterwards"
     assert rows(first) == rows(tokenise(episodes, tokenizer, tiny.root))
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from vlnbert.api.reporting import Comparison, compare, write_run_report
 from vlnbert.api.runs import Run
@@ -90,7 +90,7 @@ def demo(
     if is_run(folder):
         run = resume(folder, data, threads=threads, bar=bar)
     else:
-        changes = {"seed": seed, "iterations": updates}
+        changes: dict[str, Any] = {"seed": seed, "iterations": updates}
         if iterations is not None:
             changes |= {"warmup": min(usual.warmup, updates), "validate_every": max(1, updates // 4)}
         run = train(PRESETS[task], data, folder, threads=threads, bar=bar, **changes)

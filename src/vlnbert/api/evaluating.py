@@ -1,7 +1,7 @@
 """Let any agent walk the episodes of some splits, and score it: runs, navigators, published checkpoints, baselines."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from json import dumps
 from pathlib import Path
 
@@ -93,7 +93,7 @@ class _Walker:
     agent: Navigator | str  # a navigator, or the name of a baseline
     task: str = "r2r"
     data: str | None = None
-    features: FeatureSpec = FeatureSpec()
+    features: FeatureSpec = field(default_factory=FeatureSpec)
     max_steps: int = MAX_STEPS
     max_tokens: int | None = None
 
@@ -142,10 +142,10 @@ def evaluate(
         if isinstance(walker.agent, str):
             walk = _baseline_walk(walker, opened, seed, episodes)
         else:
-            asked = as_spec(str(features) if isinstance(features, Path) else features)
+            navigator, asked = walker.agent, as_spec(str(features) if isinstance(features, Path) else features)
             seen = walker.features.updated_by(opened.features).updated_by(asked)
             walker = replace(walker, features=seen)
-            walk = _navigator_walk(walker, walker.agent, opened, names, precision, batch)
+            walk = _navigator_walk(walker, navigator, opened, names, precision=precision, batch=batch)
         found = Evaluations(walker.name, {name: walk(one) for name, one in episodes.items()})
         for path in found.write(out) if out is not None else ():
             say(f"wrote {path}")

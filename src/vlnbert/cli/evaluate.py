@@ -62,11 +62,11 @@ def evaluate(
         raise UsageError("name a navigator or an --agent, and not both; for example --agent random")
     if not splits:
         raise UsageError("no split to walk; for example --splits val_unseen")
-    task = task or evaluating.usual_task(chosen)
+    asked = task or evaluating.usual_task(chosen)
     found = evaluating.evaluate(
         chosen,
         data,
-        [f"{task}/{split}" for split in splits],
+        [f"{asked}/{split}" for split in splits],
         features=features,
         seed=seed,
         max_steps=max_steps,
@@ -76,6 +76,6 @@ def evaluate(
         out=out,
     )
     if json:
-        print(dumps({name.removeprefix(f"{task}/"): summary for name, summary in found.scores.items()}))
+        print(dumps({name.removeprefix(f"{asked}/"): summary for name, summary in found.scores.items()}))
     elif found.scores:
         show(found.table())

@@ -39,10 +39,11 @@ def with_changes(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     by_place = {place: place for place in _places(to_plain(settings))}
     by_name = {place.rpartition(".")[2]: place for place in reversed(by_place)}  # outer names come first
     known, values = {**by_name, **by_place}, to_plain(settings)
+    several = {place for place, value in _leaves(values) if isinstance(value, tuple)}
     for name, value in changes.items():
         if name not in known:
             raise UnknownNameError("setting", name, by_name)
-        _set(values, known[name], _plain(value))
+        _set(values, known[name], _plain(value, known[name] in several))
     return from_plain(type(settings), values)
 
 
@@ -79,18 +80,18 @@ def _set(values: dict[str, Any], place: str, value: Any) -> None:
     values[name] = value
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, several: bool) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
-    return str(value) if isinstance(value, Path) else value
+    value = str(value) if isinstance(value, Path) else value
+    return [value] if several and isinstance(value, str) else value
 
 
 def _value(kind: Any, value: Any, place: str) -> Any:
     if is_dataclass(kind):
         return from_plain(kind, value, place)  # type: ignore[arg-type]  # a type, not an instance
-    if get_origin(kind) is tuple and isinstance(value, list | tuple | str):
-        items = [value] if isinstance(value, str) else value
-        return tuple(_value(get_args(kind)[0], item, place) for item in items)
+    if get_origin(kind) is tuple and isinstance(value, list | tuple):
+        return tuple(_value(get_args(kind)[0], item, place) for item in value)
     if not _fits(kind, value):
         raise UsageError(f"{place} is {value!r}, where {getattr(kind, '__name__', kind)} is expected")
     return value

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from vlnbert.data.data import Data
+from vlnbert.data.data import Data, open_data
 from vlnbert.data.features import object_feature_file, view_feature_file
 from vlnbert.data.spec import CAPTIONS, NAMES, OFF
 from vlnbert.errors import DataError, UsageError
@@ -84,9 +84,10 @@ def begin_run(
     return trainer
 
 
-def resume_run(run: Path, data: Data, ranks: Ranks = ALONE) -> Trainer:
+def resume_run(run: Path, data: Data | None = None, ranks: Ranks = ALONE) -> Trainer:
     """A run where it was left. The data may lie elsewhere now, but must be what it was."""
     record = read_record(run)
+    data = open_data(record.data) if data is None else data
     _require_unchanged(record, data.folder)
     data = data.seen_as(record.experiment.seen)
     if not (run / POINTER).exists():  # killed before the first checkpoint
@@ -136,9 +137,14 @@ def fingerprints(experiment: Experiment, folder: DataFolder) -> dict[str, str]:
 
 def _anchored(experiment: Experiment) -> Experiment:
     """Files and folders by their whole paths, so that the run can be resumed from anywhere."""
-    names = {name: getattr(experiment.features, name) for name in ("views", "objects", "encoder")}
-    features = {name: _whole_path(value) for name, value in names.items() if value not in (CAPTIONS, NAMES, OFF)}
-    return replace(experiment, start=_whole_path(experiment.start), features=replace(experiment.features, **features))
+    seen = experiment.features
+    anchored = replace(
+        seen,
+        views=seen.views if seen.views == CAPTIONS else _whole_path(seen.views),
+        objects=seen.objects if seen.objects in (NAMES, OFF) else _whole_path(seen.objects),
+        encoder=_whole_path(seen.encoder) or seen.encoder,
+    )
+    return replace(experiment, start=_whole_path(experiment.start), features=anchored)
 
 
 def _whole_path(named: str | None) -> str | None:

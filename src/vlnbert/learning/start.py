@@ -20,10 +20,12 @@ from vlnbert.weights.options import Options
 def initial_navigator(experiment: Experiment, data: Data) -> Navigator:
     """The navigator before its first update, its tokenizer in hand."""
     shape, seed = experiment.navigator, experiment.training.seed
-    widths = {"feature_width": data.view_bank.width, "object_width": object_width(data)}
+    views, objects = data.view_bank.width, object_width(data)
     torch.manual_seed(seed)
     if experiment.start is None:
-        navigator = Navigator(replace(shape, **widths, vocabulary=piece_count(data.tokenizer)))
+        navigator = Navigator(
+            replace(shape, feature_width=views, object_width=objects, vocabulary=piece_count(data.tokenizer))
+        )
         navigator.tokenizer = data.tokenizer
         return navigator
     start = resolve(experiment.start)
@@ -34,7 +36,8 @@ def initial_navigator(experiment: Experiment, data: Data) -> Navigator:
         matching=shape.matching,
         language_attention=shape.language_attention,
         angle_width=shape.angle_width,
-        **widths,
+        feature_width=views,
+        object_width=objects,
         seed=seed,
     )
     return _as_asked(load_weights(start, options).navigator, shape, data)

@@ -44,8 +44,8 @@ def open_object_names(
 ) -> ObjectBank:
     """The bank of objects by name: the embedding of the name, then that of the caption of the view that shows it.
 
-    Where a viewpoint shows more than `max_objects` objects, those with the largest boxes are kept. Texts are read once, on
-    the device given; the bank is on the world's.
+    Where a viewpoint shows more than `max_objects` objects, those with the largest boxes are kept. Texts are read once,
+    on the device given; the bank is on the world's.
     """
     said = open_descriptions(world, objects, captions, encoder, device)
     (name, caption), code = torch.unique(torch.stack((said.name, said.caption)), dim=1, return_inverse=True)

@@ -72,7 +72,7 @@ def run_episodes(
 
 
 def active_rows(state: State, rows: Tensor | None) -> Tensor | None:
-    """The places, among `rows`, of those that have not stopped; None where all are active, or where to ask is to wait."""
+    """The places, among `rows`, of those that have not stopped; None where that is all, or where to ask is to wait."""
     if state.ended.device.type != "cpu":
         return None
     ended = select_rows(state.ended, rows)

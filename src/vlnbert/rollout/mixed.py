@@ -148,7 +148,7 @@ class MixedAgent:
 def collect_rollout(
     environment: Environment, agent: MixedAgent, start: Tensor, heading: Tensor, goal: Tensor
 ) -> Rollout:
-    """Run the episodes and lay the record out. Rows that did not stop take one more look, for the value to bootstrap."""
+    """Run the episodes and lay the record out; rows that did not stop take one more look, for the last value."""
     walked = run_episodes(environment, agent, start, heading, goal, max_steps=agent.max_steps)
     records = walked.memory.records
     columns = {name: torch.stack([record[name] for record in records]) for name in records[0]}

@@ -51,8 +51,8 @@ def open_split(
 ) -> Split:
     """Read a split by its full name, such as r2r/val_unseen.
 
-    Instructions are cut to `max_tokens` tokens, by default the task's. In REVERIE, `visible` are the objects that agents
-    will see, and `objects` all of the folder, where they are open already.
+    Instructions are cut to `max_tokens`, by default the task's. In REVERIE, `visible` are the objects that agents will
+    see, and `objects` all of the folder, where they are open already.
     """
     task, split = task_and_split(name)
     episodes = load_episodes(folder, world, task, split, objects)
