@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from tests.learning.samples import NO_DROPOUT, SHAPE, trainer
-from vlnbert.benchmarks.cuts import first_episodes
-from vlnbert.benchmarks.plain import PlainTraining, walk_plainly
-from vlnbert.benchmarks.plain_rewards import Purses
-from vlnbert.benchmarks.plain_sights import Eyes
-from vlnbert.benchmarks.world import Place
+from vlnbert.benchmarks.plain.agents import walk_plainly
+from vlnbert.benchmarks.plain.loop import AgentState
+from vlnbert.benchmarks.plain.observations import PlainObserver
+from vlnbert.benchmarks.plain.rewards import PlainRewards
+from vlnbert.benchmarks.plain.training import PlainTraining
+from vlnbert.benchmarks.workloads import first_episodes
 from vlnbert.environment.environment import Observation, State
 from vlnbert.evaluation.evaluate import evaluate_navigator
 from vlnbert.learning.config import TrainConfig
@@ -89,8 +90,8 @@ def test_it_walks_the_same(house: Path, tmp_path: Path, limit: int) -> None:
     world, split = ours.environment.world, first_episodes(ours.feed.splits[0], 11)
     navigator = ours.navigator.eval()
     expected = evaluate_navigator(ours.environment, navigator, split.episodes, split.tokens, limit, batch=4).walk
-    eyes = Eyes(world, ours.environment.bank, navigator.config.angle_width)
-    found = walk_plainly(navigator, eyes, split.episodes, split.tokens, limit)
+    observer = PlainObserver(world, ours.environment.bank, navigator.config.angle_width)
+    found = walk_plainly(navigator, observer, split.episodes, split.tokens, limit)
     assert torch.equal(found.viewpoint, expected.viewpoint)
     assert torch.equal(found.length, expected.length)
     assert found.length.unique().numel() > 1, "some stop earlier than others"
@@ -99,17 +100,17 @@ def test_it_walks_the_same(house: Path, tmp_path: Path, limit: int) -> None:
 def test_it_sees_the_same(house: Path, tmp_path: Path) -> None:
     environment = trainer(house, tmp_path).environment
     world = environment.world
-    eyes = Eyes(world, environment.bank, angle_width=8)
+    observer = PlainObserver(world, environment.bank, angle_width=8)
     viewpoint = torch.arange(len(world)).repeat(2)
     view = torch.arange(len(viewpoint)) * 7 % VIEWS
     rows = zip(viewpoint.tolist(), view.tolist(), strict=True)
-    sights = [eyes.look(Place(here, facing, ended=False)) for here, facing in rows]
-    found = eyes.observation(sights)
+    observations = [observer.observe(AgentState(here, facing, ended=False)) for here, facing in rows]
+    found = observer.batch(observations)
     expected = environment.observe(State(viewpoint, view, torch.zeros_like(view, dtype=torch.bool)))
     for name in ("choosable", "direction", "facing", "features"):
         torch.testing.assert_close(getattr(found, name), getattr(expected, name), rtol=0, atol=1e-6, msg=name)
-    assert all(sight.panorama.shape == (VIEWS, environment.bank.width + 8) for sight in sights)
-    narrow = eyes.observation(sights[:1])
+    assert all(each.panorama.shape == (VIEWS, environment.bank.width + 8) for each in observations)
+    narrow = observer.batch(observations[:1])
     assert narrow.choosable.shape == (1, int(world.choices[0])), "as wide as its widest row"
 
 
@@ -125,8 +126,8 @@ def test_it_earns_the_same(world: World, config: RewardConfig) -> None:
         expected = Rewards(world, config)(
             column(start, between, end), column(first, second), path[None], torch.tensor([3])
         )
-        purse = Purses(world, config).open(start, path.tolist())
-        earned = [purse.earn(first, between), purse.earn(second, end)]
+        rewards = PlainRewards(world, config).begin(start, path.tolist())
+        earned = [rewards.step(first, between), rewards.step(second, end)]
         assert earned == pytest.approx(expected.flatten().tolist())
 
 

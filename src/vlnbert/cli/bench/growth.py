@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from vlnbert.cli.bench import MOST, folder_or_house
-from vlnbert.cli.bench_scenes import open_scene
+from vlnbert.cli.bench.shared import MOST, folder_or_house, open_setup
 from vlnbert.cli.devices import require_device, require_within, use_threads
 from vlnbert.cli.options import Flag
 from vlnbert.cli.tables import screen
@@ -61,7 +60,7 @@ def bench_growth(
     from dataclasses import replace
     from json import dumps
 
-    from vlnbert.benchmarks.growth import Scene, time_growth
+    from vlnbert.benchmarks.growth import TrainingSetup, time_growth
     from vlnbert.presets import find_preset
 
     experiment = find_preset(preset).experiment
@@ -72,10 +71,10 @@ def bench_growth(
     require_device(device)
     use_threads(threads)
     with folder_or_house(data, max((HOUSES, *(scans if "scans" in axes else ())))) as folder:
-        opened = open_scene(folder, "r2r/train", experiment.navigator, device)
+        opened = open_setup(folder, "r2r/train", experiment.navigator, device)
     sizes["scans"] = scans or _halved(len(opened.world.scans))
-    scene = Scene(opened.world, opened.split, training)
-    found = time_growth(scene, opened.shape, {axis: sorted(set(sizes[axis])) for axis in axes}, rounds)
+    setup = TrainingSetup(opened.world, opened.split, training)
+    found = time_growth(setup, opened.shape, {axis: sorted(set(sizes[axis])) for axis in axes}, rounds)
     if json:
         facts = {"preset": preset, "precision": training.precision, "device": device}
         print(dumps({**facts, "axes": {growth.axis: _as_json(growth) for growth in found}}))

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from vlnbert.benchmarks import startup  # noqa: F401  # imported early: where no system tells, time is counted from here
-from vlnbert.cli.bench import MOST, folder_or_house
-from vlnbert.cli.bench_scenes import RACED, against_plain, open_scene
+from vlnbert.benchmarks import measuring  # noqa: F401  # imported early: where no system tells, time is counted from here
+from vlnbert.cli.bench.shared import MOST, RACED, against_plain, folder_or_house, open_setup
 from vlnbert.cli.devices import require_device, require_within, use_threads
 from vlnbert.cli.options import Flag
 from vlnbert.cli.tables import screen
@@ -75,17 +74,28 @@ def bench_train(
     training = replace(experiment.training, graphs=graphs, precision=precision or experiment.training.precision)
     sizes = [replace(training, batch=rows) for rows in batch or (training.batch,)]
     with folder_or_house(data) as folder:
-        scene = open_scene(folder, "r2r/train", experiment.navigator, device)
-    found = [time_training(scene.world, scene.split, scene.shape, size, rounds, updates, plain) for size in sizes]
-    ceiling = matrix_rate(scene.world.device, getattr(torch, training.precision))
+        setup = open_setup(folder, "r2r/train", experiment.navigator, device)
+    found = [
+        time_training(
+            world=setup.world,
+            split=setup.split,
+            shape=setup.shape,
+            config=size,
+            rounds=rounds,
+            updates=updates,
+            plain=plain,
+        )
+        for size in sizes
+    ]
+    ceiling = matrix_rate(setup.world.device, getattr(torch, training.precision))
     if json:
         facts = {"preset": preset, "precision": training.precision, "device": device, "ceiling_flops": ceiling}
-        facts |= {"startup_seconds": found[0].first_after}
+        facts |= {"startup_seconds": found[0].seconds_to_first}
         print(dumps({**facts, "batches": [_as_json(speed, ceiling) for speed in found]}))
         return
     _print(found, ceiling, f"{preset}, {training.precision}, on {device}")
     print(f"the ceiling, a large matrix product: {ceiling / 1e12:,.2f} TFLOP/s")
-    print(f"start-up, to the end of the first update: {found[0].first_after:.1f} s")
+    print(f"start-up, to the end of the first update: {found[0].seconds_to_first:.1f} s")
 
 
 def _as_json(speed: "TrainingSpeed", ceiling: float) -> dict[str, Any]:

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from vlnbert.cli.bench import MOST, folder_or_house
+from vlnbert.cli.bench.shared import MOST, folder_or_house
 from vlnbert.cli.devices import require_device, require_within, use_threads
 from vlnbert.cli.options import Flag
 from vlnbert.cli.tables import screen
 
 if TYPE_CHECKING:
-    from vlnbert.benchmarks.objects import Burden, Cost
+    from vlnbert.benchmarks.objects import ObjectsCost, StepCost
 
 ROWS = {
     "without": "without objects",
@@ -79,7 +79,7 @@ def bench_objects(
     found = {}
     for name, shape in shapes.items():
         config = replace(shape, object_width=shape.feature_width, matching="visual")
-        found[name] = compare_objects(world.to(device), objects, config, agents, tokens, rounds)
+        found[name] = compare_objects(world.to(device), objects, config, agents=agents, tokens=tokens, rounds=rounds)
     mean = len(objects) / len(world)
     if json:
         facts = {"size": size, "agents": agents, "tokens": tokens, "threads": torch.get_num_threads(), "device": device}
@@ -102,8 +102,8 @@ def _require_measured(device: str) -> None:
         raise UsageError(f"memory is not measured on '{device}'; choose cpu or cuda")
 
 
-def _as_json(burden: "Burden", plain: "Burden") -> dict[str, Any]:
-    def told(cost: "Cost", without: "Cost") -> dict[str, float]:
+def _as_json(row: "ObjectsCost", plain: "ObjectsCost") -> dict[str, Any]:
+    def told(cost: "StepCost", without: "StepCost") -> dict[str, float]:
         return {
             "seconds": cost.seconds,
             "spread": cost.timing.spread,
@@ -112,11 +112,11 @@ def _as_json(burden: "Burden", plain: "Burden") -> dict[str, Any]:
             "peak_bytes_most": max(cost.memory),
         }
 
-    steps = {"step": told(burden.step, plain.step), "training": told(burden.training, plain.training)}
-    return {"visual_tokens": burden.tokens, **steps}
+    steps = {"step": told(row.step, plain.step), "training": told(row.training, plain.training)}
+    return {"visual_tokens": row.tokens, **steps}
 
 
-def _print_table(found: dict[str, list["Burden"]], title: str) -> None:
+def _print_table(found: dict[str, list["ObjectsCost"]], title: str) -> None:
     from rich.table import Column, Table
 
     costs = ("ms", "spread", "times", "MB")
@@ -124,12 +124,12 @@ def _print_table(found: dict[str, list["Burden"]], title: str) -> None:
     table = Table("", *(Column(name, justify="right") for name in names), title=title, title_justify="left")
     for backbone, rows in found.items():
         table.add_row(backbone)
-        for burden in rows:
-            cells = (*_cells(burden.step, rows[0].step), *_cells(burden.training, rows[0].training))
-            table.add_row(f"  {ROWS[burden.sees]}", f"{burden.tokens:.1f}", *cells)
+        for row in rows:
+            cells = (*_cells(row.step, rows[0].step), *_cells(row.training, rows[0].training))
+            table.add_row(f"  {ROWS[row.sees]}", f"{row.tokens:.1f}", *cells)
     screen().print(table)
 
 
-def _cells(cost: "Cost", without: "Cost") -> tuple[str, ...]:
+def _cells(cost: "StepCost", without: "StepCost") -> tuple[str, ...]:
     times = cost.seconds / without.seconds
     return f"{1000 * cost.seconds:,.1f}", f"{cost.timing.spread:.0%}", f"{times:.2f}", f"{cost.peak / MEGABYTE:,.1f}"

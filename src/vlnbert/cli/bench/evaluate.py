@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from vlnbert.cli.bench import MOST, folder_or_house
-from vlnbert.cli.bench_scenes import RACED, against_plain, open_scene
+from vlnbert.cli.bench.shared import MOST, RACED, against_plain, folder_or_house, open_setup
 from vlnbert.cli.devices import Precision, chosen_precision, require_device, require_within, use_threads, usual_batch
 from vlnbert.cli.options import Flag
 from vlnbert.cli.tables import screen
@@ -55,8 +54,8 @@ def bench_evaluate(
     """
     from json import dumps
 
-    from vlnbert.benchmarks.cuts import first_episodes
     from vlnbert.benchmarks.evaluation import time_evaluation
+    from vlnbert.benchmarks.workloads import first_episodes
     from vlnbert.presets import find_preset
 
     experiment = find_preset(preset).experiment
@@ -67,12 +66,21 @@ def bench_evaluate(
     require_device(device)
     use_threads(threads)
     with folder_or_house(data) as folder:
-        scene = open_scene(folder, f"r2r/{split}", experiment.navigator, device)
-    walked = first_episodes(scene.split, episodes or MOST)
-    usual = usual_batch(scene.world.device)
-    chosen = chosen_precision(precision, scene.world.device, scene.shape.hidden)
+        setup = open_setup(folder, f"r2r/{split}", experiment.navigator, device)
+    walked = first_episodes(setup.split, episodes or MOST)
+    usual = usual_batch(setup.world.device)
+    chosen = chosen_precision(precision, setup.world.device, setup.shape.hidden)
     found = [
-        time_evaluation(scene.world, walked, scene.shape, rows, chosen, rounds, plain) for rows in batch or (usual,)
+        time_evaluation(
+            world=setup.world,
+            split=walked,
+            shape=setup.shape,
+            batch=rows,
+            precision=chosen,
+            rounds=rounds,
+            plain=plain,
+        )
+        for rows in batch or (usual,)
     ]
     if json:
         facts = {"preset": preset, "split": split, "episodes": len(walked.episodes)}

@@ -1,4 +1,4 @@
-"""What agents see, built the way of the published code: one agent after the other, in numpy.
+"""Observations, built the way of the published code: one agent after the other, in numpy.
 
 Each agent gets the features of all 36 views of its panorama, joined with the angles at which they lie, and a record for
 each candidate with a feature of its own; then the candidates are padded to those of the widest row, and become tensors.
@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from vlnbert.benchmarks.world import Houses, Place
+from vlnbert.benchmarks.plain.loop import AgentState, WorldLists
 from vlnbert.environment.environment import Observation
 from vlnbert.world.banks import FeatureBank
 from vlnbert.world.geometry import STEPS, VIEW_ANGLE, VIEWS
@@ -32,7 +32,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Sight:
+class AgentObservation:
     """What one agent sees."""
 
     panorama: Numbers  # [36, width + angles] published agents of this kind are given it, and look at candidates alone
@@ -40,33 +40,33 @@ class Sight:
     candidates: list[Candidate]
 
 
-class Eyes:
-    """Looks around for one agent at a time."""
+class PlainObserver:
+    """Observes for one agent at a time."""
 
     def __init__(self, world: World, bank: FeatureBank, angle_width: int) -> None:
-        self.houses, self.angle_width, self.device = Houses(world, bank), angle_width, world.device
+        self.lists, self.angle_width, self.device = WorldLists(world, bank), angle_width, world.device
         self.angles = [self._angles_around(view) for view in range(VIEWS)]
         self.panoramas: dict[int, Numbers] = {}  # those that somebody has seen
 
-    def look(self, place: Place) -> Sight:
-        houses, here, base = self.houses, place.viewpoint, _heading(place.view)
+    def observe(self, agent: AgentState) -> AgentObservation:
+        lists, here, base = self.lists, agent.viewpoint, _heading(agent.view)
         panorama, candidates = self._panorama(here), []
-        for slot in range(1, houses.choices[here]):
-            view = houses.view[here][slot]
-            angle = self._angle(houses.heading[here][slot] - base, houses.elevation[here][slot])
+        for slot in range(1, lists.choices[here]):
+            view = lists.view[here][slot]
+            angle = self._angle(lists.heading[here][slot] - base, lists.elevation[here][slot])
             feature = np.concatenate((panorama[view], angle))
-            candidates.append(Candidate(houses.neighbour[here][slot], view, feature))
-        around = np.concatenate((panorama, self.angles[place.view]), axis=1)
-        return Sight(around, self._angle(base, _elevation(place.view)), candidates)
+            candidates.append(Candidate(lists.neighbour[here][slot], view, feature))
+        around = np.concatenate((panorama, self.angles[agent.view]), axis=1)
+        return AgentObservation(around, self._angle(base, _elevation(agent.view)), candidates)
 
-    def observation(self, sights: Sequence[Sight]) -> Observation:
+    def batch(self, observations: Sequence[AgentObservation]) -> Observation:
         """All rows as tensors, as wide as the row with the most candidates."""
-        counts, width = [1 + len(sight.candidates) for sight in sights], self.houses.width
-        seen = np.zeros((len(sights), max(counts), width + self.angle_width), dtype=np.float32)
-        facing = np.zeros((len(sights), self.angle_width), dtype=np.float32)
-        for row, sight in enumerate(sights):
-            facing[row] = sight.facing
-            for slot, candidate in enumerate(sight.candidates, start=1):  # slot 0 stops
+        counts, width = [1 + len(observation.candidates) for observation in observations], self.lists.width
+        seen = np.zeros((len(observations), max(counts), width + self.angle_width), dtype=np.float32)
+        facing = np.zeros((len(observations), self.angle_width), dtype=np.float32)
+        for row, observation in enumerate(observations):
+            facing[row] = observation.facing
+            for slot, candidate in enumerate(observation.candidates, start=1):  # slot 0 stops
                 seen[row, slot] = candidate.feature
         slots, choices = np.arange(max(counts)), np.array(counts)[:, None]
         tensor = torch.from_numpy(seen).to(self.device)
@@ -80,9 +80,9 @@ class Eyes:
     def _panorama(self, viewpoint: int) -> Numbers:
         """[36, width] from memory, as there. Views that show no candidate are zero: nobody looks at their numbers."""
         if viewpoint not in self.panoramas:
-            houses, views = self.houses, np.zeros((VIEWS, self.houses.width), dtype=np.float32)
-            for slot in range(1, houses.choices[viewpoint]):
-                views[houses.view[viewpoint][slot]] = houses.table[houses.feature_row[viewpoint][slot]]
+            lists, views = self.lists, np.zeros((VIEWS, self.lists.width), dtype=np.float32)
+            for slot in range(1, lists.choices[viewpoint]):
+                views[lists.view[viewpoint][slot]] = lists.table[lists.feature_row[viewpoint][slot]]
             self.panoramas[viewpoint] = views
         return self.panoramas[viewpoint]
 
