@@ -9,7 +9,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "vlnbert"
 ROOMS = [
     *("errors", "runtime", "ranks", "sources", "world", "tasks", "environment", "navigator", "weights", "perception"),
-    *("rollout", "evaluation", "learning", "pretraining", "analysis", "explorer", "benchmarks", "presets", "cli"),
+    *("rollout", "evaluation", "learning", "pretraining", "analysis", "explorer", "presets", "benchmarks", "cli"),
 ]
 FRONT_DOORS = ("__init__", "__main__")  # of the package itself: these may look into any room
 OF_THE_PACKAGE = ("__version__",)  # what any room may know of it

@@ -8,11 +8,10 @@ import torch
 
 from tests.cli.conftest import called
 from tests.learning.samples import trainer
-from vlnbert.benchmarks.cuts import first_episodes
 from vlnbert.benchmarks.evaluation import time_evaluation
-from vlnbert.benchmarks.plain import walk_plainly
-from vlnbert.benchmarks.plain_sights import Eyes
-from vlnbert.benchmarks.restless import Restless
+from vlnbert.benchmarks.plain.agents import walk_plainly
+from vlnbert.benchmarks.plain.observations import PlainObserver
+from vlnbert.benchmarks.workloads import NeverStops
 from vlnbert.evaluation.evaluate import evaluate_navigator
 
 QUICK = ("--rounds", "2", "--threads", "1", "--episodes", "10")
@@ -37,20 +36,14 @@ def test_people_are_told(house: Path) -> None:
     assert "times the plain way" not in shown
 
 
-def test_no_more_episodes_than_there_are(house: Path, tmp_path: Path) -> None:
-    split = trainer(house, tmp_path).batches.splits[0]
-    assert first_episodes(split, 5).episodes.ids == split.episodes.ids[:5]
-    assert len(first_episodes(split, 1000).episodes) == len(split.episodes)
-
-
-def test_the_restless_walk_to_the_limit_both_ways(house: Path, tmp_path: Path) -> None:
+def test_who_never_stops_walks_to_the_limit_both_ways(house: Path, tmp_path: Path) -> None:
     ours = trainer(house, tmp_path)
     environment, split = ours.environment, ours.batches.splits[0]
     torch.manual_seed(0)
-    navigator = Restless(ours.navigator.config).eval()
+    navigator = NeverStops(ours.navigator.config).eval()
     walked = evaluate_navigator(environment, navigator, split.episodes, split.tokens, max_steps=6).trajectories
-    eyes = Eyes(environment.world, environment.view_bank, navigator.config.angle_width)
-    plain = walk_plainly(navigator, eyes, split.episodes, split.tokens, limit=6)
+    observer = PlainObserver(environment.world, environment.view_bank, navigator.config.angle_width)
+    plain = walk_plainly(navigator, observer, split.episodes, split.tokens, limit=6)
     assert walked.length.tolist() == plain.length.tolist() == [7] * len(split.episodes)
     assert torch.equal(walked.viewpoint, plain.viewpoint)
 

@@ -4,16 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
 
 from tests.cli.conftest import called
-from tests.conftest import TinyData
-from tests.learning.samples import trainer
-from vlnbert.benchmarks.cuts import episodes_within, equal_instructions, first_scans
 from vlnbert.benchmarks.growth import Growth
-from vlnbert.benchmarks.timing import Timing
-from vlnbert.world import World
-from vlnbert.world.build import open_world
+from vlnbert.benchmarks.measuring import Timing
 
 
 @pytest.mark.parametrize("power", [0.0, 1.0, 2.0])
@@ -21,31 +15,6 @@ def test_the_exponent_is_the_power_of_the_size(power: float) -> None:
     growth = Growth("rows", {size: Timing((0.1 * size**power,) * 3) for size in (3, 6, 24)})
     assert growth.exponent == pytest.approx(power)
     assert growth.ratios == [None, pytest.approx(2**power), pytest.approx(4**power)]
-
-
-def test_the_first_scans_are_a_world(tiny: TinyData, world: World) -> None:
-    cut, expected = first_scans(world, 2), open_world(tiny.folder, ["alpha", "beta"])
-    assert (cut.scans, cut.viewpoints) == (expected.scans, expected.viewpoints)
-    for name, tensor in expected.tensors().items():
-        found = cut.tensors()[name]
-        assert torch.equal(found[:, : tensor.shape[1]] if tensor.dim() == 2 else found, tensor), name
-
-
-def test_episodes_elsewhere_are_left_out(house: Path, tmp_path: Path) -> None:
-    ours = trainer(house, tmp_path)
-    world, whole = ours.environment.world, ours.batches.splits[0]
-    counts = [len(episodes_within(whole, first_scans(world, scans)).episodes) for scans in range(1, 5)]
-    scan = world.scan_of[whole.episodes.start]
-    assert counts == [int((scan < scans).sum()) for scans in range(1, 5)]
-
-
-def test_instructions_are_of_one_length(house: Path, tmp_path: Path) -> None:
-    ours = trainer(house, tmp_path)
-    made = equal_instructions(ours.batches.splits[0], 20, vocabulary=30).tokens
-    assert made.ids.shape == (12, 20)
-    assert made.ids.min() >= 5
-    assert made.ids.max() < 30
-    assert made.count.tolist() == [20] * 12
 
 
 def test_more_rows_and_more_steps_take_longer(house: Path) -> None:
@@ -64,7 +33,7 @@ def test_more_rows_and_more_steps_take_longer(house: Path) -> None:
 
 
 def test_people_are_told_of_the_axes_they_ask_for(house: Path) -> None:
-    sizes = ("--axes", "scans", "tokens", "--max-tokens", "8", "16")
+    sizes = ("--axes", "scans", "tokens", "--tokens", "8", "16")
     shown = called("bench", "growth", "demo", "--data", house, *sizes, "--rounds", "2", "--threads", "1").out
     axes = [line.split(",")[0].strip("│ ") for line in shown.splitlines() if ", growth" in line]
     assert axes == ["scans", "tokens"]
@@ -78,7 +47,7 @@ def test_people_are_told_of_the_axes_they_ask_for(house: Path) -> None:
         (("--rows", "2", "3"), "a batch of 3 has no two halves"),
         (("--axes",), "--axes names nothing that could grow; choose among rows, tokens, steps, scans"),
         (("--rows", "2"), "--rows needs two sizes or more"),
-        (("--max-tokens", "8", "513"), "--tokens 513"),
+        (("--tokens", "8", "513"), "--tokens 513"),
         (("--steps", "0", "5"), "--steps 0"),
         (("--scans", "2", "5", "--axes", "scans"), "there are no 5 scans here; choose up to 4"),
         (("--rounds", "1"), "--rounds 1"),

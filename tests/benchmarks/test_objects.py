@@ -8,8 +8,14 @@ import torch
 
 from tests.cli.conftest import called
 from tests.world.samples import CROWD, furnish, furnished
-from vlnbert.benchmarks.memory import peak_memory
-from vlnbert.benchmarks.objects import BATCHES, as_leaves, compare_objects, learn, stand_anywhere, ways_to_see
+from vlnbert.benchmarks.objects import (
+    BATCHES,
+    as_leaves,
+    compare_objects,
+    object_environments,
+    random_states,
+    training_step,
+)
 from vlnbert.navigator import SIZES, Navigator
 from vlnbert.world.object_bank import STRIDE
 
@@ -20,19 +26,6 @@ QUICK = ("--size", "tiny", "--agents", "2", "--max-tokens", "8", "--rounds", "2"
 @pytest.fixture(params=["one-stream", "two-stream"])
 def config(request):
     return replace(SIZES["tiny"][request.param], vocabulary=50, feature_width=32, object_width=32, matching="visual")
-
-
-def test_a_peak_is_what_is_held_at_once():
-    size = 1000 * 4  # bytes
-
-    def run():
-        first = torch.empty(1000)
-        second = torch.empty(2000)
-        del first, second
-        torch.empty(1000)
-
-    assert peak_memory(run) == 3 * size
-    assert peak_memory(lambda: None) == 0
 
 
 def test_objects_cost_and_trimming_saves(tiny, world, config):
@@ -59,10 +52,10 @@ def test_on_a_gpu_nothing_is_trimmed(tiny, world, config):
 
 def test_trimmed_and_padded_decide_alike(tiny, world, config):
     torch.manual_seed(0)
-    navigator, ways = Navigator(config).eval(), ways_to_see(world, furnished(tiny, world), config)
+    navigator, ways = Navigator(config).eval(), object_environments(world, furnished(tiny, world), config)
     words = torch.randint(5, 50, (3, 8))
     instruction = navigator.encode(words, torch.ones_like(words, dtype=torch.bool))
-    for state in stand_anywhere(world, agents=3):
+    for state in random_states(world, agents=3):
         narrow, wide = (navigator.step(instruction.state, instruction, ways[name].observe(state)) for name in WAYS[1:])
         torch.testing.assert_close(narrow.logits, wide.logits)
         torch.testing.assert_close(narrow.state, wide.state)
@@ -71,10 +64,10 @@ def test_trimmed_and_padded_decide_alike(tiny, world, config):
 
 
 def test_gradients_reach_the_weights_of_a_step_and_the_language(tiny, world, config):
-    navigator, ways = Navigator(config), ways_to_see(world, furnished(tiny, world), config)
+    navigator, ways = Navigator(config), object_environments(world, furnished(tiny, world), config)
     words = torch.randint(5, 50, (3, 8))
     instruction = as_leaves(navigator.encode(words, torch.ones_like(words, dtype=torch.bool)))
-    learn(navigator, instruction, ways["trimmed"], stand_anywhere(world, agents=3)[0])
+    training_step(navigator, instruction, ways["trimmed"], random_states(world, agents=3)[0])
     used = (navigator.objects, navigator.views, navigator.past_decision, navigator.refinement)
     assert all(weight.grad is not None for module in used for weight in module.parameters())
     assert all(made.grad is not None for made in instruction.language.cache)

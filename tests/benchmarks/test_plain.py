@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from tests.learning.samples import NO_DROPOUT, SHAPE, trainer
-from vlnbert.benchmarks.cuts import first_episodes
-from vlnbert.benchmarks.plain import PlainTraining, walk_plainly
-from vlnbert.benchmarks.plain_rewards import Purses
-from vlnbert.benchmarks.plain_sights import Eyes
-from vlnbert.benchmarks.world import Place
+from vlnbert.benchmarks.plain.agents import walk_plainly
+from vlnbert.benchmarks.plain.loop import AgentState
+from vlnbert.benchmarks.plain.observations import PlainObserver
+from vlnbert.benchmarks.plain.rewards import PlainRewards
+from vlnbert.benchmarks.plain.training import PlainTraining
+from vlnbert.benchmarks.workloads import first_episodes
 from vlnbert.environment.environment import Observation, State
 from vlnbert.evaluation.evaluate import evaluate_navigator
 from vlnbert.learning.experiment import TrainConfig
@@ -26,7 +27,7 @@ from vlnbert.world.geometry import VIEWS
 
 STEADY = replace(SHAPE, **NO_DROPOUT)
 SETTINGS = {
-    "the paper's": TrainConfig(batch=6, learning_rate=1e-3, limit=8, grad_clip=0.5),
+    "the paper's": TrainConfig(batch=6, learning_rate=1e-3, max_steps=8, grad_clip=0.5),
     "guided, in hops": TrainConfig(
         batch=6,
         learning_rate=1e-3,
@@ -34,7 +35,7 @@ SETTINGS = {
         objective=ObjectiveConfig(student_forcing=0.7),
         rewards=RewardConfig(unit="hops"),
     ),
-    "two batches": TrainConfig(batch=4, learning_rate=1e-3, limit=5, accumulate=2),
+    "two batches": TrainConfig(batch=4, learning_rate=1e-3, max_steps=5, accumulate=2),
 }
 
 
@@ -97,8 +98,8 @@ def test_it_walks_the_same(house: Path, tmp_path: Path, limit: int) -> None:
     expected = evaluate_navigator(
         ours.environment, navigator, split.episodes, split.tokens, limit, batch=4
     ).trajectories
-    eyes = Eyes(world, ours.environment.view_bank, navigator.config.angle_width)
-    found = walk_plainly(navigator, eyes, split.episodes, split.tokens, limit)
+    observer = PlainObserver(world, ours.environment.view_bank, navigator.config.angle_width)
+    found = walk_plainly(navigator, observer, split.episodes, split.tokens, limit)
     assert torch.equal(found.viewpoint, expected.viewpoint)
     assert torch.equal(found.length, expected.length)
     assert found.length.unique().numel() > 1, "some stop earlier than others"
@@ -107,17 +108,17 @@ def test_it_walks_the_same(house: Path, tmp_path: Path, limit: int) -> None:
 def test_it_sees_the_same(house: Path, tmp_path: Path) -> None:
     environment = trainer(house, tmp_path).environment
     world = environment.world
-    eyes = Eyes(world, environment.view_bank, angle_width=8)
+    observer = PlainObserver(world, environment.view_bank, angle_width=8)
     viewpoint = torch.arange(len(world)).repeat(2)
     view = torch.arange(len(viewpoint)) * 7 % VIEWS
     rows = zip(viewpoint.tolist(), view.tolist(), strict=True)
-    sights = [eyes.look(Place(here, facing, ended=False)) for here, facing in rows]
-    found = eyes.observation(sights)
+    observations = [observer.observe(AgentState(here, facing, ended=False)) for here, facing in rows]
+    found = observer.batch(observations)
     expected = environment.observe(State(viewpoint, view, torch.zeros_like(view, dtype=torch.bool)))
     for name in ("choosable", "direction", "facing", "features"):
         torch.testing.assert_close(getattr(found, name), getattr(expected, name), rtol=0, atol=1e-6, msg=name)
-    assert all(sight.panorama.shape == (VIEWS, environment.view_bank.width + 8) for sight in sights)
-    narrow = eyes.observation(sights[:1])
+    assert all(each.panorama.shape == (VIEWS, environment.view_bank.width + 8) for each in observations)
+    narrow = observer.batch(observations[:1])
     assert narrow.choosable.shape == (1, int(world.choices[0])), "as wide as its widest row"
 
 
@@ -133,8 +134,8 @@ def test_it_earns_the_same(world: World, config: RewardConfig) -> None:
         expected = Rewards(world, config)(
             column(start, between, end), column(first, second), path[None], torch.tensor([3])
         )
-        purse = Purses(world, config).open(start, path.tolist())
-        earned = [purse.earn(first, between), purse.earn(second, end)]
+        rewards = PlainRewards(world, config).begin(start, path.tolist())
+        earned = [rewards.step(first, between), rewards.step(second, end)]
         assert earned == pytest.approx(expected.flatten().tolist())
 
 

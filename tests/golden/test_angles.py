@@ -6,9 +6,9 @@ import torch
 from vlnbert.world.geometry import VIEWS, angle_feature, view_elevation, view_heading
 
 
-def test_angle_features_of_all_views(golden):
+def test_angle_features_of_all_views(numbers):
     """Headings are relative to the base view's, elevations absolute."""
-    wanted = np.load(golden / "angle_feature_all_views.npz")["angle_feature"]
+    wanted = np.load(numbers / "angle_feature_all_views.npz")["angle_feature"]
     views = torch.arange(VIEWS)
     heading = view_heading(views) - view_heading(views)[:, None]  # [base, view]
     found = angle_feature(heading, view_elevation(views).expand_as(heading), width=4)

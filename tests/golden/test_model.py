@@ -1,6 +1,7 @@
 """Parity with the reference model: a language pass and four steps, the imitation loss and its gradients."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -23,9 +24,9 @@ TOLERANCE = {torch.float32: 2e-5, torch.float64: 1e-9}
 class Reference:
     """The reference's numbers for one variant, in one precision."""
 
-    def __init__(self, golden: Path, variant: str, dtype: torch.dtype) -> None:
-        self.arrays = np.load(golden / f"model_{variant}_a.npz")
-        self.facts = json.loads((golden / f"model_{variant}_a.json").read_text())
+    def __init__(self, numbers: Path, variant: str, dtype: torch.dtype) -> None:
+        self.arrays = np.load(numbers / f"model_{variant}_a.npz")
+        self.facts = json.loads((numbers / f"model_{variant}_a.json").read_text())
         self.dtype, self.prefix = dtype, "f32" if dtype == torch.float32 else "f64"
 
     def given(self, name: str) -> Tensor:
@@ -49,14 +50,14 @@ def variant(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(params=[torch.float32, torch.float64], ids=["float32", "float64"])
-def reference(request: pytest.FixtureRequest, golden: Path, variant: str) -> Reference:
-    return Reference(golden, variant, request.param)
+def reference(request: pytest.FixtureRequest, numbers: Path, variant: str) -> Reference:
+    return Reference(numbers, variant, request.param)
 
 
 @pytest.fixture
-def navigator(golden: Path, variant: str, reference: Reference) -> Navigator:
+def navigator(checkpoint: Callable[[str], Path], variant: str, reference: Reference) -> Navigator:
     """The reference's own checkpoint, imported."""
-    return load_weights(golden / f"checkpoint_{variant}.pt").navigator.to(reference.dtype)
+    return load_weights(checkpoint(variant)).navigator.to(reference.dtype)
 
 
 def test_every_output_agrees(reference: Reference, navigator: Navigator) -> None:

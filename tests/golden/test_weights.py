@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.golden.conftest import PARTS
 from vlnbert.environment.environment import Observation
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.config import named_size
@@ -17,7 +18,6 @@ from vlnbert.weights.importing import import_weights, load_weights
 from vlnbert.weights.options import Options
 
 VARIANTS = {"oscar": "one-stream", "prevalent": "two-stream"}
-PARTS = ("vln_bert", "critic")
 STEPS = 4
 
 
@@ -35,8 +35,10 @@ def wrapped(checkpoint: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("change", [lambda checkpoint: checkpoint, wrapped], ids=["plain", "module."])
-def test_every_tensor_comes_back(golden: Path, tmp_path: Path, variant: str, change: Callable[[Any], Any]) -> None:
-    source = golden / f"checkpoint_{variant}.pt"
+def test_every_tensor_comes_back(
+    checkpoint: Callable[[str], Path], tmp_path: Path, variant: str, change: Callable[[Any], Any]
+) -> None:
+    source = checkpoint(variant)
     expected = torch.load(source, weights_only=True)
     torch.save(change(torch.load(source, weights_only=True)), tmp_path / "source.pt")
     report = import_weights(tmp_path / "source.pt", tmp_path / "folder")
@@ -52,11 +54,13 @@ def test_every_tensor_comes_back(golden: Path, tmp_path: Path, variant: str, cha
         assert found[part]["epoch"] == expected[part]["epoch"]
 
 
-def test_the_imported_navigator_thinks_as_the_reference(golden: Path, tmp_path: Path, variant: str) -> None:
-    facts = json.loads((golden / f"model_{variant}_a.json").read_text())
-    import_weights(golden / f"checkpoint_{variant}.pt", tmp_path / "folder", Options(heads=4))
+def test_the_imported_navigator_thinks_as_the_reference(
+    numbers: Path, checkpoint: Callable[[str], Path], tmp_path: Path, variant: str
+) -> None:
+    facts = json.loads((numbers / f"model_{variant}_a.json").read_text())
+    import_weights(checkpoint(variant), tmp_path / "folder", Options(heads=4))
     navigator = Navigator.from_pretrained(tmp_path / "folder").double()
-    arrays = {name: torch.from_numpy(array) for name, array in np.load(golden / f"model_{variant}_a.npz").items()}
+    arrays = {name: torch.from_numpy(array) for name, array in np.load(numbers / f"model_{variant}_a.npz").items()}
     instruction = navigator.encode(arrays["in_input_ids"], arrays["in_lang_mask"].bool())
     assert (instruction.state - arrays["f64_init_state"]).abs().max() < 1e-9
     state, width = instruction.state, facts["feature_size"]
@@ -72,14 +76,16 @@ def test_the_imported_navigator_thinks_as_the_reference(golden: Path, tmp_path: 
         assert (navigator.value(state) - arrays[f"f64_value_t{number}"]).abs().max() < 1e-9
 
 
-def test_the_kept_tensors_are_those_without_a_gradient(golden: Path, variant: str) -> None:
-    norms = json.loads((golden / f"model_{variant}_a.json").read_text())["il_grad_l2_norm_f64"]
-    kept = load_weights(golden / f"checkpoint_{variant}.pt").kept
+def test_the_kept_tensors_are_those_without_a_gradient(
+    numbers: Path, checkpoint: Callable[[str], Path], variant: str
+) -> None:
+    norms = json.loads((numbers / f"model_{variant}_a.json").read_text())["il_grad_l2_norm_f64"]
+    kept = load_weights(checkpoint(variant)).kept
     assert set(kept) == {name for name, norm in norms.items() if norm is None}
 
 
-def test_full_size_models_have_exactly_the_reference_keys(golden: Path, variant: str) -> None:
-    expected = json.loads((golden / f"keys_{variant}.json").read_text())
+def test_full_size_models_have_exactly_the_reference_keys(numbers: Path, variant: str) -> None:
+    expected = json.loads((numbers / f"keys_{variant}.json").read_text())
     config = named_size("base", VARIANTS[variant])
     with torch.device("meta"):
         navigator = Navigator(config)

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 
 import torch
 
-from vlnbert.benchmarks.navigator import noise, noisy_environment
-from vlnbert.benchmarks.plain import walk_plainly
-from vlnbert.benchmarks.plain_sights import Eyes
-from vlnbert.benchmarks.restless import Restless
-from vlnbert.benchmarks.timing import Timing, race
+from vlnbert.benchmarks.measuring import Timing, race
+from vlnbert.benchmarks.plain.agents import walk_plainly
+from vlnbert.benchmarks.plain.observations import PlainObserver
+from vlnbert.benchmarks.workloads import NeverStops, random_environment, random_features
 from vlnbert.evaluation.evaluate import Evaluation, evaluate_navigator
 from vlnbert.evaluation.scoring import score_walks
 from vlnbert.navigator import Navigator, NavigatorConfig
@@ -60,9 +59,9 @@ def time_evaluation(
 ) -> EvaluationSpeed:
     """Walk and score a split several times over, in turn with the plain way where asked for."""
     device, width = world.device, shape.feature_width
-    environment = noisy_environment(world, width, precision)
+    environment = random_environment(world, width, precision)
     torch.manual_seed(0)
-    navigator = Restless(shape).to(device).eval()
+    navigator = NeverStops(shape).to(device).eval()
 
     def ours() -> Evaluation:
         episodes, tokens = split.episodes, split.tokens
@@ -70,21 +69,29 @@ def time_evaluation(
 
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    walked = ours().walk
+    walked = ours().trajectories
     peak = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
     rivals: dict[str, Callable[[], object]] = {"ours": ours}
     if plain:
-        rivals["plain"] = _plain(world, noise(world, width), navigator, split, limit)
+        bank = random_features(world, width)
+        rivals["plain"] = _plain(world=world, bank=bank, navigator=navigator, split=split, limit=limit)
     times = race(rivals, rounds, device)
     steps = int((walked.length - 1).sum())
-    return EvaluationSpeed(batch, len(split.episodes), steps, times["ours"], times.get("plain"), peak)
+    return EvaluationSpeed(
+        batch=batch,
+        episodes=len(split.episodes),
+        steps=steps,
+        whole=times["ours"],
+        plain=times.get("plain"),
+        peak_bytes=peak,
+    )
 
 
 def _plain(world: World, bank: FeatureBank, navigator: Navigator, split: Split, limit: int) -> Callable[[], object]:
-    eyes = Eyes(world, bank, navigator.config.angle_width)
+    observer = PlainObserver(world, bank, navigator.config.angle_width)
 
     def run() -> None:
-        walked = walk_plainly(navigator, eyes, split.episodes, split.tokens, limit)
+        walked = walk_plainly(navigator, observer, split.episodes, split.tokens, limit=limit)
         if split.episodes.scored:  # as the other rival does
             score_walks(world, split.episodes, walked.viewpoint, walked.length)
 

@@ -1,7 +1,7 @@
 """How the time of an update grows with what is asked of it: rows, words, steps, scans.
 
 Along an axis one size is varied and the others are held. All instructions are equally long and nobody who explores
-stops before the limit (`restless.py`), so that every update of a size does the same work; the teacher's rows leave when
+stops before the limit (`NeverStops`), so that every update of a size does the same work; the teacher's rows leave when
 they have arrived, as always. The weights are random and the features are noise.
 """
 
@@ -14,14 +14,18 @@ from pathlib import Path
 
 import torch
 
-from vlnbert.benchmarks.cuts import episodes_within, equal_instructions, first_scans
-from vlnbert.benchmarks.navigator import noisy_environment
-from vlnbert.benchmarks.restless import Restless
-from vlnbert.benchmarks.timing import Timing, race
-from vlnbert.benchmarks.training import advancing, blocks
+from vlnbert.benchmarks.measuring import Timing, race
+from vlnbert.benchmarks.training import update_blocks, update_function
+from vlnbert.benchmarks.workloads import (
+    NeverStops,
+    episodes_within,
+    equal_instructions,
+    first_scans,
+    random_environment,
+)
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import UsageError
-from vlnbert.learning.config import TrainConfig
+from vlnbert.learning.experiment import TrainConfig
 from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import Navigator, NavigatorConfig
 from vlnbert.tasks.splits import Split
@@ -52,17 +56,17 @@ class Growth:
 
 
 @dataclass(frozen=True)
-class Scene:
+class TrainingSetup:
     """What an update is made in."""
 
     world: World
     split: Split
     config: TrainConfig
 
-    def spoken(self, length: int, vocabulary: int) -> "Scene":
+    def with_instruction_length(self, length: int, vocabulary: int) -> "TrainingSetup":
         return replace(self, split=equal_instructions(self.split, length, vocabulary))
 
-    def within(self, scans: int) -> "Scene":
+    def with_scans(self, scans: int) -> "TrainingSetup":
         if scans > len(self.world.scans):
             raise UsageError(f"there are no {scans} scans here; choose up to {len(self.world.scans)}")
         world = first_scans(self.world, scans)
@@ -72,37 +76,39 @@ class Scene:
         return replace(self, world=world, split=split)
 
 
-def time_growth(scene: Scene, shape: NavigatorConfig, axes: Mapping[str, Sequence[int]], rounds: int) -> list[Growth]:
+def time_growth(
+    setup: TrainingSetup, shape: NavigatorConfig, axes: Mapping[str, Sequence[int]], rounds: int
+) -> list[Growth]:
     """Time updates along each of some axes, the sizes of an axis in turn."""
     torch.manual_seed(0)
-    navigator = Restless(shape).to(scene.world.device)
-    usual = scene.spoken(WORDS, shape.vocabulary)
-    changes: dict[str, Callable[[int], Scene]] = {
+    navigator = NeverStops(shape).to(setup.world.device)
+    usual = setup.with_instruction_length(WORDS, shape.vocabulary)
+    changes: dict[str, Callable[[int], TrainingSetup]] = {
         "rows": lambda size: replace(usual, config=replace(usual.config, batch=size)),
-        "tokens": lambda size: usual.spoken(size, shape.vocabulary),
+        "tokens": lambda size: usual.with_instruction_length(size, shape.vocabulary),
         "steps": lambda size: replace(usual, config=replace(usual.config, limit=size)),
-        "scans": usual.within,
+        "scans": usual.with_scans,
     }
-    return [_along(axis, navigator, {size: changes[axis](size) for size in axes[axis]}, rounds) for axis in axes]
+    return [_time_axis(axis, navigator, {size: changes[axis](size) for size in axes[axis]}, rounds) for axis in axes]
 
 
-def _along(axis: str, navigator: Navigator, scenes: Mapping[int, Scene], rounds: int) -> Growth:
-    worlds, width = {len(scene.world.scans): scene for scene in scenes.values()}, navigator.config.feature_width
+def _time_axis(axis: str, navigator: Navigator, setups: Mapping[int, TrainingSetup], rounds: int) -> Growth:
+    worlds, width = {len(setup.world.scans): setup for setup in setups.values()}, navigator.config.feature_width
     environments = {
-        scans: noisy_environment(scene.world, width, scene.config.precision) for scans, scene in worlds.items()
+        scans: random_environment(setup.world, width, setup.config.precision) for scans, setup in worlds.items()
     }
     updates = {
-        str(size): _updates(navigator, environments[len(scene.world.scans)], scene) for size, scene in scenes.items()
+        str(size): _updates(navigator, environments[len(setup.world.scans)], setup) for size, setup in setups.items()
     }
-    device = next(iter(scenes.values())).world.device
+    device = next(iter(setups.values())).world.device
     for update in updates.values():
         for _ in range(WARM_UP if device.type == "cuda" else 0):
             update()
     times = race(updates, rounds, device)
-    return Growth(axis, {size: times[str(size)] for size in scenes})
+    return Growth(axis, {size: times[str(size)] for size in setups})
 
 
-def _updates(navigator: Navigator, environment: Environment, scene: Scene) -> Callable[[], None]:
+def _updates(navigator: Navigator, environment: Environment, setup: TrainingSetup) -> Callable[[], None]:
     """Each call makes one more update; the weights are shared, the optimiser is not."""
-    trainer = Trainer(Path(), navigator, environment, [scene.split], {}, scene.config, "")
-    return blocks(advancing(trainer), first=0, updates=1)
+    trainer = Trainer(Path(), navigator, environment, [setup.split], {}, setup.config, "")
+    return update_blocks(update_function(trainer), first=0, updates=1)

@@ -8,18 +8,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vlnbert.benchmarks.restless import Restless
-from vlnbert.benchmarks.timing import Timing, race
+from vlnbert.benchmarks.measuring import Timing, race
+from vlnbert.benchmarks.workloads import NeverStops, random_features
 from vlnbert.environment.environment import Environment
 from vlnbert.navigator import Instruction, Navigator, NavigatorConfig
-from vlnbert.world import FeatureBank, World
-from vlnbert.world.sights import facing_views
+from vlnbert.world import World
 
 STEPS = 15  # of an episode, as in the paper
 
 
 @dataclass(frozen=True)
-class Gain:
+class CachingSpeedup:
     """The same work with kept keys and values, and with keys and values projected anew at every step."""
 
     work: str
@@ -34,11 +33,11 @@ class Gain:
 @torch.inference_mode()
 def compare_caching(
     world: World, config: NavigatorConfig, agents: int = 8, tokens: int = 80, rounds: int = 7
-) -> list[Gain]:
+) -> list[CachingSpeedup]:
     """Time steps alone, and greedy episodes from reading the instruction to the last step, for some agents at once."""
     torch.manual_seed(0)
-    navigator = Restless(config).to(world.device).eval()
-    environment = Environment(world, noise(world, config.feature_width))
+    navigator = NeverStops(config).to(world.device).eval()
+    environment = Environment(world, random_features(world, config.feature_width))
     words = torch.randint(5, config.vocabulary, (agents, tokens), device=world.device)
     start = torch.randint(len(world), (agents,), device=world.device)
     read = navigator.encode(words, torch.ones_like(words, dtype=torch.bool))
@@ -57,7 +56,7 @@ def compare_caching(
         f"{STEPS} steps": race(steps, rounds, world.device),
         "reading and an episode": race(episodes, rounds, world.device),
     }
-    return [Gain(work, times["kept"], times["anew"]) for work, times in races.items()]
+    return [CachingSpeedup(work, times["kept"], times["anew"]) for work, times in races.items()]
 
 
 def walk_greedily(navigator: Navigator, environment: Environment, words: Tensor, start: Tensor, keep: bool) -> Tensor:
@@ -72,17 +71,3 @@ def walk_greedily(navigator: Navigator, environment: Environment, words: Tensor,
         hidden, instruction = step.state, step.instruction
         state = environment.step(state, step.logits.argmax(dim=1))
     return state.viewpoint
-
-
-def noise(world: World, width: int) -> FeatureBank:
-    """A bank of random features."""
-    views = facing_views(world)
-    table = torch.randn(views.count + 1, width, device=world.device)
-    table[0] = 0
-    return FeatureBank(table, views.row)
-
-
-def noisy_environment(world: World, width: int, precision: str) -> Environment:
-    """A world of random features; a GPU keeps them in the precision that they are used in."""
-    kept = torch.bfloat16 if precision == "bfloat16" and world.device.type == "cuda" else torch.float32
-    return Environment(world, noise(world, width).to(world.device, kept))

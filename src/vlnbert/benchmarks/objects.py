@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from vlnbert.benchmarks.memory import peak_memory
-from vlnbert.benchmarks.navigator import noise
-from vlnbert.benchmarks.timing import Timing, race
+from vlnbert.benchmarks.measuring import Timing, peak_memory, race
+from vlnbert.benchmarks.workloads import random_features
 from vlnbert.environment.environment import Environment, State
 from vlnbert.navigator import Instruction, Navigator, NavigatorConfig
 from vlnbert.navigator.types import Language, Step
@@ -25,7 +24,7 @@ WITHOUT, TRIMMED, PADDED = "without", "trimmed", "padded"
 
 
 @dataclass(frozen=True)
-class Cost:
+class StepCost:
     """What some work costs, a step of it for each of the batches."""
 
     timing: Timing  # of all the batches together
@@ -43,18 +42,18 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Burden:
+class ObjectsCost:
     """One way to see objects: what an agent's step costs, and what it costs to learn from one."""
 
     sees: str
     tokens: float  # visual ones, padding among them; mean over the batches
-    step: Cost
-    training: Cost
+    step: StepCost
+    training: StepCost
 
 
 def compare_objects(
     world: World, objects: ObjectTable, config: NavigatorConfig, agents: int = 8, tokens: int = 50, rounds: int = 7
-) -> list[Burden]:
+) -> list[ObjectsCost]:
     """Race steps without objects against steps that see them, for some agents at once; then training steps."""
     torch.manual_seed(0)
     navigator = Navigator(config).to(world.device)
@@ -62,30 +61,30 @@ def compare_objects(
     with torch.no_grad():
         read = navigator.eval().encode(words, torch.ones_like(words, dtype=torch.bool))
     instruction = as_leaves(read)
-    batches = stand_anywhere(world, agents)
-    ways = ways_to_see(world, objects, config)
+    batches = random_states(world, agents)
+    ways = object_environments(world, objects, config)
     navigator.eval()
-    steps = _measure(ways, batches, rounds, lambda way, state: decide(navigator, instruction, way, state))
+    steps = _measure(ways, batches, rounds, lambda way, state: inference_step(navigator, instruction, way, state))
     navigator.train()
-    trainings = _measure(ways, batches, rounds, lambda way, state: learn(navigator, instruction, way, state))
-    return [Burden(name, _tokens(ways[name], batches), steps[name], trainings[name]) for name in ways]
+    trainings = _measure(ways, batches, rounds, lambda way, state: training_step(navigator, instruction, way, state))
+    return [ObjectsCost(name, _tokens(ways[name], batches), steps[name], trainings[name]) for name in ways]
 
 
-def ways_to_see(world: World, objects: ObjectTable, config: NavigatorConfig) -> dict[str, Environment]:
+def object_environments(world: World, objects: ObjectTable, config: NavigatorConfig) -> dict[str, Environment]:
     """The same world without objects, with as many as the batch needs, and with as many as any viewpoint needs.
 
     A bank trims on the CPU alone: elsewhere there is no second way. Objects of one name have one feature.
     """
     vectors = torch.randn(len(objects.names), config.object_width, device=world.device)
     bank = ObjectBank.from_codebook(objects, vectors, objects.name)
-    views = noise(world, config.feature_width)
+    views = random_features(world, config.feature_width)
     seen = {WITHOUT: None, TRIMMED: bank, PADDED: replace(bank, fixed=True)}
     if world.device.type != "cpu":
         del seen[TRIMMED]
     return {name: Environment(world, views, each) for name, each in seen.items()}
 
 
-def stand_anywhere(world: World, agents: int) -> list[State]:
+def random_states(world: World, agents: int) -> list[State]:
     """Batches of agents, each at any viewpoint and facing any view, the same ones in every run."""
     generator = torch.Generator().manual_seed(0)
     places = torch.randint(len(world), (BATCHES, agents), generator=generator).to(world.device)
@@ -106,12 +105,12 @@ def as_leaves(instruction: Instruction) -> Instruction:
 
 
 @torch.inference_mode()
-def decide(navigator: Navigator, instruction: Instruction, environment: Environment, state: State) -> Tensor:
+def inference_step(navigator: Navigator, instruction: Instruction, environment: Environment, state: State) -> Tensor:
     """[agent] the best choice now."""
     return _step(navigator, instruction, environment, state).logits.argmax(dim=1)
 
 
-def learn(navigator: Navigator, instruction: Instruction, environment: Environment, state: State) -> None:
+def training_step(navigator: Navigator, instruction: Instruction, environment: Environment, state: State) -> None:
     """Step, and pass gradients back from every choice and from the state that the next step would use.
 
     They add up in those that are there, as when several batches make an update.
@@ -127,7 +126,7 @@ def _step(navigator: Navigator, instruction: Instruction, environment: Environme
 
 def _measure(
     ways: dict[str, Environment], batches: list[State], rounds: int, work: Callable[[Environment, State], object]
-) -> dict[str, Cost]:
+) -> dict[str, StepCost]:
     """Time all ways in turn, then look at the memory of each batch; by then every gradient has its place."""
 
     def all_batches(way: Environment) -> Callable[[], None]:
@@ -140,7 +139,7 @@ def _measure(
     device = batches[0].viewpoint.device
     times = race({name: all_batches(way) for name, way in ways.items()}, rounds, device)
     return {
-        name: Cost(times[name], tuple(_peak(work, way, state, device) for state in batches))
+        name: StepCost(times[name], tuple(_peak(work, way, state, device) for state in batches))
         for name, way in ways.items()
     }
 

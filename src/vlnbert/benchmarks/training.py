@@ -12,12 +12,11 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from vlnbert.benchmarks.navigator import noise, noisy_environment
-from vlnbert.benchmarks.plain import PlainTraining
-from vlnbert.benchmarks.startup import seconds_since_start
-from vlnbert.benchmarks.timing import Timing, race, wait
+from vlnbert.benchmarks.measuring import Timing, race, seconds_since_start, wait
+from vlnbert.benchmarks.plain.training import PlainTraining
+from vlnbert.benchmarks.workloads import random_environment, random_features
 from vlnbert.environment.environment import Environment, State
-from vlnbert.learning.config import TrainConfig
+from vlnbert.learning.experiment import TrainConfig
 from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import Navigator, NavigatorConfig
 from vlnbert.navigator.serving import left_alone
@@ -40,7 +39,7 @@ class TrainingSpeed:
     flops: float  # of an update, as counted
     steps: float  # of an update: what its agents decided before they had stopped
     peak_bytes: int | None  # allocated on the device, where it tells
-    first_after: float  # seconds from the start of the process to the end of the first update
+    seconds_to_first: float  # from the start of the process to the end of the first update
 
     @property
     def updates_per_second(self) -> float:
@@ -71,24 +70,40 @@ def time_training(
 ) -> TrainingSpeed:
     """Train a random navigator for some updates and time blocks of them, in turn with the plain way where asked for."""
     device, width = world.device, shape.feature_width
-    environment = noisy_environment(world, width, config.precision)
+    environment = random_environment(world, width, config.precision)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    trainer = Trainer(Path(), _random(shape, device), environment, [split], {}, config, "")
-    advance = advancing(trainer)
+    trainer = Trainer(Path(), _random_navigator(shape, device), environment, [split], {}, config, "")
+    advance = update_function(trainer)
     advance(0)
     wait(device)
-    first_after, warm_up = seconds_since_start(), WARM_UP if device.type == "cuda" else 0
+    seconds_to_first, warm_up = seconds_since_start(), WARM_UP if device.type == "cuda" else 0
     for number in range(1, 1 + warm_up):
         advance(number)
     peak = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
-    rivals = {"ours": blocks(advance, 1 + warm_up, updates)}
+    rivals = {"ours": update_blocks(advance, 1 + warm_up, updates)}
     if plain:
-        rival = PlainTraining(_random(shape, device), world, noise(world, width), split, config)
-        rivals["plain"] = blocks(rival.advance, 1 + warm_up, updates)  # of the same batches
+        other, bank = _random_navigator(shape, device), random_features(world, width)
+        rival = PlainTraining(navigator=other, world=world, bank=bank, split=split, config=config)
+        rivals["plain"] = update_blocks(rival.advance, 1 + warm_up, updates)  # of the same batches
     times = race(rivals, rounds, device)
-    flops, steps = _counted(trainer.navigator, environment, split, config, min(updates, COUNTED))
-    return TrainingSpeed(config.batch, updates, times["ours"], times.get("plain"), flops, steps, peak, first_after)
+    flops, steps = _count_work(
+        navigator=trainer.navigator,
+        environment=environment,
+        split=split,
+        config=config,
+        updates=min(updates, COUNTED),
+    )
+    return TrainingSpeed(
+        batch=config.batch,
+        updates=updates,
+        block=times["ours"],
+        plain=times.get("plain"),
+        flops=flops,
+        steps=steps,
+        peak_bytes=peak,
+        seconds_to_first=seconds_to_first,
+    )
 
 
 def matrix_rate(device: torch.device, precision: torch.dtype, size: int = 4096, rounds: int = 5) -> float:
@@ -104,7 +119,7 @@ def matrix_rate(device: torch.device, precision: torch.dtype, size: int = 4096, 
     return 2.0 * size**3 * times / race({"product": multiply}, rounds, device)["product"].median
 
 
-class Pedometer(Environment):
+class StepCounter(Environment):
     """An environment that counts the steps of those who have not stopped."""
 
     def __init__(self, world: World, bank: Bank | None) -> None:
@@ -116,12 +131,12 @@ class Pedometer(Environment):
         return super().step(state, slot)
 
 
-def _random(shape: NavigatorConfig, device: torch.device) -> Navigator:
+def _random_navigator(shape: NavigatorConfig, device: torch.device) -> Navigator:
     torch.manual_seed(0)
     return Navigator(shape).to(device)
 
 
-def advancing(trainer: Trainer) -> Callable[[int], None]:
+def update_function(trainer: Trainer) -> Callable[[int], None]:
     """Makes an update by its number; nobody will ask for its losses."""
 
     def advance(number: int) -> None:
@@ -131,7 +146,7 @@ def advancing(trainer: Trainer) -> Callable[[int], None]:
     return advance
 
 
-def blocks(advance: Callable[[int], object], first: int, updates: int) -> Callable[[], None]:
+def update_blocks(advance: Callable[[int], object], first: int, updates: int) -> Callable[[], None]:
     """Each call makes some more updates."""
     numbers = count(first)
 
@@ -142,13 +157,13 @@ def blocks(advance: Callable[[int], object], first: int, updates: int) -> Callab
     return block
 
 
-def _counted(
+def _count_work(
     navigator: Navigator, environment: Environment, split: Split, config: TrainConfig, updates: int
 ) -> tuple[float, float]:
     """Floating-point operations of an eager update, padding included, and steps: means over some updates."""
-    pedometer = Pedometer(environment.world, environment.view_bank)
-    trainer = Trainer(Path(), navigator, pedometer, [split], {}, replace(config, graphs=False), "")
+    counting = StepCounter(environment.world, environment.view_bank)
+    trainer = Trainer(Path(), navigator, counting, [split], {}, replace(config, graphs=False), "")
     with left_alone(), FlopCounterMode(display=False) as counter:
         for number in range(updates):
             trainer.advance(number)
-    return counter.get_total_flops() / updates, pedometer.steps / updates
+    return counter.get_total_flops() / updates, counting.steps / updates

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from tyro.extras import SubcommandApp
 
 from vlnbert import __version__
-from vlnbert.cli.bench import bench_navigator, bench_world
-from vlnbert.cli.bench_evaluation import bench_evaluate
-from vlnbert.cli.bench_growth import bench_growth
-from vlnbert.cli.bench_objects import bench_objects
-from vlnbert.cli.bench_training import bench_train
+from vlnbert.cli.bench.evaluate import bench_evaluate
+from vlnbert.cli.bench.growth import bench_growth
+from vlnbert.cli.bench.navigator import bench_navigator
+from vlnbert.cli.bench.objects import bench_objects
+from vlnbert.cli.bench.train import bench_train
+from vlnbert.cli.bench.world import bench_world
 from vlnbert.cli.data import check_data, presets
 from vlnbert.cli.demo import demo, house
 from vlnbert.cli.evaluate import evaluate
