@@ -10,6 +10,7 @@ from vlnbert.analysis.trace import trace_episode
 from vlnbert.cli.tables import Summary, score_rows
 from vlnbert.environment.environment import Environment
 from vlnbert.evaluation.evaluate import Evaluation, evaluate_agent, evaluate_navigator
+from vlnbert.house import generate
 from vlnbert.learning.callbacks import read_log
 from vlnbert.learning.checkpoints import is_run
 from vlnbert.learning.experiment import Experiment
@@ -19,7 +20,6 @@ from vlnbert.navigator import Navigator
 from vlnbert.perception.objects import spelled
 from vlnbert.presets import find_preset
 from vlnbert.rollout.baselines import baseline
-from vlnbert.sources.house import generate
 from vlnbert.tasks.splits import Split
 from vlnbert.world.objects import NONE
 

@@ -22,7 +22,7 @@ def house(
         seed: Chooses the houses.
         scans: How many houses; about two in three are for training, the others are unseen.
     """
-    from vlnbert.sources.house import generate
+    from vlnbert.house import generate
 
     summary = generate(folder, seed=seed, scans=scans)
     print(f"{folder}: {summary.scans} houses, {summary.viewpoints:,} viewpoints, {summary.objects:,} objects")

@@ -4,10 +4,10 @@ import math
 from dataclasses import dataclass
 from random import Random
 
-from vlnbert.sources.house.lexicon import COLOURS, FURNISHING, HALLWAY, HALLWAY_KINDS, KINDS, STAIRS, Kind
-from vlnbert.sources.house.plan import HALF_DOOR, STOREY, Plan, Region
-from vlnbert.sources.house.sight import Spot
-from vlnbert.sources.house.viewpoints import Viewpoint
+from vlnbert.house.lexicon import COLOURS, FURNISHING, HALLWAY, HALLWAY_KINDS, KINDS, STAIRS, Kind
+from vlnbert.house.plan import HALF_DOOR, STOREY, Plan, Region
+from vlnbert.house.sight import Spot
+from vlnbert.house.viewpoints import Viewpoint
 
 FROM_WALL = 0.4  # metres from a wall to the middle of an object
 APART = 0.75

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.sparse.csgraph import connected_components, dijkstra
 
-from vlnbert.sources.house.plan import Box, Opening, Plan, Region, _walls
-from vlnbert.sources.house.sight import Spot, sees
+from vlnbert.house.plan import Box, Opening, Plan, Region, _walls
+from vlnbert.house.sight import Spot, sees
 
 
 def test_edges_are_symmetric_visible_short_and_few(folder):

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from vlnbert.sources.house.building import NEAR, Building
-from vlnbert.sources.house.sights import Panorama
-from vlnbert.sources.house.viewpoints import EYE, Viewpoint
+from vlnbert.house.building import NEAR, Building
+from vlnbert.house.sights import Panorama
+from vlnbert.house.viewpoints import EYE, Viewpoint
 
 
 def connectivity(building: Building) -> list[dict[str, Any]]:

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from vlnbert.sources.house import phrases
-from vlnbert.sources.house.sights import OBJECT, PATCH, Panorama
-from vlnbert.sources.house.views import VIEWS
+from vlnbert.house import phrases
+from vlnbert.house.sights import OBJECT, PATCH, Panorama
+from vlnbert.house.views import VIEWS
 
 MENTIONED = 2  # objects in a view's caption
 WORTH_SAYING = 0.15  # the least weight of what a caption mentions

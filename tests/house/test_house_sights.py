@@ -7,12 +7,12 @@ import h5py
 import numpy as np
 import pytest
 
-from vlnbert.sources.house import features
-from vlnbert.sources.house.building import Building
-from vlnbert.sources.house.features import object_features, view_features
-from vlnbert.sources.house.lexicon import COLOURS, KINDS
-from vlnbert.sources.house.sights import DOOR, DOWN, OBJECT, UP, panoramas
-from vlnbert.sources.house.viewpoints import DOORWAY, LANDING, ROOM
+from vlnbert.house import features
+from vlnbert.house.building import Building
+from vlnbert.house.features import object_features, view_features
+from vlnbert.house.lexicon import COLOURS, KINDS
+from vlnbert.house.sights import DOOR, DOWN, OBJECT, UP, panoramas
+from vlnbert.house.viewpoints import DOORWAY, LANDING, ROOM
 
 WIDTH, NOISE = 128, 0.2
 

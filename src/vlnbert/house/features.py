@@ -7,9 +7,9 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from vlnbert.sources.house.objects import Thing
-from vlnbert.sources.house.sights import OBJECT, PATCH, Panorama, Sight
-from vlnbert.sources.house.views import VIEWS
+from vlnbert.house.objects import Thing
+from vlnbert.house.sights import OBJECT, PATCH, Panorama, Sight
+from vlnbert.house.views import VIEWS
 
 GAIN = 0.6
 COLOUR = 0.7  # the share of a colour's code, against one for the kind

@@ -7,11 +7,11 @@ import math
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from vlnbert.sources.house.building import Building
-from vlnbert.sources.house.objects import Thing
-from vlnbert.sources.house.paths import Path
-from vlnbert.sources.house.plan import Opening
-from vlnbert.sources.house.viewpoints import DOORWAY, FOOT, HALL, HEAD, LANDING, ROOM, Viewpoint
+from vlnbert.house.building import Building
+from vlnbert.house.objects import Thing
+from vlnbert.house.paths import Path
+from vlnbert.house.plan import Opening
+from vlnbert.house.viewpoints import DOORWAY, FOOT, HALL, HEAD, LANDING, ROOM, Viewpoint
 
 DOOR, ENTER, STEP, ALONG, REACH, CROSS, UP, DOWN = "door", "enter", "step", "along", "reach", "cross", "up", "down"
 STRAIGHT, LEFT, RIGHT, SLIGHT_LEFT, SLIGHT_RIGHT, AROUND = (

@@ -3,13 +3,13 @@
 from dataclasses import dataclass, replace
 from random import Random
 
-from vlnbert.sources.house import phrases
-from vlnbert.sources.house.building import Building
-from vlnbert.sources.house.language import call, word
-from vlnbert.sources.house.lexicon import HALLWAY, ORDINALS
-from vlnbert.sources.house.objects import Thing
-from vlnbert.sources.house.paths import Path
-from vlnbert.sources.house.viewpoints import HALL, LANDING
+from vlnbert.house import phrases
+from vlnbert.house.building import Building
+from vlnbert.house.language import call, word
+from vlnbert.house.lexicon import HALLWAY, ORDINALS
+from vlnbert.house.objects import Thing
+from vlnbert.house.paths import Path
+from vlnbert.house.viewpoints import HALL, LANDING
 
 BESIDE = 1.6  # metres between two objects that are next to each other
 SAY_COLOUR, SAY_FLOOR, SAY_NEIGHBOUR, SAY_ROUTE = 0.6, 0.5, 0.15, 0.7

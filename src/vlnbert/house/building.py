@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
-from vlnbert.sources.house.objects import Thing, place_objects
-from vlnbert.sources.house.plan import Plan, Region, draw_plan
-from vlnbert.sources.house.sight import sees
-from vlnbert.sources.house.viewpoints import Viewpoint, link, pairwise_distances, place_viewpoints
+from vlnbert.house.objects import Thing, place_objects
+from vlnbert.house.plan import Plan, Region, draw_plan
+from vlnbert.house.sight import sees
+from vlnbert.house.viewpoints import Viewpoint, link, pairwise_distances, place_viewpoints
 
 NEAR = 3.0  # metres within which an object counts as visible in REVERIE
 ATTEMPTS = 50

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from vlnbert.sources.house.building import Building
-from vlnbert.sources.house.language import instructions
-from vlnbert.sources.house.objects import Thing
-from vlnbert.sources.house.paths import Path, choose_paths
-from vlnbert.sources.house.referring import describe, request
-from vlnbert.sources.house.viewpoints import ROOM
+from vlnbert.house.building import Building
+from vlnbert.house.language import instructions
+from vlnbert.house.objects import Thing
+from vlnbert.house.paths import Path, choose_paths
+from vlnbert.house.referring import describe, request
+from vlnbert.house.viewpoints import ROOM
 
 TRAIN, VAL_SEEN, VAL_UNSEEN, TEST = "train", "val_seen", "val_unseen", "test"
 SPLITS = (TRAIN, VAL_SEEN, VAL_UNSEEN, TEST)

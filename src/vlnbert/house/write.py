@@ -9,11 +9,9 @@ from typing import Any
 import h5py
 
 from vlnbert.errors import UsageError
-from vlnbert.sources.files import progress
-from vlnbert.sources.folders import built_beside
-from vlnbert.sources.house.building import Building, build
-from vlnbert.sources.house.captions import view_captions
-from vlnbert.sources.house.episodes import (
+from vlnbert.house.building import Building, build
+from vlnbert.house.captions import view_captions
+from vlnbert.house.episodes import (
     FEWEST_SCANS,
     SPLITS,
     dealt,
@@ -22,10 +20,12 @@ from vlnbert.sources.house.episodes import (
     split_of_scan,
     walks_of,
 )
-from vlnbert.sources.house.features import object_features, view_features
-from vlnbert.sources.house.records import boxes_of, connectivity, largest_boxes
-from vlnbert.sources.house.sights import panoramas
-from vlnbert.sources.house.vocabulary import vocabulary
+from vlnbert.house.features import object_features, view_features
+from vlnbert.house.records import boxes_of, connectivity, largest_boxes
+from vlnbert.house.sights import panoramas
+from vlnbert.house.vocabulary import vocabulary
+from vlnbert.sources.files import progress
+from vlnbert.sources.folders import built_beside
 
 R2R, REVERIE = "R2R", "REVERIE"
 Episodes = dict[str, dict[str, list[dict[str, Any]]]]

@@ -2,13 +2,13 @@
 
 from random import Random
 
-from vlnbert.sources.house import phrases
-from vlnbert.sources.house.building import Building
-from vlnbert.sources.house.legs import ALONG, CROSS, DOOR, DOWN, STRAIGHT, UP, Leg, legs_of
-from vlnbert.sources.house.lexicon import HALLWAY, ORDINALS, SYNONYMS
-from vlnbert.sources.house.objects import Thing
-from vlnbert.sources.house.paths import Path
-from vlnbert.sources.house.viewpoints import DOORWAY, FOOT, HALL, HEAD, LANDING
+from vlnbert.house import phrases
+from vlnbert.house.building import Building
+from vlnbert.house.legs import ALONG, CROSS, DOOR, DOWN, STRAIGHT, UP, Leg, legs_of
+from vlnbert.house.lexicon import HALLWAY, ORDINALS, SYNONYMS
+from vlnbert.house.objects import Thing
+from vlnbert.house.paths import Path
+from vlnbert.house.viewpoints import DOORWAY, FOOT, HALL, HEAD, LANDING
 
 BESIDE = 1.9  # metres from the eye to the middle of an object that one stands next to
 SYNONYM_RATE = 0.25

@@ -7,9 +7,9 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from vlnbert.sources.house.lexicon import HALLWAY, STAIRS
-from vlnbert.sources.house.plan import HALF_HALL, STOREY, Opening, Plan, Region
-from vlnbert.sources.house.sight import Spot, sees
+from vlnbert.house.lexicon import HALLWAY, STAIRS
+from vlnbert.house.plan import HALF_HALL, STOREY, Opening, Plan, Region
+from vlnbert.house.sight import Spot, sees
 
 EYE = 1.5  # metres above the floor
 REACH = 5.0  # the longest edge, in metres

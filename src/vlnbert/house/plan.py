@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from random import Random
 
-from vlnbert.sources.house.lexicon import FURNISHING, HALLWAY, STAIRS
+from vlnbert.house.lexicon import FURNISHING, HALLWAY, STAIRS
 
 STOREY = 3.0  # metres from floor to floor
 HALF_HALL = 1.0

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from vlnbert.sources.house.objects import Thing
+from vlnbert.house.objects import Thing
 
 VIEWS = 36
 HALF_VIEW = 30.0  # degrees from the middle of a view to its edge

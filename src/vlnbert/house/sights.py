@@ -5,13 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vlnbert.sources.house.building import Building
-from vlnbert.sources.house.lexicon import STAIRS
-from vlnbert.sources.house.objects import Thing
-from vlnbert.sources.house.plan import STOREY, Opening, Region
-from vlnbert.sources.house.sight import Spot, sees
-from vlnbert.sources.house.viewpoints import EYE, FOOT, HEAD, LANDING, Viewpoint
-from vlnbert.sources.house.views import HALF_VIEW, boxes, offsets
+from vlnbert.house.building import Building
+from vlnbert.house.lexicon import STAIRS
+from vlnbert.house.objects import Thing
+from vlnbert.house.plan import STOREY, Opening, Region
+from vlnbert.house.sight import Spot, sees
+from vlnbert.house.viewpoints import EYE, FOOT, HEAD, LANDING, Viewpoint
+from vlnbert.house.views import HALF_VIEW, boxes, offsets
 
 OBJECT, DOOR, UP, DOWN, PATCH = "object", "door", "up", "down", "patch"
 STRENGTH = {OBJECT: 0.9, DOOR: 1.4, UP: 1.4, DOWN: 1.4, PATCH: 0.3}

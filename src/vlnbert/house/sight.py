@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from vlnbert.sources.house.plan import Plan
+from vlnbert.house.plan import Plan
 
 TOUCH = 1e-9  # a line that only grazes the end of a wall is not blocked
 

@@ -4,7 +4,7 @@ import re
 import string
 from collections.abc import Iterator
 
-from vlnbert.sources.house import lexicon, phrases
+from vlnbert.house import lexicon, phrases
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 LEVELS = ("1", "2", "3")

@@ -8,12 +8,12 @@ from random import Random
 import pytest
 from tokenizers import BertWordPieceTokenizer
 
-from vlnbert.sources.house import phrases
-from vlnbert.sources.house.language import instructions
-from vlnbert.sources.house.legs import DOOR, legs_of, turn_of
-from vlnbert.sources.house.lexicon import FURNISHING, HALLWAY, KINDS, ORDINALS, STAIRS, SYNONYMS
-from vlnbert.sources.house.paths import choose_paths
-from vlnbert.sources.house.referring import describe, fits, request
+from vlnbert.house import phrases
+from vlnbert.house.language import instructions
+from vlnbert.house.legs import DOOR, legs_of, turn_of
+from vlnbert.house.lexicon import FURNISHING, HALLWAY, KINDS, ORDINALS, STAIRS, SYNONYMS
+from vlnbert.house.paths import choose_paths
+from vlnbert.house.referring import describe, fits, request
 
 ANGLES = {  # degrees of turn that a word may stand for, right positive
     "straight": (-30, 30),

@@ -7,8 +7,8 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from vlnbert.sources.house.building import Building
-from vlnbert.sources.house.viewpoints import ROOM
+from vlnbert.house.building import Building
+from vlnbert.house.viewpoints import ROOM
 
 TIE = 0.02  # metres: paths closer than this are not told apart, and their ends are not used
 FEWEST_HOPS, MOST_HOPS = 3, 6
