@@ -8,7 +8,7 @@ import tyro
 from vlnbert.cli.devices import require_device
 from vlnbert.cli.options import DataPath, Flag
 from vlnbert.cli.tables import screen
-from vlnbert.weights.named import MINILM
+from vlnbert.weights.options import MINILM
 
 if TYPE_CHECKING:
     from vlnbert.sources.layout import DataFolder

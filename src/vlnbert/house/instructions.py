@@ -15,7 +15,7 @@ SYNONYM_RATE = 0.25
 
 
 def instructions(rng: Random, building: Building, path: Path) -> list[str]:
-    """Three: short plain sentences, long ones, and lower case without care for punctuation."""
+    """Three instructions for a path: in short sentences, in long ones, and in careless lower case."""
     clauses = [_Clauses(rng, building).of_path(path) for _ in range(3)]
     return [_short_sentences(rng, clauses[0]), _long_sentences(rng, clauses[1]), _careless(rng, clauses[2])]
 
@@ -27,6 +27,7 @@ def vary_word(rng: Random, name: str) -> str:
 
 
 def object_name(rng: Random, thing: HouseObject, colour: bool) -> str:
+    """What to call an object, with its colour or without."""
     name = vary_word(rng, thing.kind.name)
     return f"{vary_word(rng, thing.colour)} {name}" if colour else name
 

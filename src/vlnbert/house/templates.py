@@ -12,7 +12,7 @@ from vlnbert.house.objects import COLOURS, FURNISHING, OBJECT_KINDS
 from vlnbert.house.plan import HALLWAY, STAIRS
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-LEVELS = ("1", "2", "3")
+LEVELS = ("1", "2", "3")  # floors as `{level}` writes them
 ORDINALS = ("zeroth", "first", "second", "third", "fourth", "fifth", "sixth")
 SYNONYMS: dict[str, tuple[str, ...]] = {
     "armchair": ("arm chair",),

@@ -19,8 +19,7 @@ from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.splits import Split, open_split, task_and_split
 from vlnbert.tasks.tokens import load_tokenizer, piece_count
 from vlnbert.weights.importing import load_weights
-from vlnbert.weights.named import MINILM, resolve
-from vlnbert.weights.options import Options
+from vlnbert.weights.options import MINILM, ImportOptions, resolve_source
 from vlnbert.world import Bank, World, open_features
 from vlnbert.world.object_bank import ObjectBank
 from vlnbert.world.object_features import open_object_features
@@ -95,10 +94,10 @@ def new_navigator(experiment: Experiment, setting: Setting) -> Navigator:
         navigator = Navigator(replace(shape, feature_width=views, object_width=objects, vocabulary=pieces))
         navigator.tokenizer = tokenizer
         return navigator
-    start = resolve(experiment.start)
+    start = resolve_source(experiment.start)
     if (own := own_weights(Path(start))) is not None:
         return _as_asked(Navigator.from_pretrained(own), shape, setting)
-    options = Options(
+    options = ImportOptions(
         backbone=shape.backbone,
         matching=shape.matching,
         language_attention=shape.language_attention,

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from vlnbert.perception.sentences import encoder_digest, open_encoder
-from vlnbert.weights.named import MINILM
+from vlnbert.weights.options import MINILM
 from vlnbert.world.cache import Key, cached
 from vlnbert.world.object_bank import ObjectBank
 from vlnbert.world.objects import Objects
