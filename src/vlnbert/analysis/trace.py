@@ -22,8 +22,8 @@ class Trace:
 
 
 @dataclass
-class _Watching:
-    """A greedy navigator that remembers its attention."""
+class _TracedNavigator:
+    """A greedy navigator that remembers its attention to the words."""
 
     navigator: Navigator
     environment: Environment
@@ -43,11 +43,18 @@ class _Watching:
 
 @torch.inference_mode()
 def trace_episode(
-    navigator: Navigator, environment: Environment, episodes: Episodes, tokens: Tokens, row: int, limit: int = LIMIT
+    navigator: Navigator, environment: Environment, *, episodes: Episodes, tokens: Tokens, row: int, limit: int = LIMIT
 ) -> Trace:
-    """Walk one episode greedily and watch."""
+    """Walk one episode greedily and record what was attended to."""
     one, environment = slice(row, row + 1), environment.for_task(episodes.task)
-    agent = _Watching(navigator, environment, tokens.ids[one, : int(tokens.count[row])])
-    walked = walk(environment, agent, episodes.start[one], episodes.heading[one], episodes.goal[one], limit)
+    agent = _TracedNavigator(navigator, environment, tokens.ids[one, : int(tokens.count[row])])
+    walked = walk(
+        environment,
+        agent,
+        start=episodes.start[one],
+        heading=episodes.heading[one],
+        goal=episodes.goal[one],
+        limit=limit,
+    )
     weights = torch.cat(walked.memory[2])
     return Trace(walked.viewpoint[0, : len(weights)].tolist(), weights)

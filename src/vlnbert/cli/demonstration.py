@@ -17,7 +17,7 @@ from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.runs import begin_run, resume_run
 from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import Navigator
-from vlnbert.perception.objects import spelled
+from vlnbert.perception.objects import readable_name
 from vlnbert.presets import find_preset
 from vlnbert.rollout.baselines import baseline
 from vlnbert.tasks.splits import Split
@@ -91,7 +91,7 @@ def _cards(
     """Some episodes, evenly spread over the split, with what was read at every step."""
     episodes, scores, cards = split.episodes, evaluation.scores, []
     for row in range(0, len(episodes), -(-len(episodes) // SHOWN)):
-        trace = trace_episode(navigator, environment, episodes, split.tokens, row)
+        trace = trace_episode(navigator, environment, episodes=episodes, tokens=split.tokens, row=row)
         path = episodes.path[row, : episodes.path_length[row]].tolist()
         succeeded = scores is not None and bool(scores.sr[row])
         figure = draw_episode(environment.world, trace.viewpoint, path, succeeded=succeeded)
@@ -111,7 +111,7 @@ def _called(environment: Environment, viewpoint: int, id: str | None) -> str:
     """What an object is called, or that there is none."""
     if environment.objects is None or id is None or environment.objects.objects.index(viewpoint, id) == NONE:
         return "nothing"
-    return f"the {spelled(environment.objects.objects.called(viewpoint, id))}"
+    return f"the {readable_name(environment.objects.objects.called(viewpoint, id))}"
 
 
 def _luck(trainer: Trainer) -> float:
