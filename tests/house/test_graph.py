@@ -9,7 +9,7 @@ import pytest
 from scipy.sparse.csgraph import connected_components, dijkstra
 
 from vlnbert.house.building import line_of_sight
-from vlnbert.house.plan import Box, HousePlan, Opening, PlanPoint, Region, _walls
+from vlnbert.house.plan import HousePlan, Opening, PlanPoint, Rectangle, Region, _walls
 
 
 def test_edges_are_symmetric_visible_short_and_few(folder):
@@ -37,7 +37,7 @@ def test_houses_have_one_floor_or_more(folder):
 
 
 def test_walls_block_and_doors_do_not():
-    rooms = [Region(0, "kitchen", 0, Box(0, 0, 4, 4)), Region(1, "office", 0, Box(4, 0, 8, 4))]
+    rooms = [Region(0, "kitchen", 0, Rectangle(0, 0, 4, 4)), Region(1, "office", 0, Rectangle(4, 0, 8, 4))]
     door = Opening(0, 0, 1, floor=0, x=4.0, y=2.0, along="y", half=0.5)
     walls = (_walls(0, rooms, [door]),)
     plan = HousePlan(floors=1, yaw=0.0, regions=tuple(rooms), doors=(door,), stairwells=(), walls=walls)

@@ -85,8 +85,16 @@ def _draw_floor(axes: Axes, plan: FloorPlan, floor: int) -> None:
     _draw_walk(axes, plan, floor)
     if len(plan.floors) > 1:
         name = f"floor {floor + 1} of {max(plan.floor.values()) + 1}"
-        label = axes.annotate(name, (0, 1), (5, -5), "axes fraction", "offset points", va="top", size=7.5)
-        label.set_color(PALETTE["quiet"])
+        axes.annotate(
+            name,
+            xy=(0, 1),
+            xytext=(5, -5),
+            xycoords="axes fraction",
+            textcoords="offset points",
+            va="top",
+            size=7.5,
+            color=PALETTE["quiet"],
+        )
 
 
 def _draw_house(axes: Axes, plan: FloorPlan, floor: int) -> None:

@@ -12,8 +12,8 @@ from vlnbert.house.viewpoints import Viewpoint
 
 FROM_WALL = 0.4  # metres from a wall to the middle of an object
 APART = 0.75  # metres between two objects
-ROOM_TO_STAND = 0.8  # metres around a viewpoint; nearer, an object would be under one's eyes
-MOST_IN_ROOM = 8  # kinds
+ROOM_TO_STAND = 0.8  # metres around a viewpoint that stay free of objects
+MOST_IN_ROOM = 8  # kinds of objects
 
 Point = tuple[float, float]
 COLOURS = ("red", "blue", "green", "yellow", "black", "white", "brown", "gray", "orange", "purple")

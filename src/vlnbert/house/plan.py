@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from random import Random
 
-HALLWAY, STAIRS = "hallway", "stairs"  # kinds of region beside the rooms
+HALLWAY, STAIRS = "hallway", "stairs"  # kinds of region that are not rooms
 STOREY = 3.0  # metres from floor to floor
-HALF_HALL = 1.0
+HALF_HALL = 1.0  # half the width of a hallway
 HALF_DOOR = 0.55
 STAIR_WIDTH = 2.8
 FLOORS = (2, 1, 3, 2, 1, 2)  # of scan 0, 1, ...: a cycle, so that even a few scans have houses of one and of more
@@ -19,7 +19,9 @@ TWICE_A_FLOOR = ("bedroom", "bathroom")
 
 
 @dataclass(frozen=True)
-class Box:
+class Rectangle:
+    """A part of the floor, in metres of the plan's frame."""
+
     left: float
     bottom: float
     right: float
@@ -37,7 +39,7 @@ class Region:
     index: int
     kind: str
     floor: int
-    box: Box
+    box: Rectangle
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class Opening:
     x: float
     y: float
     along: str
-    half: float
+    half: float  # of its width, in metres
 
     def joins(self, region: int) -> bool:
         return region in (self.first, self.second)
@@ -75,7 +77,7 @@ class HousePlan:
     """The rooms, doors, stairs and walls of a house."""
 
     floors: int
-    yaw: float
+    yaw: float  # radians
     regions: tuple[Region, ...]
     doors: tuple[Opening, ...]
     stairwells: tuple[Region, ...]  # one a floor, lowest first; none in a house of one floor
@@ -94,7 +96,7 @@ class HousePlan:
 
 
 def draw_plan(rng: Random, scan_number: int, room_kinds: Iterable[str]) -> HousePlan:
-    """A random plan; a floor has each kind of room at most once, or twice where houses do."""
+    """A random plan; a floor has each kind of room at most once, a bedroom or bathroom at most twice."""
     floors = FLOORS[scan_number % len(FLOORS)]
     length = round(rng.uniform(12.0, 16.0), 2)
     stairs_at = rng.choice((0.0, round(length - STAIR_WIDTH, 2))) if floors > 1 else None
@@ -121,7 +123,7 @@ class _PlanDraft:
         self.stair_openings: list[Opening] = []
 
     def add_floor(self, floor: int) -> None:
-        hall = self._region(HALLWAY, floor, Box(0.0, -HALF_HALL, self.length, HALF_HALL))
+        hall = self._region(HALLWAY, floor, Rectangle(0.0, -HALF_HALL, self.length, HALF_HALL))
         kinds = self._shuffled_kinds()
         for side in (1, -1):
             depth = round(self.rng.uniform(3.9, 4.7), 2)
@@ -155,7 +157,7 @@ class _PlanDraft:
 
     def _side_room(self, kind: str, floor: int, side: int, depth: float, span: tuple[float, float]) -> Region:
         near, far = sorted((side * HALF_HALL, side * (HALF_HALL + depth)))
-        return self._region(kind, floor, Box(span[0], near, span[1], far))
+        return self._region(kind, floor, Rectangle(span[0], near, span[1], far))
 
     def _door_to_hall(self, hall: Region, room: Region, side: int) -> None:
         x = round(self.rng.uniform(room.box.left + 0.9, room.box.right - 0.9), 2)
@@ -173,12 +175,12 @@ class _PlanDraft:
     def _end_room(self, kind: str, hall: Region, end: float) -> None:
         depth, half = round(self.rng.uniform(3.8, 4.6), 2), round(self.rng.uniform(1.9, 2.4), 2)
         left, right = (-depth, 0.0) if end == 0.0 else (end, end + depth)
-        room = self._region(kind, hall.floor, Box(left, -half, right, half))
+        room = self._region(kind, hall.floor, Rectangle(left, -half, right, half))
         self._door(hall, room, x=end, y=round(self.rng.uniform(-0.3, 0.3), 2), along="y")
 
     def _stairwell(self, hall: Region) -> None:
         left = self.stairs_at or 0.0
-        well = self._region(STAIRS, hall.floor, Box(left, HALF_HALL, left + STAIR_WIDTH, HALF_HALL + 4.0))
+        well = self._region(STAIRS, hall.floor, Rectangle(left, HALF_HALL, left + STAIR_WIDTH, HALF_HALL + 4.0))
         middle = left + STAIR_WIDTH / 2
         number = len(self.stair_openings)
         ends = {"first": hall.index, "second": well.index}
@@ -186,7 +188,7 @@ class _PlanDraft:
             Opening(number, **ends, floor=hall.floor, x=middle, y=HALF_HALL, along="x", half=STAIR_WIDTH / 2)
         )
 
-    def _region(self, kind: str, floor: int, box: Box) -> Region:
+    def _region(self, kind: str, floor: int, box: Rectangle) -> Region:
         self.regions.append(Region(len(self.regions), kind, floor, box))
         return self.regions[-1]
 

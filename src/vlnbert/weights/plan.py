@@ -1,4 +1,4 @@
-"""The plan of an import: what shall happen to every key of a checkpoint, decided before any weight is moved."""
+"""The plan of an import: what becomes of every key of a checkpoint, decided before any weight is moved."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -30,7 +30,7 @@ class ImportPlan:
 
 @dataclass(frozen=True)
 class _Draft:
-    """A checkpoint held against the navigator that it shall become."""
+    """A checkpoint beside the navigator that it will become."""
 
     checkpoint: Checkpoint
     table: KeyTable
