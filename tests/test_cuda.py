@@ -15,11 +15,11 @@ from tests.learning.samples import CONFIG, NO_DROPOUT, SHAPE, Watcher, trainer
 from tests.navigator.samples import CONFIGS, make, sight, words
 from tests.world.samples import codes_of, furnished
 from vlnbert.environment.environment import Environment, shortest_path_teacher
+from vlnbert.house import generate
 from vlnbert.learning.trainer import Trainer
 from vlnbert.learning.updates import GraphUpdate
 from vlnbert.navigator import NavigatorConfig
 from vlnbert.navigator.serving import left_alone
-from vlnbert.sources.house import generate
 from vlnbert.world import ObjectBank, World
 
 pytestmark = [

@@ -10,10 +10,10 @@ import pytest
 from vlnbert.cli.main import VERBS
 from vlnbert.errors import Faults
 from vlnbert.evaluation.results import parse_results
+from vlnbert.house import generate
 from vlnbert.sources.boxes import read_boxes
 from vlnbert.sources.captions import read_captions
 from vlnbert.sources.connectivity import read_connectivity
-from vlnbert.sources.house import generate
 from vlnbert.sources.instructions import read_augmented, read_r2r, read_reverie
 from vlnbert.world.candidates import find_candidates
 

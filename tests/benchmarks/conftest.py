@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from vlnbert.sources.house import generate
+from vlnbert.house import generate
 
 
 @pytest.fixture(scope="session")

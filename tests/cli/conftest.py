@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from vlnbert.cli.main import main
-from vlnbert.sources.house import generate
+from vlnbert.house import generate
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from vlnbert.cli.walkers import Recipe, recipe_of
 
 from tests.cli.conftest import TINY, called
+from tests.learning.samples import same
+from vlnbert.api.evaluating import _walker
 from vlnbert.learning.callbacks import read_log
 from vlnbert.learning.checkpoints import last_checkpoint
+from vlnbert.navigator import Navigator
 
 SPLIT = ("--splits", "val_unseen")
 
@@ -41,10 +43,10 @@ def test_the_best_scores_what_it_did(run: Callable, house: Path, trained: Path) 
 
 
 def test_a_run_walks_as_it_was_trained(trained: Path) -> None:
-    known = recipe_of(str(trained))
-    assert known.source == str(trained / "best")
-    assert (known.task, known.limit, known.tokens) == ("r2r", 4, 20)
-    assert recipe_of("someone/navigator") == Recipe("someone/navigator")
+    known, best = _walker(str(trained)), Navigator.from_pretrained(trained / "best")
+    assert same(known.agent.state_dict(), best.state_dict())
+    assert (known.task, known.max_steps, known.max_tokens) == ("r2r", 4, 20)
+    assert (_walker(trained / "best").max_steps, _walker("random").agent) == (15, "random")
 
 
 def test_scores_are_shown_and_results_written(run: Callable, house: Path, trained: Path, tmp_path: Path) -> None:
@@ -57,14 +59,15 @@ def test_scores_are_shown_and_results_written(run: Callable, house: Path, traine
 
 def test_before_there_is_a_best_the_last_walks(run: Callable, house: Path, copy: Path) -> None:
     shutil.rmtree(copy / "best")
-    assert recipe_of(str(copy)).source == str(last_checkpoint(copy))
+    last = Navigator.from_pretrained(last_checkpoint(copy))
+    assert same(_walker(str(copy)).agent.state_dict(), last.state_dict())
     found = json.loads(run("evaluate", copy, "--data", house, *SPLIT, "--json").out)["val_unseen"]
     assert found["spl"] == pytest.approx(validations(copy)[-1]["spl"])
 
 
 def test_other_features_are_used_or_refused(run: Callable, house: Path, trained: Path, tmp_path: Path) -> None:
     for features, expected in ((tmp_path / "none.hdf5", "none.hdf5: no such"), (house / "vocab.txt", "vocab.txt")):
-        outcome = run("evaluate", trained, "--data", house, *SPLIT, "--features", features)
+        outcome = run("evaluate", trained, "--data", house, *SPLIT, "--features.views", features)
         assert (outcome.code, outcome.out) == (2, "")
         assert len(outcome.err.splitlines()) == 1, outcome.err
         assert expected in outcome.err

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from vlnbert.navigator import Navigator, NavigatorConfig
-from vlnbert.weights.exporting import published
+from vlnbert.weights.exporting import published_state_dicts
 
 CONFIG = NavigatorConfig("two-stream", 32, 4, 16, 2, 1, 30, 20, 6, 8, critic_width=10)
 
@@ -19,7 +19,7 @@ CONFIG = NavigatorConfig("two-stream", 32, 4, 16, 2, 1, 30, 20, 6, 8, critic_wid
 @pytest.fixture
 def agent(tmp_path: Path) -> Path:
     """A published agent; that the format is the reference's is shown elsewhere."""
-    model, critic, _ = published(CONFIG, Navigator(CONFIG).state_dict(), {})
+    model, critic, _ = published_state_dicts(CONFIG, Navigator(CONFIG).state_dict(), {})
     optimizer = {"state": {}, "param_groups": [{"params": list(range(len(model)))}]}
     document = {
         "vln_bert": {"epoch": 3, "state_dict": model, "optimizer": optimizer},
@@ -177,7 +177,7 @@ def test_mistakes_end_in_one_line(
 def _bert() -> dict[str, torch.Tensor]:
     """A BERT of one layer; its names are checked against the real one elsewhere."""
     config = NavigatorConfig(hidden=32, heads=4, inner=16, layers=1, vocabulary=30, positions=20, angle_width=8)
-    model, _, _ = published(config, Navigator(config).state_dict(), {})
+    model, _, _ = published_state_dicts(config, Navigator(config).state_dict(), {})
     state = {
         name.removeprefix("vln_bert."): tensor for name, tensor in model.items() if name.startswith("vln_bert.bert.")
     }

@@ -9,7 +9,7 @@ from gymnasium.utils.env_checker import check_env
 
 from vlnbert.environment.gym import NavigationEnv
 from vlnbert.errors import UsageError
-from vlnbert.sources.house import generate
+from vlnbert.house import generate
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,9 @@ import torch
 
 from vlnbert.environment.environment import Environment
 from vlnbert.evaluation.evaluate import evaluate_navigator
+from vlnbert.house import generate
 from vlnbert.navigator import SIZES, Navigator
-from vlnbert.rollout.greedy import read
-from vlnbert.sources.house import generate
+from vlnbert.rollout.greedy import encode_tokens
 from vlnbert.sources.layout import DataFolder, open_folder
 from vlnbert.tasks import Episodes, load_episodes
 from vlnbert.tasks.tokens import Tokens, load_tokenizer, tokenise
@@ -63,7 +63,7 @@ def plain_walk(scene: Scene, row: int, limit: int) -> tuple[str, str | None]:
     """How an episode ends and what is named in it, looking an object up by its row in the world's tables."""
     environment, episodes = scene.environment, scene.episodes
     objects = environment.object_bank.object_table
-    instruction = read(scene.navigator, scene.tokens.ids[row : row + 1, : int(scene.tokens.count[row])])
+    instruction = encode_tokens(scene.navigator, scene.tokens.ids[row : row + 1, : int(scene.tokens.count[row])])
     state, hidden = environment.reset(episodes.start[row : row + 1], episodes.heading[row : row + 1]), instruction.state
     ending = "limit"
     for time in range(limit + 1):

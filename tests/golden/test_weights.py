@@ -13,9 +13,9 @@ from tests.golden.conftest import PARTS
 from vlnbert.environment.environment import Observation
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.config import named_size
-from vlnbert.weights.exporting import export_weights, published
+from vlnbert.weights.exporting import export_weights, published_state_dicts
 from vlnbert.weights.importing import import_weights, load_weights
-from vlnbert.weights.options import Options
+from vlnbert.weights.options import ImportOptions
 
 VARIANTS = {"oscar": "one-stream", "prevalent": "two-stream"}
 STEPS = 4
@@ -58,7 +58,7 @@ def test_the_imported_navigator_thinks_as_the_reference(
     numbers: Path, checkpoint: Callable[[str], Path], tmp_path: Path, variant: str
 ) -> None:
     facts = json.loads((numbers / f"model_{variant}_a.json").read_text())
-    import_weights(checkpoint(variant), tmp_path / "folder", Options(heads=4))
+    import_weights(checkpoint(variant), tmp_path / "folder", ImportOptions(heads=4))
     navigator = Navigator.from_pretrained(tmp_path / "folder").double()
     arrays = {name: torch.from_numpy(array) for name, array in np.load(numbers / f"model_{variant}_a.npz").items()}
     instruction = navigator.encode(arrays["in_input_ids"], arrays["in_lang_mask"].bool())
@@ -89,7 +89,7 @@ def test_full_size_models_have_exactly_the_reference_keys(numbers: Path, variant
     config = named_size("base", VARIANTS[variant])
     with torch.device("meta"):
         navigator = Navigator(config)
-    model, critic, _ = published(config, navigator.state_dict(), {})
+    model, critic, _ = published_state_dicts(config, navigator.state_dict(), {})
     for part, state in zip(PARTS, (model, critic), strict=True):
         shapes = {name: list(tensor.shape) for name, tensor in state.items()}
         assert shapes == expected[part]["state_dict"]

@@ -10,6 +10,7 @@ import torch
 
 from vlnbert.environment.environment import Environment
 from vlnbert.evaluation.evaluate import Evaluation, evaluate_navigator
+from vlnbert.house import generate
 from vlnbert.learning.objective import ObjectiveConfig, navigation_objective
 from vlnbert.learning.rewards import RewardConfig, Rewards
 from vlnbert.navigator import SIZES, Navigator
@@ -17,7 +18,6 @@ from vlnbert.rollout.mixed import TEACHER, MixedAgent, collect_rollout
 from vlnbert.rollout.noise import keys
 from vlnbert.sources.boxes import BoxedObject, ViewpointObjects
 from vlnbert.sources.connectivity import ScanGraph
-from vlnbert.sources.house import generate
 from vlnbert.sources.instructions import EpisodeRecord
 from vlnbert.sources.layout import open_folder
 from vlnbert.tasks.batches import take

@@ -8,12 +8,12 @@ import torch
 
 from vlnbert.environment.environment import Environment
 from vlnbert.evaluation.evaluate import evaluate_navigator
+from vlnbert.house import generate
 from vlnbert.learning.objective import ObjectiveConfig, navigation_objective
 from vlnbert.learning.rewards import RewardConfig, Rewards
 from vlnbert.navigator import SIZES, Navigator
 from vlnbert.rollout.mixed import SAMPLE, TEACHER, MixedAgent, collect_rollout
 from vlnbert.rollout.noise import keys
-from vlnbert.sources.house import generate
 from vlnbert.sources.layout import open_folder
 from vlnbert.tasks import load_episodes
 from vlnbert.tasks.batches import take

@@ -51,7 +51,7 @@ def test_curves_are_drawn(tmp_path: Path) -> None:
         board.validated(2, {"r2r/val_unseen": {"spl": 0.75, "rgs": None}})
         shown = curves(tmp_path)  # while it goes on, too
     assert shown["training/total"] == [(1, 2.0), (2, 2.0)]
-    assert shown["training/rate"] == [(1, 0.5), (2, 0.25)]
+    assert shown["training/learning_rate"] == [(1, 0.5), (2, 0.25)]
     assert shown["r2r/val_unseen/spl"] == [(2, 0.75)]
     assert "r2r/val_unseen/rgs" not in shown
     assert curves(tmp_path) == shown

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vlnbert.data.spec import FeatureSpec
 from vlnbert.errors import UsageError
 from vlnbert.learning.experiment import Experiment, TrainConfig
 from vlnbert.learning.records import from_plain, to_plain
@@ -83,8 +84,8 @@ def test_unknown_settings_are_named(place: tuple[str, ...], name: str) -> None:
     [
         ({"iterations": True}, "iterations is True, where int is expected"),
         ({"iterations": 10.0}, "iterations is 10.0, where int is expected"),
-        ({"rate": False}, "rate is False, where float is expected"),
-        ({"rate": "fast"}, "rate is 'fast', where float is expected"),
+        ({"learning_rate": False}, "learning_rate is False, where float is expected"),
+        ({"learning_rate": "fast"}, "learning_rate is 'fast', where float is expected"),
         ({"graphs": 1}, "graphs is 1, where bool is expected"),
         ({"schedule": "linear"}, "schedule is 'linear', where"),
         ({"rewards": []}, r"rewards is \[\], where settings are expected"),
@@ -113,5 +114,7 @@ def test_json_brings_back_what_was_put_in(
     iterations: int, rate: float, train_on: list[str], features: str | None, graphs: bool
 ) -> None:
     training = TrainConfig(iterations=iterations, learning_rate=rate, graphs=graphs)
-    experiment = replace(Experiment(), train_on=tuple(train_on), features=features, training=training)
+    experiment = replace(
+        Experiment(), train_on=tuple(train_on), features=FeatureSpec(views=features), training=training
+    )
     assert from_plain(Experiment, json.loads(json.dumps(to_plain(experiment)))) == experiment

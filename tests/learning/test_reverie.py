@@ -15,6 +15,7 @@ from torch import Tensor
 from tests.learning.samples import CONFIG, NO_DROPOUT, SHAPE, Watcher, same, weights
 from tests.processes import together
 from vlnbert.data.data import open_data
+from vlnbert.data.spec import FeatureSpec
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import DataError
 from vlnbert.learning.experiment import Experiment
@@ -245,7 +246,7 @@ def test_both_tasks_are_validated_and_reverie_s_score_decides(house: Path, tmp_p
 
 
 def test_without_objects_there_is_nothing_to_name(house: Path, tmp_path: Path) -> None:
-    trainer = begin_run("mine", replace(ONE, objects="off"), open_data(house), tmp_path / "run")
+    trainer = begin_run("mine", replace(ONE, features=FeatureSpec(objects="off")), open_data(house), tmp_path / "run")
     assert trainer.navigator.objects is None
     parts, _ = losses(trainer, 0)
     assert parts["grounding"] == 0.0
@@ -255,27 +256,29 @@ def test_without_objects_there_is_nothing_to_name(house: Path, tmp_path: Path) -
 def test_targets_left_out_of_the_bank_are_not_asked_for(house: Path, tmp_path: Path) -> None:
     """Who sees only the largest object of a viewpoint learns to name it where it is the target; the rest is told."""
     told: list[str] = []
-    trainer = begin_run("mine", replace(ONE, most_objects=1), open_data(house), tmp_path / "run", tell=told.append)
+    trainer = begin_run(
+        "mine", replace(ONE, features=FeatureSpec(max_objects=1)), open_data(house), tmp_path / "run", tell=told.append
+    )
     target = trainer.batches.splits[0].target
     assert set(target.tolist()) == {0, NONE}
     assert len(told) == 1
     missing = f"{int((target == NONE).sum())} targets are left out of what is shown; their objects are beyond"
-    assert told[0].startswith(f"reverie/train: {missing} --most-objects"), "not that the data are at fault"
+    assert told[0].startswith(f"reverie/train: {missing} --features.max-objects"), "not that the data are at fault"
     trainer.train()
     quiet: list[str] = []
     begin_run("mine", ONE, open_data(house), tmp_path / "other", tell=quiet.append)
     assert quiet == [], "the house has nothing to tell"
 
 
-@pytest.mark.parametrize("experiment", [BOTH, replace(BOTH, objects="off")])
+@pytest.mark.parametrize("experiment", [BOTH, replace(BOTH, features=FeatureSpec(objects="off"))])
 def test_objects_are_opened_once(
     house: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, experiment: Experiment
 ) -> None:
     """However many splits tell where their targets are: the boxes of a real data folder are ten thousand files."""
     alone = begin_run("mine", experiment, open_data(house), tmp_path / "alone")
-    opened, real = list[Path](), setting.open_object_table
+    opened, real = list[Path](), data_module.open_object_table
     monkeypatch.setattr(
-        setting, "open_object_table", lambda world, folder: opened.append(folder) or real(world, folder)
+        data_module, "open_object_table", lambda world, folder: opened.append(folder) or real(world, folder)
     )
     monkeypatch.setattr(episodes, "open_object_table", None)
     trainer = begin_run("mine", experiment, open_data(house), tmp_path / "run")
@@ -310,10 +313,10 @@ def test_runs_find_their_object_features_from_anywhere(
 ) -> None:
     monkeypatch.chdir(house.parent)
     file = open_folder(house).object_feature_files()[0].relative_to(house.parent)
-    begin_run("mine", replace(ONE, objects=str(file)), open_data(Path("house")), tmp_path / "run")
+    begin_run("mine", replace(ONE, features=FeatureSpec(objects=str(file))), open_data(Path("house")), tmp_path / "run")
     monkeypatch.chdir(tmp_path)
     assert resume_run(tmp_path / "run").progress.iteration == 0
     for word in ("off", "names"):  # words stay words, whatever lies there
         (tmp_path / word).mkdir()
-    begin_run("mine", replace(ONE, objects="off"), open_data(house), tmp_path / "blind")
-    assert read_record(tmp_path / "blind").experiment.objects == "off"
+    begin_run("mine", replace(ONE, features=FeatureSpec(objects="off")), open_data(house), tmp_path / "blind")
+    assert read_record(tmp_path / "blind").experiment.features.objects == "off"

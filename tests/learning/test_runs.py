@@ -14,7 +14,7 @@ from tests.learning.samples import CONFIG, SCORED, SHAPE, same, weights
 from vlnbert.data.data import open_data
 from vlnbert.data.spec import CAPTIONS
 from vlnbert.errors import DataError, UsageError
-from vlnbert.learning import start
+from vlnbert.learning import start as starting
 from vlnbert.learning.checkpoints import best_weights, is_run, last_checkpoint
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.runs import begin_run, fingerprints, read_record, resume_run
@@ -114,7 +114,7 @@ def test_changed_data_is_noticed_and_named(run: Path, data: Path, spoil: Callabl
 
 
 def test_captions_count_where_they_are_looked_at(data: Path) -> None:
-    seeing = replace(EXPERIMENT, features=CAPTIONS)
+    seeing = replace(EXPERIMENT, features=FeatureSpec(views=CAPTIONS))
     before = [fingerprints(experiment, open_folder(data)) for experiment in (EXPERIMENT, seeing)]
     path = next((data / "captions").glob("*.json"))
     path.write_text(path.read_text() + " ")
@@ -142,16 +142,27 @@ def test_a_finished_run_is_left_as_it_is(finished: Path, run: Path) -> None:
 def test_runs_resume_from_anywhere(house: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(house.parent)
     features = open_folder(house).feature_files()[0].relative_to(house.parent)
-    begin_run("mine", replace(EXPERIMENT, features=str(features)), open_data(Path("house")), tmp_path / "run")
+    begin_run(
+        "mine",
+        replace(EXPERIMENT, features=FeatureSpec(views=str(features))),
+        open_data(Path("house")),
+        tmp_path / "run",
+    )
     monkeypatch.chdir(tmp_path)
     assert resume_run(tmp_path / "run").progress.iteration == 0
 
 
 DAMAGES = {
     "cut": (lambda text: text[:50], "is not whole JSON"),
-    "a list": (lambda text: "[]", r"is damaged \(Run is \[\], where settings are expected\)"),
-    "an unknown setting": (lambda text: text.replace('"limit"', '"limits"'), r"\(experiment.training has no limits\)"),
-    "a wrong type": (lambda text: text.replace('"limit": 5', '"limit": "5"'), "limit is '5', where int is expected"),
+    "a list": (lambda text: "[]", r"is damaged \(RunRecord is \[\], where settings are expected\)"),
+    "an unknown setting": (
+        lambda text: text.replace('"max_steps"', '"max_step"'),
+        r"\(experiment.training has no max_step\)",
+    ),
+    "a wrong type": (
+        lambda text: text.replace('"max_steps": 5', '"max_steps": "5"'),
+        "max_steps is '5', where int is expected",
+    ),
     "a missing part": (lambda text: text.replace('"preset": "mine",', ""), "is damaged"),
     "nonsense": (lambda text: text.replace('"batch": 4', '"batch": 3'), "a batch of 3 has no two halves"),
 }
@@ -280,7 +291,7 @@ def test_weights_are_drawn_only_where_some_are_new(
             super().__init__(config)
             made.append(next(self.parameters()).device.type)
 
-    monkeypatch.setattr(start, "Navigator", Watched)
+    monkeypatch.setattr(starting, "Navigator", Watched)
     start = replace(EXPERIMENT, start=str(finished), navigator=replace(SHAPE, hidden_dropout=0.125))
     one = begin_run("mine", start, open_data(house), tmp_path / "one").navigator
     assert made[-1] == "meta"
@@ -295,15 +306,17 @@ def test_weights_are_drawn_only_where_some_are_new(
 
 
 def test_weights_that_see_other_features_are_refused(house: Path, finished: Path, tmp_path: Path) -> None:
-    narrow = replace(EXPERIMENT, start=str(finished), feature_width=5)
+    narrow = replace(EXPERIMENT, start=str(finished), features=FeatureSpec(view_width=5))
     with pytest.raises(UsageError, match=r"the views are 5 wide, the navigator to start from sees \d+"):
         begin_run("mine", narrow, open_data(house), tmp_path / "narrow")
-    free = begin_run("mine", replace(EXPERIMENT, feature_width=5), open_data(house), tmp_path / "free")
+    free = begin_run(
+        "mine", replace(EXPERIMENT, features=FeatureSpec(view_width=5)), open_data(house), tmp_path / "free"
+    )
     assert free.navigator.config.feature_width == 5
 
 
 def test_instructions_too_long_to_read_are_refused_at_once(house: Path, tmp_path: Path) -> None:
     short = replace(EXPERIMENT, navigator=replace(EXPERIMENT.navigator, positions=4))
-    with pytest.raises(UsageError, match=r"the navigator reads at most 4; cut them: --tokens 4"):
+    with pytest.raises(UsageError, match=r"the navigator reads at most 4; cut them: --max-tokens 4"):
         begin_run("mine", short, open_data(house), tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.perception.samples import write_bert
-from vlnbert.sources.house import generate
+from vlnbert.house import generate
 from vlnbert.sources.layout import DataFolder
 
 

@@ -16,7 +16,7 @@ from tests.world.samples import furnished
 from vlnbert.cli.main import main
 from vlnbert.errors import UsageError
 from vlnbert.perception import objects as module
-from vlnbert.perception.objects import object_names_key, open_descriptions, open_object_names, spelled
+from vlnbert.perception.objects import object_names_key, open_descriptions, open_object_names, readable_name
 from vlnbert.sources.layout import DataFolder
 from vlnbert.world import ObjectTable, World, open_object_table, open_world
 from vlnbert.world.sights import index_captions_of
@@ -95,7 +95,7 @@ def test_each_object_shows_its_name_and_its_view(tiny: Any, world: World, object
     ],
 )
 def test_names_are_spelled_as_one_would_write_them(name: str, expected: str) -> None:
-    assert spelled(name) == expected
+    assert readable_name(name) == expected
 
 
 def test_texts_are_read_once(tiny: Any, world: World, bert: Path) -> None:

@@ -10,7 +10,7 @@ from vlnbert.errors import DataError
 from vlnbert.perception import sentences
 from vlnbert.perception.sentences import encoder_digest, open_encoder
 from vlnbert.sources.layout import DataFolder
-from vlnbert.weights.named import MINILM
+from vlnbert.weights.options import MINILM
 
 LONG = "a living room with a blue sofa and a window, " * 40
 TEXTS = [

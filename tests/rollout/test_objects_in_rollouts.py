@@ -13,7 +13,7 @@ from vlnbert.learning.objective import Objective, ObjectiveConfig, navigation_ob
 from vlnbert.learning.rewards import RewardConfig, Rewards
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.layout import Layout
-from vlnbert.rollout.greedy import read
+from vlnbert.rollout.greedy import encode_tokens
 from vlnbert.rollout.mixed import SAMPLE, TEACHER, MixedAgent, Rollout, collect_rollout
 from vlnbert.rollout.noise import keys
 from vlnbert.sources.boxes import BoxedObject, ViewpointObjects
@@ -93,7 +93,7 @@ def plain_surprise(scene: Scene, rollout: Rollout) -> Tensor:
     world, objects = scene.environment.world, scene.environment.object_bank.object_table
     costs = torch.zeros(rollout.live.shape, dtype=torch.float64)
     for row, target in enumerate(TARGETS):
-        instruction = read(scene.navigator, scene.tokens[row : row + 1])
+        instruction = encode_tokens(scene.navigator, scene.tokens[row : row + 1])
         hidden, goal = instruction.state, int(scene.path[row, -1])
         for time in range(len(costs)):
             where = rollout.viewpoint[time, row : row + 1]
@@ -169,7 +169,7 @@ def test_room_for_more_objects_changes_nothing(scene: Scene) -> None:
 def look(scene: Scene, names: str) -> tuple:
     """A step of the first rows at some viewpoints of alpha."""
     where = torch.tensor([scene.environment.world.find("alpha", name) for name in names.split()])
-    instruction = read(scene.navigator, scene.tokens[: len(where)])
+    instruction = encode_tokens(scene.navigator, scene.tokens[: len(where)])
     state = State(where, torch.full_like(where, 12), torch.zeros_like(where, dtype=torch.bool))
     return scene.navigator.step(instruction.state, instruction, scene.environment.observe(state)), where
 

@@ -14,7 +14,7 @@ from vlnbert.errors import DataError, UsageError
 from vlnbert.navigator import Navigator, NavigatorConfig
 from vlnbert.weights.exporting import export_weights
 from vlnbert.weights.importing import import_weights, inspect_weights, load_weights
-from vlnbert.weights.options import Options
+from vlnbert.weights.options import ImportOptions
 
 BACKBONES = ["one-stream", "two-stream"]
 PARTS = ("vln_bert", "critic")
@@ -95,7 +95,7 @@ def test_the_report_accounts_for_every_key(agent: dict[str, Any], tmp_path: Path
 
 
 def test_the_configuration_is_read_from_the_shapes(agent: dict[str, Any], tmp_path: Path) -> None:
-    config = inspect_weights(saved(agent, tmp_path), Options(heads=2)).config
+    config = inspect_weights(saved(agent, tmp_path), ImportOptions(heads=2)).config
     two = "vln_bert.pooler.dense.bias" in agent["vln_bert"]["state_dict"]
     assert config == NavigatorConfig(
         backbone="two-stream" if two else "one-stream",
@@ -115,11 +115,11 @@ def test_the_configuration_is_read_from_the_shapes(agent: dict[str, Any], tmp_pa
 
 def test_a_folder_is_a_navigator(agent: dict[str, Any], tmp_path: Path) -> None:
     source = saved(agent, tmp_path)
-    report = import_weights(source, tmp_path / "folder", Options(heads=8))
+    report = import_weights(source, tmp_path / "folder", ImportOptions(heads=8))
     navigator = Navigator.from_pretrained(tmp_path / "folder")
     assert navigator.config == report.config
     assert navigator.config.heads == 8
-    loaded = load_weights(source, Options(heads=8)).navigator
+    loaded = load_weights(source, ImportOptions(heads=8)).navigator
     assert all(torch.equal(a, b) for a, b in zip(navigator.parameters(), loaded.parameters(), strict=True))
     words = agent["vln_bert"]["state_dict"].get("vln_bert.embeddings.word_embeddings.weight")
     if words is not None:
@@ -128,14 +128,14 @@ def test_a_folder_is_a_navigator(agent: dict[str, Any], tmp_path: Path) -> None:
 
 def test_an_agent_can_become_another(agent: dict[str, Any], tmp_path: Path) -> None:
     """An R2R agent as the start of a REVERIE one: what has no place there is named."""
-    wish = Options(matching="visual", object_width=4)
+    wish = ImportOptions(matching="visual", object_width=4)
     report = inspect_weights(saved(agent, tmp_path), wish)
     assert [name.rpartition("vis_lang_LayerNorm")[2] for name in report.unused] == [".weight", ".bias"]
     assert {name.split(".")[0] for name in report.new} == {"objects"}
 
 
 def test_an_agent_can_be_cut(samples: Any, tmp_path: Path) -> None:
-    report = inspect_weights(saved(samples.agent("two-stream"), tmp_path), Options(layers=2, cross_layers=1))
+    report = inspect_weights(saved(samples.agent("two-stream"), tmp_path), ImportOptions(layers=2, cross_layers=1))
     assert (report.config.layers, report.config.cross_layers, report.new) == (2, 1, [])
     assert {".".join(name.split(".")[1:3]) for name in report.unused} == {"lalayer.2", "addlayer.1"}
     assert all("addlayer.0." in name for name in report.kept if "addlayer" in name)
@@ -144,7 +144,9 @@ def test_an_agent_can_be_cut(samples: Any, tmp_path: Path) -> None:
 def test_new_weights_follow_the_seed(samples: Any, tmp_path: Path) -> None:
     source = saved(samples.oscar(), tmp_path)
     before = torch.random.get_rng_state()
-    first, again, other = (load_weights(source, Options(seed=seed)).navigator.critic[0].weight for seed in (1, 1, 2))
+    first, again, other = (
+        load_weights(source, ImportOptions(seed=seed)).navigator.critic[0].weight for seed in (1, 1, 2)
+    )
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
     assert torch.equal(torch.random.get_rng_state(), before)
@@ -158,7 +160,7 @@ def test_a_navigator_that_never_was_published_is_filled_up(tmp_path: Path) -> No
     assert len(done.made_up) == 2 * 16 + 4
     state = torch.load(tmp_path / "mine.pt", weights_only=True)["vln_bert"]["state_dict"]
     assert all(torch.isfinite(tensor).all() for tensor in state.values())
-    again = load_weights(tmp_path / "mine.pt", Options(heads=4)).navigator
+    again = load_weights(tmp_path / "mine.pt", ImportOptions(heads=4)).navigator
     assert all(torch.equal(a, b) for a, b in zip(navigator.parameters(), again.parameters(), strict=True))
 
 
@@ -186,4 +188,4 @@ def test_what_the_format_cannot_hold_is_refused(tmp_path: Path, change: dict[str
 
 def test_an_agent_fills_its_own_backbone_alone(samples: Any, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot fill a one-stream backbone"):
-        inspect_weights(saved(samples.agent("two-stream"), tmp_path), Options(backbone="one-stream"))
+        inspect_weights(saved(samples.agent("two-stream"), tmp_path), ImportOptions(backbone="one-stream"))

@@ -18,7 +18,7 @@ from vlnbert.errors import DataError, UsageError, VlnbertError
 from vlnbert.navigator import Navigator, hub
 from vlnbert.weights.exporting import export_weights
 from vlnbert.weights.importing import import_weights, inspect_weights, load_weights
-from vlnbert.weights.options import Options
+from vlnbert.weights.options import ImportOptions
 
 MODEL = "vln_bert"
 
@@ -33,16 +33,16 @@ class Trap:
         return builtins.open, (str(self.path), "w")
 
 
-def fails(source: object, tmp_path: Path, options: Options | None = None) -> list[str]:
+def fails(source: object, tmp_path: Path, options: ImportOptions | None = None) -> list[str]:
     """The lines of the error, once it is known that nothing was written."""
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(VlnbertError) as caught:
-        import_weights(str(source), tmp_path / "dest", options or Options())
+        import_weights(str(source), tmp_path / "dest", options or ImportOptions())
     assert sorted(tmp_path.rglob("*")) == before
     return str(caught.value).splitlines()
 
 
-def one_line(source: object, tmp_path: Path, options: Options | None = None) -> str:
+def one_line(source: object, tmp_path: Path, options: ImportOptions | None = None) -> str:
     (line,) = fails(source, tmp_path, options)
     return line
 
@@ -183,10 +183,10 @@ def test_every_shape_that_does_not_fit_is_named(agent: dict[str, Any], path: Pat
 @pytest.mark.parametrize("backbone", ["one-stream", "two-stream"])
 def test_widths_that_the_weights_do_not_have(samples: Any, path: Path, tmp_path: Path, backbone: str) -> None:
     torch.save(samples.agent(backbone), path)
-    line = one_line(path, tmp_path, Options(feature_width=7))
+    line = one_line(path, tmp_path, ImportOptions(feature_width=7))
     assert line == f"--feature-width 7, but the weights in {path} are made for 6; say 6 or leave it out"
-    assert "--angle-width 4, but the weights" in one_line(path, tmp_path, Options(angle_width=4))
-    assert inspect_weights(path, Options(feature_width=6, angle_width=8)).config.feature_width == 6
+    assert "--angle-width 4, but the weights" in one_line(path, tmp_path, ImportOptions(angle_width=4))
+    assert inspect_weights(path, ImportOptions(feature_width=6, angle_width=8)).config.feature_width == 6
 
 
 NARROW = {
@@ -318,28 +318,30 @@ def test_heads_that_cannot_be_guessed(samples: Any, path: Path, tmp_path: Path) 
     torch.save(state, path)
     assert "say so with --heads N" in one_line(path, tmp_path)
     with pytest.raises(UsageError, match="2 heads cannot share a width of 15"):
-        inspect_weights(path, Options(heads=2))
+        inspect_weights(path, ImportOptions(heads=2))
 
 
 @pytest.mark.parametrize("option", ["heads", "layers", "cross_layers", "feature_width", "angle_width"])
 def test_options_below_one(bert_folder: Path, tmp_path: Path, option: str) -> None:
-    line = one_line(bert_folder, tmp_path, Options(backbone="two-stream", **{option: 0}))
+    line = one_line(bert_folder, tmp_path, ImportOptions(backbone="two-stream", **{option: 0}))
     assert line.startswith(f"--{option.replace('_', '-')} 0 is too few")
 
 
 @pytest.mark.parametrize("option", ["heads", "feature_width", "angle_width", "object_width"])
 def test_options_beyond_all_measure(bert_folder: Path, tmp_path: Path, option: str) -> None:
-    line = one_line(bert_folder, tmp_path, Options(**{option: 10**13}))
+    line = one_line(bert_folder, tmp_path, ImportOptions(**{option: 10**13}))
     assert line.startswith(f"{option} is 10000000000000; choose a whole number from ")
 
 
 def test_a_seed_of_any_size(bert_folder: Path) -> None:
-    first, second = (load_weights(bert_folder, Options(seed=seed)).navigator.critic for seed in (10**30, 10**30 + 1))
+    first, second = (
+        load_weights(bert_folder, ImportOptions(seed=seed)).navigator.critic for seed in (10**30, 10**30 + 1)
+    )
     assert not torch.equal(first[0].weight, second[0].weight)
 
 
 def test_cross_layers_need_the_two_stream_backbone(bert_folder: Path, tmp_path: Path) -> None:
-    assert "only two-stream has some" in one_line(bert_folder, tmp_path, Options(cross_layers=2))
+    assert "only two-stream has some" in one_line(bert_folder, tmp_path, ImportOptions(cross_layers=2))
 
 
 def test_places_without_weights(tmp_path: Path) -> None:
@@ -417,7 +419,7 @@ def test_a_damaged_vocabulary(bert_folder: Path, tmp_path: Path) -> None:
 def test_a_vocabulary_that_is_not_there(bert_folder: Path, tmp_path: Path, name: str) -> None:
     asked = tmp_path / name
     problem = "no such vocabulary" if name else "is a folder"
-    line = one_line(bert_folder, tmp_path, Options(vocabulary=asked))
+    line = one_line(bert_folder, tmp_path, ImportOptions(vocabulary=asked))
     assert line == f"{asked}: {problem}; give a vocab.txt or a tokenizer.json"
 
 

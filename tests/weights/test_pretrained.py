@@ -11,9 +11,9 @@ from safetensors.torch import save_file
 from vlnbert.errors import DataError, UsageError
 from vlnbert.navigator import Navigator
 from vlnbert.weights.importing import import_weights, inspect_weights, load_weights
-from vlnbert.weights.options import Options
+from vlnbert.weights.options import ImportOptions
 
-TWO = Options(backbone="two-stream")
+TWO = ImportOptions(backbone="two-stream")
 
 
 def saved(state: dict[str, Any], tmp_path: Path) -> Path:
@@ -23,7 +23,7 @@ def saved(state: dict[str, Any], tmp_path: Path) -> Path:
 
 def test_oscar_fills_one_stream(samples: Any, tmp_path: Path) -> None:
     state = samples.oscar()
-    imported = load_weights(saved(state, tmp_path), Options(feature_width=5, angle_width=4))
+    imported = load_weights(saved(state, tmp_path), ImportOptions(feature_width=5, angle_width=4))
     report, ours = imported.report, imported.navigator.state_dict()
     assert (report.family, report.config.backbone, report.config.layers) == ("oscar", "one-stream", 3)
     assert set(report.unused) == {name for name in state if "img_embedding" in name or name.startswith("cls.")}
@@ -36,7 +36,7 @@ def test_oscar_fills_one_stream(samples: Any, tmp_path: Path) -> None:
 
 def test_prevalent_fills_two_stream(samples: Any, tmp_path: Path) -> None:
     state = samples.prevalent()
-    imported = load_weights(saved(state, tmp_path), Options(feature_width=6, angle_width=8))
+    imported = load_weights(saved(state, tmp_path), ImportOptions(feature_width=6, angle_width=8))
     report, ours = imported.report, imported.navigator.state_dict()
     assert (report.family, report.config.layers, report.config.cross_layers) == ("prevalent", 3, 2)
     assert set(report.unused) == {name for name in state if ".lang_" in name or name.startswith("cls.")}
@@ -64,7 +64,7 @@ def test_lxmert_as_transformers_names_it_fills_two_stream(tmp_path: Path, whole:
     config = transformers.LxmertConfig(**size, l_layers=3, x_layers=2, r_layers=1, visual_feat_dim=7, num_qa_labels=5)
     model = (transformers.LxmertForPreTraining if whole else transformers.LxmertModel)(config)
     model.save_pretrained(tmp_path)
-    imported = load_weights(tmp_path, Options(feature_width=7, angle_width=4))
+    imported = load_weights(tmp_path, ImportOptions(feature_width=7, angle_width=4))
     report, ours, theirs = imported.report, imported.navigator.state_dict(), model.state_dict()
     prefix = "lxmert." if whole else ""
     assert (report.family, report.config.heads) == ("lxmert", 2)
@@ -85,7 +85,7 @@ def test_lxmert_as_transformers_names_it_fills_two_stream(tmp_path: Path, whole:
 def test_bert_with_and_without_prefix(samples: Any, tmp_path: Path, prefix: str) -> None:
     state = samples.bert(prefix)
     save_file(state, tmp_path / "model.safetensors")
-    imported = load_weights(tmp_path, Options(heads=2))
+    imported = load_weights(tmp_path, ImportOptions(heads=2))
     ours = imported.navigator.state_dict()
     assert imported.report.family == "bert"
     assert set(imported.report.loaded) == set(state)
@@ -110,7 +110,7 @@ def test_the_first_berts_call_their_norms_otherwise(samples: Any, tmp_path: Path
 
 def test_two_stream_has_the_topmost_layers_across(samples: Any, tmp_path: Path) -> None:
     state = samples.bert(layers=4)
-    imported = load_weights(saved(state, tmp_path), Options(backbone="two-stream", layers=3, cross_layers=2))
+    imported = load_weights(saved(state, tmp_path), ImportOptions(backbone="two-stream", layers=3, cross_layers=2))
     ours, report = imported.navigator.state_dict(), imported.report
     for n in range(2):
         theirs = state[f"encoder.layer.{n + 2}.attention.self.query.weight"]
@@ -125,9 +125,9 @@ def test_two_stream_has_the_topmost_layers_across(samples: Any, tmp_path: Path) 
 
 def test_layers_that_nobody_takes_are_named(samples: Any, tmp_path: Path) -> None:
     source = saved(samples.bert(layers=4), tmp_path)
-    report = inspect_weights(source, Options(layers=2))
+    report = inspect_weights(source, ImportOptions(layers=2))
     assert {name.split(".")[2] for name in report.unused} == {"2", "3"}
-    for wish in (Options(layers=5), Options(backbone="two-stream", cross_layers=5)):
+    for wish in (ImportOptions(layers=5), ImportOptions(backbone="two-stream", cross_layers=5)):
         with pytest.raises(UsageError, match="is more than the 4 that"):
             inspect_weights(source, wish)
 
@@ -168,7 +168,7 @@ def test_a_tokenizer_file_serves_too(bert_folder: Path, tmp_path: Path) -> None:
 
 def test_minilm_gives_its_own_hidden_states(minilm: Path) -> None:
     transformers = pytest.importorskip("transformers", exc_type=ImportError)
-    navigator = load_weights(minilm, Options(feature_width=8)).navigator
+    navigator = load_weights(minilm, ImportOptions(feature_width=8)).navigator
     assert navigator.tokenizer is not None
     texts = ["Walk past the sofa and stop at the door.", "Go upstairs.", "Turn left, then wait by the blue chair."]
     navigator.tokenizer.enable_padding()
@@ -186,7 +186,7 @@ def test_minilm_gives_its_own_hidden_states(minilm: Path) -> None:
 
 
 def test_minilm_across(minilm: Path) -> None:
-    navigator = load_weights(minilm, Options(backbone="two-stream", feature_width=8)).navigator
+    navigator = load_weights(minilm, ImportOptions(backbone="two-stream", feature_width=8)).navigator
     assert (navigator.config.layers, navigator.config.cross_layers, navigator.config.heads) == (6, 3, 12)
     layers, cross = navigator.backbone.layers, navigator.backbone.cross_layers
     for n in range(3):

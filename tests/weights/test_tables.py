@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from vlnbert.navigator import NavigatorConfig
 from vlnbert.navigator.navigator import key_shapes
-from vlnbert.weights.keys import KeyTable, in_order, whole_keys
+from vlnbert.weights.keys import KeyTable, expand_rows, ordered_keys
 from vlnbert.weights.tables import BERT, FAMILIES, PUBLISHED, Family
 
 SMALL = {"hidden": 8, "heads": 2, "inner": 12, "vocabulary": 9, "positions": 7, "feature_width": 5, "angle_width": 4}
@@ -22,13 +22,13 @@ def keys(backbone: str, layers: int, cross: int) -> set[str]:
 @pytest.mark.parametrize(("family", "backbone"), CASES, ids=NAMES)
 def test_every_target_is_a_key_of_a_navigator(family: Family, backbone: str) -> None:
     counts = {"backbone.layers.": 2, "backbone.cross_layers.": 2}
-    targets = {target for _, _, target in in_order(family.rows[backbone], counts)}
+    targets = {target for _, _, target in ordered_keys(family.rows[backbone], counts)}
     assert targets <= keys(backbone, 2, 2)
 
 
 @pytest.mark.parametrize(("family", "backbone"), CASES, ids=NAMES)
 def test_no_row_stands_twice(family: Family, backbone: str) -> None:
-    pairs = whole_keys(family.rows[backbone])
+    pairs = expand_rows(family.rows[backbone])
     assert len(set(pairs)) == len(pairs)
     filled = [target for source, target in pairs if not source.startswith(family.kept)]
     assert len(set(filled)) == len(filled)
@@ -41,7 +41,7 @@ def test_published_tables_can_be_read_both_ways(backbone: str, layers: int, cros
     family = PUBLISHED[backbone]
     table, expected = KeyTable(family, backbone), keys(backbone, layers, cross)
     counts = {"backbone.layers.": layers, "backbone.cross_layers.": cross}
-    listed = in_order(family.rows[backbone], counts)
+    listed = ordered_keys(family.rows[backbone], counts)
     back = {name: target for name, pattern, target in listed if not pattern.startswith(family.kept)}
     assert {target: table.source(target) for target in expected} == {target: name for name, target in back.items()}
     assert len({name for name, _, _ in listed}) == len(listed)

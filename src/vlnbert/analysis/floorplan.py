@@ -14,7 +14,7 @@ from matplotlib.patches import Circle, FancyArrowPatch
 from numpy.typing import NDArray
 
 from vlnbert.analysis.inline_svg import PALETTE
-from vlnbert.analysis.plan import GAP, WIDTH, Layout, Move, Plan, lay_out, plan_episode
+from vlnbert.analysis.plan import GAP, WIDTH, FloorPlan, Move, PanelLayout, lay_out, plan_episode
 from vlnbert.evaluation.metrics import NEAR
 from vlnbert.world.world import World
 
@@ -39,7 +39,8 @@ def draw_episode(
     header = OUTCOME + TITLE * bool(title)
     total = header + layout.rows * (layout.height + GAP) - GAP + FOOTER
     figure = Figure(figsize=(WIDTH / 96, total / 96), facecolor="none")
-    _draw_header(figure, total, header, title, _outcome(world, plan, succeeded))
+    outcome = _outcome(world, plan, succeeded)
+    _draw_header(figure, total=total, header=header, title=title, outcome=outcome)
     for index, floor in enumerate(plan.floors):
         column, row = (index, 0) if layout.rows == 1 else (0, index)  # stacked as in the house, or left to right
         left, bottom = column * (layout.width + GAP), FOOTER + row * (layout.height + GAP)
@@ -52,7 +53,7 @@ def draw_episode(
     return figure
 
 
-def _draw_header(figure: Figure, total: float, header: float, title: str, outcome: tuple[str, str]) -> None:
+def _draw_header(figure: Figure, *, total: float, header: float, title: str, outcome: tuple[str, str]) -> None:
     text, colour = outcome
     figure.set_label(f"Floor plan. {text}.")
     if title:
@@ -60,7 +61,7 @@ def _draw_header(figure: Figure, total: float, header: float, title: str, outcom
     _write(figure, 0, 1 - (header - 15) / total, text, size=8.5, color=colour, va="center")
 
 
-def _outcome(world: World, plan: Plan, succeeded: bool | None) -> tuple[str, str]:
+def _outcome(world: World, plan: FloorPlan, succeeded: bool | None) -> tuple[str, str]:
     """What became of the walk, and the colour to say it in."""
     if not plan.reference:
         return f"Goal withheld: walked {len(plan.walked) - 1} steps", PALETTE["quiet"]
@@ -71,24 +72,32 @@ def _outcome(world: World, plan: Plan, succeeded: bool | None) -> tuple[str, str
     return (f"Success: {stopped}", PALETTE["goal"]) if right else (f"Failure: {stopped}", PALETTE["ink"])
 
 
-def _frame(axes: Axes, layout: Layout) -> None:
+def _frame(axes: Axes, layout: PanelLayout) -> None:
     half = np.array([layout.width, layout.height]) / layout.scale / 2
     low, high = layout.centre - half, layout.centre + half
     axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), xticks=[], yticks=[], aspect="equal")
     axes.spines[:].set_visible(False)
 
 
-def _draw_floor(axes: Axes, plan: Plan, floor: int) -> None:
+def _draw_floor(axes: Axes, plan: FloorPlan, floor: int) -> None:
     _draw_house(axes, plan, floor)
     _draw_reference(axes, plan, floor)
     _draw_walk(axes, plan, floor)
     if len(plan.floors) > 1:
         name = f"floor {floor + 1} of {max(plan.floor.values()) + 1}"
-        label = axes.annotate(name, (0, 1), (5, -5), "axes fraction", "offset points", va="top", size=7.5)
-        label.set_color(PALETTE["quiet"])
+        axes.annotate(
+            name,
+            xy=(0, 1),
+            xytext=(5, -5),
+            xycoords="axes fraction",
+            textcoords="offset points",
+            va="top",
+            size=7.5,
+            color=PALETTE["quiet"],
+        )
 
 
-def _draw_house(axes: Axes, plan: Plan, floor: int) -> None:
+def _draw_house(axes: Axes, plan: FloorPlan, floor: int) -> None:
     _draw_moves(axes, plan, _on_floor(plan, plan.edges, floor), color=PALETTE["line"], lw=0.8, zorder=1)
     here = np.array([plan.floor[viewpoint] == floor for viewpoint in plan.members.tolist()])
     (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
@@ -98,7 +107,7 @@ def _draw_house(axes: Axes, plan: Plan, floor: int) -> None:
         axes.plot(x[which], y[which], "o", ms=2.8, mew=0, color=PALETTE[colour], zorder=2)
 
 
-def _draw_reference(axes: Axes, plan: Plan, floor: int) -> None:
+def _draw_reference(axes: Axes, plan: FloorPlan, floor: int) -> None:
     moves = _on_floor(plan, pairwise(plan.reference), floor)
     _draw_moves(axes, plan, moves, color=PALETTE["reference"], zorder=1.5, **SOFT)
     if plan.reference and plan.floor[plan.reference[-1]] == floor:
@@ -108,7 +117,7 @@ def _draw_reference(axes: Axes, plan: Plan, floor: int) -> None:
         axes.plot([x], [y], zorder=3, **TARGET)
 
 
-def _draw_walk(axes: Axes, plan: Plan, floor: int) -> None:
+def _draw_walk(axes: Axes, plan: FloorPlan, floor: int) -> None:
     moves = list(pairwise(plan.walked))
     here = _on_floor(plan, moves, floor)
     for start, end in here:
@@ -134,12 +143,12 @@ def _draw_walk(axes: Axes, plan: Plan, floor: int) -> None:
             _draw_number(axes, plan, viewpoint, PALETTE["dot"])  # where the walk goes on, on another floor
 
 
-def _on_floor(plan: Plan, moves: Iterable[Move], floor: int) -> list[Move]:
+def _on_floor(plan: FloorPlan, moves: Iterable[Move], floor: int) -> list[Move]:
     """The moves that start or end on a floor: one up or down the stairs is on both."""
     return [move for move in moves if floor in (plan.floor[move[0]], plan.floor[move[1]])]
 
 
-def _draw_moves(axes: Axes, plan: Plan, moves: list[Move], **style: Any) -> None:
+def _draw_moves(axes: Axes, plan: FloorPlan, moves: list[Move], **style: Any) -> None:
     """All moves as one line, broken where one does not continue the last: it is short, and soft where it overlaps."""
     places = list[NDArray[np.float64]]()
     for index, (start, end) in enumerate(moves):
@@ -150,7 +159,7 @@ def _draw_moves(axes: Axes, plan: Plan, moves: list[Move], **style: Any) -> None
         axes.plot(*np.array(places).T, **style)
 
 
-def _draw_number(axes: Axes, plan: Plan, viewpoint: int, colour: str) -> None:
+def _draw_number(axes: Axes, plan: FloorPlan, viewpoint: int, colour: str) -> None:
     steps = [str(step) for step, visited in enumerate(plan.walked) if visited == viewpoint]
     text = ",".join(steps) if len(steps) < 4 else f"{steps[0]},{steps[1]}…{steps[-1]}"
     face, ink = (PALETTE["paper"], colour) if steps[0] == "0" else (colour, PALETTE["paper"])
@@ -160,7 +169,7 @@ def _draw_number(axes: Axes, plan: Plan, viewpoint: int, colour: str) -> None:
     axes.text(x, y, text, ha="center", va="center", size=6.8, weight="bold", color=ink, bbox=box, zorder=5)
 
 
-def _draw_legend(figure: Figure, total: float, plan: Plan) -> None:
+def _draw_legend(figure: Figure, total: float, plan: FloorPlan) -> None:
     walked, reference, goal, paper = (PALETTE[name] for name in ("walked", "reference", "goal", "paper"))
     handles = [
         Line2D([], [], color=walked, lw=1.6, label="walked"),
@@ -188,7 +197,7 @@ def _draw_legend(figure: Figure, total: float, plan: Plan) -> None:
     )
 
 
-def _draw_scale(figure: Figure, layout: Layout, total: float) -> None:
+def _draw_scale(figure: Figure, layout: PanelLayout, total: float) -> None:
     metres = max(length for length in (1, 2, 5, 10) if length == 1 or length * layout.scale <= 70)
     left, height = WIDTH - metres * layout.scale, 10 / total
     bar = Line2D([left / WIDTH, 1], [height] * 2, color=PALETTE["quiet"], lw=1.4, marker="|", ms=5, mew=1.2)

@@ -8,7 +8,7 @@ from io import StringIO
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-# A page in a dark scheme sets the same names as CSS variables. Hues are Okabe and Ito's, told apart by every eye.
+# A page in a dark scheme sets the same names as CSS variables. Hues are Okabe and Ito's, safe for the colour-blind.
 PALETTE = {
     "ink": "#1f2933",
     "quiet": "#66727f",
@@ -31,20 +31,20 @@ _LINES = ' style="stroke-linejoin: round; stroke-linecap: butt"'  # matplotlib's
 
 
 def figure_svg(figure: Figure) -> str:
-    """The figure as an <svg> element. Its label is read to those who cannot see it; the page chooses the typeface."""
+    """The figure as an <svg> element. Its label is for screen readers; the page chooses the typeface."""
     buffer = StringIO()
     unsaid = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "vlnbert"}):
         figure.savefig(buffer, format="svg", metadata=unsaid)
     svg = _TAG.sub(_compact_tag, _UNUSED_ID.sub("", _PROLOGUE.sub("", buffer.getvalue())))
     svg = re.sub(r">\s+<", "><", svg).strip()
-    svg = _named_apart(svg)
+    svg = _with_own_ids(svg)
     label = escape(str(figure.get_label()))
     return svg.replace("<svg ", f'<svg role="img" aria-label="{label}"{_LINES} ', 1)
 
 
 def _compact_tag(tag: re.Match[str]) -> str:
-    """One tag with hundredths of a point, one line and the page's own font and colours; text between tags stays."""
+    """A tag on one line, in hundredths of a point, with the page's own font and colours; text between tags stays."""
     text = _LONG_NUMBER.sub(lambda number: f"{float(number[0]):.2f}".rstrip("0").rstrip("."), tag[0])
     text = _FONT_FAMILY.sub(r"\1 system-ui, sans-serif", re.sub(r"\s+", " ", text))
     for name, colour in PALETTE.items():
@@ -52,7 +52,7 @@ def _compact_tag(tag: re.Match[str]) -> str:
     return text
 
 
-def _named_apart(svg: str) -> str:
-    """Make names inside a figure its own, for several figures share a page; only equal ones share names."""
+def _with_own_ids(svg: str) -> str:
+    """Make the ids inside a figure its own, since several figures share a page; only equal figures share ids."""
     digest = blake2b(svg.encode(), digest_size=4).hexdigest()
     return _TAG.sub(lambda tag: _REFERRED.sub(rf"\1f{digest}-", tag[0]), svg)

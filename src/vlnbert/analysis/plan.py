@@ -1,4 +1,4 @@
-"""What of a house an episode is drawn on: its floors, its graph, and how the panels lie."""
+"""What a floor plan of an episode shows: the house's floors and graph, and how the panels are laid out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,8 +26,8 @@ Move = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Plan:
-    """The house of an episode, and what of it is drawn."""
+class FloorPlan:
+    """An episode and the house that it is drawn on."""
 
     walked: list[int]
     reference: list[int]  # empty where it is withheld
@@ -44,7 +44,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Layout:
+class PanelLayout:
     """How the panels lie; they share a scale and a centre, so that stairs stand above each other."""
 
     rows: int  # several when stacked; otherwise the panels lie side by side
@@ -54,7 +54,7 @@ class Layout:
     centre: NDArray[np.float64]
 
 
-def plan_episode(world: World, walked: Sequence[int], reference: Sequence[int]) -> Plan:
+def plan_episode(world: World, walked: Sequence[int], reference: Sequence[int]) -> FloorPlan:
     """Gather the scan of a walk, its floors and graph, and the viewpoints where stopping succeeds."""
     members = (world.scan_of == world.scan_of[walked[0]]).nonzero().flatten()
     position = world.position.cpu().numpy()
@@ -64,8 +64,8 @@ def plan_episode(world: World, walked: Sequence[int], reference: Sequence[int]) 
         near = world.metres(members, members.new_tensor(reference[-1])) < NEAR
     floors = find_floors(position[numbers, 2])
     neighbours = zip(numbers.tolist(), world.neighbour[members].tolist(), strict=True)
-    return Plan(
-        walked=[viewpoint for viewpoint, _ in groupby(walked)],  # who stays has not moved
+    return FloorPlan(
+        walked=[viewpoint for viewpoint, _ in groupby(walked)],  # staying in place is no move
         reference=list(reference),
         members=numbers,
         place=position[:, :2],
@@ -75,7 +75,7 @@ def plan_episode(world: World, walked: Sequence[int], reference: Sequence[int]) 
     )
 
 
-def lay_out(plan: Plan) -> Layout:
+def lay_out(plan: FloorPlan) -> PanelLayout:
     """Panels side by side or stacked, whichever shows the episode larger."""
     places = plan.place[[*plan.walked, *plan.reference]]
     around = np.full(len(places), AROUND)
@@ -88,16 +88,17 @@ def lay_out(plan: Plan) -> Layout:
     layouts = []
     for rows, width, height in (beside, stacked):
         scale = min(CLOSEST, *((width, height) / (high - low)))
-        layouts.append(Layout(rows, width, height, float(scale), (low + high) / 2))
+        centre = (low + high) / 2
+        layouts.append(PanelLayout(rows=rows, width=width, height=height, scale=float(scale), centre=centre))
     return max(layouts, key=lambda layout: layout.scale)
 
 
 def find_floors(height: NDArray[np.float64]) -> NDArray[np.int64]:
     """[viewpoint] the floor of each, counted from the lowest one up.
 
-    Viewpoints on stairs fill the gaps between floors, so that gaps do not show where one ends. Crowds do: the height
-    that most viewpoints share is a floor, what lies within a storey of it is spoken for, and so on with the rest.
-    Viewpoints on stairs then go to the floor that is nearer.
+    Viewpoints on stairs fill the gaps between floors, so gaps do not tell floors apart. Counts do: the height that most
+    viewpoints share is a floor, and so is the commonest height among those at least a storey away, until only a few
+    viewpoints are left. Viewpoints on stairs then go to the nearer floor.
     """
     levels, rest = list[float](), height
     while rest.size:

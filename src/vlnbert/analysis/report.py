@@ -107,7 +107,7 @@ def _table(table: Table) -> str:
 
 
 def _grid(table: Table) -> str:
-    """The table itself, which scrolls by itself where a screen is narrow."""
+    """The table itself, which scrolls sideways on a narrow screen."""
     columns = zip(*table.rows, strict=True) if table.rows else [()] * len(table.columns)
     aligned = [' class="number"' if _is_numeric(column) else "" for column in columns]
     aligned[0] = ""  # names stay on the left, numbers though they may be

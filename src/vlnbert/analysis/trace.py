@@ -22,8 +22,8 @@ class Trace:
 
 
 @dataclass
-class _Watching:
-    """A greedy navigator that remembers its attention."""
+class _TracedNavigator:
+    """A greedy navigator that remembers its attention to the words."""
 
     navigator: Navigator
     environment: Environment
@@ -45,14 +45,22 @@ class _Watching:
 def trace_episode(
     navigator: Navigator,
     environment: Environment,
+    *,
     episodes: Episodes,
     tokens: Tokens,
     row: int,
     max_steps: int = MAX_STEPS,
 ) -> Trace:
-    """Walk one episode greedily and watch."""
+    """Walk one episode greedily and record what was attended to."""
     one, environment = slice(row, row + 1), environment.for_task(episodes.task)
-    agent = _Watching(navigator, environment, tokens.ids[one, : int(tokens.count[row])])
-    walked = run_episodes(environment, agent, episodes.start[one], episodes.heading[one], episodes.goal[one], max_steps)
+    agent = _TracedNavigator(navigator, environment, tokens.ids[one, : int(tokens.count[row])])
+    walked = run_episodes(
+        environment,
+        agent,
+        start=episodes.start[one],
+        heading=episodes.heading[one],
+        goal=episodes.goal[one],
+        max_steps=max_steps,
+    )
     weights = torch.cat(walked.memory[2])
     return Trace(walked.viewpoint[0, : len(weights)].tolist(), weights)

@@ -22,7 +22,7 @@ from vlnbert.sources.layout import open_folder
 from vlnbert.tables import Table
 from vlnbert.tasks.episodes import bind
 from vlnbert.tasks.targets import TargetReport, report_targets
-from vlnbert.weights.named import MINILM
+from vlnbert.weights.options import MINILM
 from vlnbert.world.banks import JoinedBank
 from vlnbert.world.candidates import find_candidates
 from vlnbert.world.objects import find_sightings

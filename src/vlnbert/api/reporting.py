@@ -17,7 +17,7 @@ from vlnbert.errors import UnknownNameError
 from vlnbert.evaluation.evaluate import Evaluation
 from vlnbert.evaluation.tables import Summary, score_table
 from vlnbert.navigator import Navigator
-from vlnbert.perception.objects import spelled
+from vlnbert.perception.objects import readable_name
 from vlnbert.progress import quiet
 from vlnbert.tables import Table as ScoreTable
 from vlnbert.tasks.splits import Split
@@ -25,9 +25,9 @@ from vlnbert.world.objects import NONE
 
 EPISODES = 3  # drawn in a report, unless told otherwise
 CONTEXT = (
-    "{run} after {updates:,} updates of the preset {preset}. The random agent picks a heading and walks five steps; "
-    "the shortest agent knows the goal. Below, words are tinted by the attention that the navigator paid them before each "
-    "choice."
+    "{run} after {updates:,} updates of the preset {preset}. The random agent picks a heading and walks five steps; the "
+    "shortest agent knows the goal. Below, words are tinted by the attention that the navigator paid them before "
+    "each choice."
 )
 
 
@@ -152,7 +152,7 @@ def _cards(
     """Some episodes, evenly spread over the split, with what was read at every step."""
     episodes, scores, cards = split.episodes, evaluation.scores, []
     for row in range(0, len(episodes), -(-len(episodes) // count)):
-        trace = trace_episode(navigator, environment, episodes, split.tokens, row)
+        trace = trace_episode(navigator, environment, episodes=episodes, tokens=split.tokens, row=row)
         path = episodes.path[row, : episodes.path_length[row]].tolist()
         succeeded = scores is not None and bool(scores.sr[row])
         figure = draw_episode(environment.world, trace.viewpoint, path, succeeded=succeeded)
@@ -183,7 +183,7 @@ def _object_name(environment: Environment, viewpoint: int, id: str | None) -> st
     bank = environment.object_bank
     if bank is None or id is None or bank.object_table.index(viewpoint, id) == NONE:
         return "nothing"
-    return f"the {spelled(bank.object_table.name_of(viewpoint, id))}"
+    return f"the {readable_name(bank.object_table.name_of(viewpoint, id))}"
 
 
 def _luck(data: Data, split: Split) -> float:

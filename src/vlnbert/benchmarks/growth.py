@@ -86,7 +86,7 @@ def time_growth(
     changes: dict[str, Callable[[int], TrainingSetup]] = {
         "rows": lambda size: replace(usual, config=replace(usual.config, batch=size)),
         "tokens": lambda size: usual.with_instruction_length(size, shape.vocabulary),
-        "steps": lambda size: replace(usual, config=replace(usual.config, limit=size)),
+        "steps": lambda size: replace(usual, config=replace(usual.config, max_steps=size)),
         "scans": usual.with_scans,
     }
     return [_time_axis(axis, navigator, {size: changes[axis](size) for size in axes[axis]}, rounds) for axis in axes]

@@ -6,8 +6,7 @@ import tyro
 
 from vlnbert.cli.options import DataPath, Flag, show
 from vlnbert.tables import Table
-
-MINILM = "all-MiniLM-L6-v2"  # as `vlnbert.weights.named` knows it, which takes longer to import
+from vlnbert.weights.options import MINILM
 
 EncoderName = Annotated[str, tyro.conf.arg(metavar="BERT")]
 

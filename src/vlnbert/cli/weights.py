@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from vlnbert.cli.options import Flag
-from vlnbert.weights.options import Options
+from vlnbert.weights.options import ImportOptions
 
 if TYPE_CHECKING:
-    from vlnbert.weights.report import Report
+    from vlnbert.weights.report import ImportReport
 
 Source = Annotated[str, tyro.conf.arg(metavar="SOURCE")]
-Flat = Annotated[Options, tyro.conf.arg(name="")]
+Flat = Annotated[ImportOptions, tyro.conf.arg(name="")]
 
 
 def import_weights(
     source: tyro.conf.Positional[Source],
     dest: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="DEST")]],
-    options: Flat = Options(),  # noqa: B008  # frozen
+    options: Flat = ImportOptions(),  # noqa: B008  # frozen
     json: Flag = False,
 ) -> None:
     """Make a navigator of somebody's weights, and say what became of every key.
@@ -41,7 +41,7 @@ def import_weights(
 
 def inspect_weights(
     source: tyro.conf.Positional[Source],
-    options: Flat = Options(),  # noqa: B008  # frozen
+    options: Flat = ImportOptions(),  # noqa: B008  # frozen
     json: Flag = False,
 ) -> None:
     """Say what somebody's weights are and what an import would do with every key; write nothing.
@@ -88,7 +88,7 @@ def export_weights(
         print(f"  {len(done.made_up)} of them, which the reference holds and never uses, are copies of others")
 
 
-def _print(report: "Report", as_json: bool) -> None:
+def _print(report: "ImportReport", as_json: bool) -> None:
     from json import dumps
 
     print(dumps(report.as_json()) if as_json else "\n".join(report.lines()))

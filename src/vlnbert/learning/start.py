@@ -13,8 +13,7 @@ from vlnbert.navigator import Navigator, NavigatorConfig
 from vlnbert.navigator.folder import CONFIG, read_config
 from vlnbert.tasks.tokens import piece_count
 from vlnbert.weights.importing import load_weights
-from vlnbert.weights.named import resolve
-from vlnbert.weights.options import Options
+from vlnbert.weights.options import ImportOptions, resolve_source
 
 
 def initial_navigator(experiment: Experiment, data: Data) -> Navigator:
@@ -28,10 +27,10 @@ def initial_navigator(experiment: Experiment, data: Data) -> Navigator:
         )
         navigator.tokenizer = data.tokenizer
         return navigator
-    start = resolve(experiment.start)
+    start = resolve_source(experiment.start)
     if (own := own_weights(Path(start))) is not None:
         return _as_asked(Navigator.from_pretrained(own), shape, data)
-    options = Options(
+    options = ImportOptions(
         backbone=shape.backbone,
         matching=shape.matching,
         language_attention=shape.language_attention,

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from vlnbert.perception.sentences import encoder_digest, open_encoder
-from vlnbert.weights.named import MINILM
+from vlnbert.weights.options import MINILM
 from vlnbert.world.banks import FeatureBank, JoinedBank
 from vlnbert.world.cache import Key, cached
 from vlnbert.world.sights import caption_files, index_captions, open_labels

@@ -9,19 +9,19 @@ import torch
 from torch import Tensor
 
 from vlnbert.perception.sentences import encoder_digest, open_encoder
-from vlnbert.weights.named import MINILM
+from vlnbert.weights.options import MINILM
 from vlnbert.world.cache import Key, cached
 from vlnbert.world.object_bank import ObjectBank
 from vlnbert.world.objects import ObjectTable
 from vlnbert.world.sights import caption_files, index_captions_of
 from vlnbert.world.world import World
 
-VERSION = 1  # of embeddings, codes and how names are spelled; a new one makes old caches unused
+VERSION = 1  # of embeddings, codes and readable names; a new one makes old caches unused
 
 
 @dataclass(frozen=True)
-class Descriptions:
-    """Embeddings of what is said of objects, each text once, in half precision on the CPU."""
+class ObjectTextEmbeddings:
+    """Embeddings of objects' names and captions, each text once, in half precision on the CPU."""
 
     names: Tensor  # [name, width]
     captions: Tensor  # [caption, width]
@@ -47,9 +47,9 @@ def open_object_names(
     Where a viewpoint shows more than `max_objects` objects, those with the largest boxes are kept. Texts are read once,
     on the device given; the bank is on the world's.
     """
-    said = open_descriptions(world, objects, captions, encoder, device)
-    (name, caption), code = torch.unique(torch.stack((said.name, said.caption)), dim=1, return_inverse=True)
-    vectors = torch.cat((said.names[name], said.captions[caption]), dim=1)
+    found = open_descriptions(world, objects, captions, encoder=encoder, device=device)
+    (name, caption), code = torch.unique(torch.stack((found.name, found.caption)), dim=1, return_inverse=True)
+    vectors = torch.cat((found.names[name], found.captions[caption]), dim=1)
     return ObjectBank.from_codebook(objects, vectors.to(world.device).float(), code, max_objects)
 
 
@@ -59,11 +59,11 @@ def open_descriptions(
     captions: Path,
     encoder: str | Path = MINILM,
     device: torch.device | str = "cpu",
-) -> Descriptions:
+) -> ObjectTextEmbeddings:
     """What the files say of each object, embedded once, then opened from the cache."""
     key = object_names_key(world, objects, captions, encoder)
-    tensors, _ = cached(key, lambda: (_embedded(world, objects, captions, encoder, device), {}))
-    return Descriptions(
+    tensors, _ = cached(key, lambda: (_embedded(world, objects, captions, source=encoder, device=device), {}))
+    return ObjectTextEmbeddings(
         tensors["names"], tensors["captions"], name=tensors["name"].long(), caption=tensors["caption"].long()
     )
 
@@ -76,7 +76,7 @@ def object_names_key(world: World, objects: ObjectTable, captions: Path, encoder
     return Key.of("object-names", caption_files(world, captions), *settings)
 
 
-def spelled(name: str) -> str:
+def readable_name(name: str) -> str:
     """An object's name as one would write it.
 
     '#' and '_' become spaces, slashes commas, and "/w" becomes "with".
@@ -91,7 +91,7 @@ def spelled(name: str) -> str:
 
 
 def _embedded(
-    world: World, objects: ObjectTable, captions: Path, source: str | Path, device: torch.device | str
+    world: World, objects: ObjectTable, captions: Path, *, source: str | Path, device: torch.device | str
 ) -> dict[str, Tensor]:
     encoder = open_encoder(source, device)  # before the files, whose reading takes longer
     names, name = _index_names(objects)
@@ -101,7 +101,7 @@ def _embedded(
 
 
 def _index_names(objects: ObjectTable) -> tuple[list[str], Tensor]:
-    """The distinct names as spelled, and the code of each object's."""
-    phrases, codes = [spelled(name) for name in objects.names], dict[str, int]()
+    """The distinct readable names, and the code of each object's."""
+    phrases, codes = [readable_name(name) for name in objects.names], dict[str, int]()
     code = [codes.setdefault(phrases[name], len(codes)) for name in objects.name.tolist()]
     return list(codes), torch.tensor(code, dtype=torch.long)

@@ -18,8 +18,7 @@ from vlnbert.navigator.hub import BESIDE
 from vlnbert.navigator.navigator import Navigator
 from vlnbert.progress import track
 from vlnbert.weights.importing import load_weights
-from vlnbert.weights.named import resolve
-from vlnbert.weights.options import Options
+from vlnbert.weights.options import ImportOptions, resolve_source
 from vlnbert.weights.reading import read_checkpoint
 from vlnbert.world.cache import Key
 
@@ -27,7 +26,7 @@ LIMIT = 128  # tokens of a text; longer ones lose their end
 BATCH = 256  # texts that are read together
 # A navigator reads with its BERT unchanged; "initial" keeps it from projecting keys that only its steps would need, and
 # as it never looks, the width of what it sees is any.
-AS_READER = Options(backbone="one-stream", language_attention="initial", feature_width=8)
+AS_READER = ImportOptions(backbone="one-stream", language_attention="initial", feature_width=8)
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ class SentenceEncoder:
 
 def open_encoder(source: str | Path, device: torch.device | str = "cpu") -> SentenceEncoder:
     """The encoder at a path, on the hub or under a short name; in single precision, whatever its weights are in."""
-    navigator = load_weights(resolve(source), AS_READER).navigator
+    navigator = load_weights(resolve_source(source), AS_READER).navigator
     if navigator.tokenizer is None:
         remedy = "give a BERT's folder that holds its vocab.txt or tokenizer.json"
         raise DataError(source, "comes without a vocabulary, so it cannot read", remedy)
@@ -77,5 +76,5 @@ def open_encoder(source: str | Path, device: torch.device | str = "cpu") -> Sent
 
 def encoder_digest(source: str | Path) -> str:
     """A hash of all that an encoder's embeddings depend on: its weights, its settings and its vocabulary."""
-    weights = read_checkpoint(resolve(source)).path
+    weights = read_checkpoint(resolve_source(source)).path
     return Key.of("encoder", [weights, *(weights.with_name(name) for name in BESIDE)]).digest

@@ -1,1 +1,1 @@
-"""Records from files: graphs, instructions, features, captions and boxes, or a generated house. No torch here."""
+"""Records from files: graphs, instructions, features, captions and boxes. No torch here."""

@@ -1,4 +1,4 @@
-"""What a value from a file is. JSON knows fewer kinds than Python takes for them: true is no number, NaN is none."""
+"""What counts as a number, a text or a name in a JSON file: true is no number, and neither is NaN."""
 
 from typing import Any, TypeGuard
 
@@ -26,7 +26,7 @@ def is_name(value: Any) -> TypeGuard[int | str]:
 
 
 def is_list_of(value: Any, *kinds: type) -> TypeGuard[list[Any]]:
-    """A list of nothing but these kinds, exactly. It asks once a list and not once an item, for the long ones."""
+    """A list of nothing but these types, exactly; quick on long lists."""
     return isinstance(value, list) and set(map(type, value)).issubset(kinds)
 
 

@@ -1,4 +1,4 @@
-"""Reading untrusted files and writing safe ones: clear errors on the way in, write-beside-and-rename on the way out."""
+"""Reading untrusted files with clear errors, and writing files beside their place and renaming them."""
 
 import codecs
 import json
@@ -60,7 +60,7 @@ def stream_json_list(path: Path, what: str, remedy: str = "check the path") -> I
     with opened(path, what, remedy) as file:
         chunks = iter(partial(file.read, CHUNK), b"")
         try:
-            for item in _items(_Text(codecs.iterdecode(chunks, "utf-8-sig"))):
+            for item in _items(_JsonText(codecs.iterdecode(chunks, "utf-8-sig"))):
                 yield item
                 count += 1
         except UnicodeDecodeError:
@@ -85,9 +85,9 @@ def written_beside(path: Path) -> Iterator[Path]:
 
     A reader, or another writer of the same file, never sees half of it.
     """
-    if path.exists() and not path.is_file():  # a folder, or a device that a rename would put an end to
+    if path.exists() and not path.is_file():  # a folder, or a device that a rename would replace
         raise DataError(path, "is not a regular file, so it cannot be replaced", "choose another name")
-    temporary = beside(path)
+    temporary = temporary_name(path)
     try:  # an interrupt may come as soon as it is there
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -95,7 +95,7 @@ def written_beside(path: Path) -> Iterator[Path]:
         except OSError as error:
             raise DataError(path, f"cannot be written ({error.strerror})", "choose a folder you may write to") from None
         yield temporary
-        temporary.chmod(shared(0o666))  # a temporary file is private, what we write need not be
+        temporary.chmod(masked(0o666))  # a temporary file is private, what we write need not be
         temporary.replace(path)
     except OSError as error:
         problem = f"cannot be written ({error.strerror or error})"
@@ -105,19 +105,19 @@ def written_beside(path: Path) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
-def beside(path: Path) -> Path:
-    """A name beside `path` that nobody else has, for what shall become it."""
+def temporary_name(path: Path) -> Path:
+    """A name beside `path` that no other process uses, for what shall be renamed to it."""
     return path.parent / f".{path.name}.{token_hex(8)}"
 
 
-def shared(mode: int) -> int:
+def masked(mode: int) -> int:
     """A file mode as the user's umask has it."""
     mask = os.umask(0)
     os.umask(mask)
     return mode & ~mask
 
 
-class _Text:
+class _JsonText:
     """A text that comes in chunks, held from where it is being read."""
 
     def __init__(self, chunks: Iterator[str]) -> None:
@@ -159,7 +159,7 @@ class _Text:
                     raise
 
 
-def _items(text: _Text) -> Iterator[Any]:
+def _items(text: _JsonText) -> Iterator[Any]:
     text.take("[")
     mark = "," if text.peek() != "]" else text.take("]")
     while mark == ",":

@@ -1,4 +1,4 @@
-"""Folders written beside their place and renamed, so that nobody ever sees half of one."""
+"""Folders written beside their place and renamed, so that no reader ever sees half of one."""
 
 import fcntl
 import os
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from vlnbert.errors import DataError
-from vlnbert.sources.files import beside, shared
+from vlnbert.sources.files import masked, temporary_name
 
 
 def refuse_full(folder: Path) -> None:
@@ -24,7 +24,7 @@ def refuse_full(folder: Path) -> None:
 def built_beside(folder: Path) -> Iterator[Path]:
     """A temporary folder beside `folder`, renamed to it at the end; whatever happens before leaves nothing behind."""
     refuse_full(folder)
-    temporary = beside(folder)
+    temporary = temporary_name(folder)
     try:  # an interrupt may come as soon as it is there
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
@@ -34,8 +34,8 @@ def built_beside(folder: Path) -> Iterator[Path]:
             raise DataError(folder, f"cannot be written ({error.strerror})", remedy) from None
         yield temporary
         for path in temporary.rglob("*"):
-            path.chmod(shared(0o777 if path.is_dir() else 0o666))  # some writers leave private files
-        temporary.chmod(shared(0o777))
+            path.chmod(masked(0o777 if path.is_dir() else 0o666))  # some writers leave private files
+        temporary.chmod(masked(0o777))
         refuse_full(folder)
         os.rename(temporary, folder)  # noqa: PTH104  # replaces an empty folder, and fails where another writer was first
     except OSError as error:

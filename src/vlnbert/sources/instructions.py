@@ -19,7 +19,7 @@ PAD = 0  # the token that fills an `instr_enc` up to its length
 
 @dataclass(frozen=True, slots=True)
 class EpisodeRecord:
-    """One instruction, the path it describes and how the agent stands at its start."""
+    """One instruction, the path it describes and the agent's heading at its start."""
 
     id: str
     scan: str
@@ -119,7 +119,15 @@ def _augmented_item(item: dict[str, Any], place: str, faults: Faults) -> Iterato
 def _record(
     item: dict[str, Any], name: str, text: str, object_id: str | None = None, tokens: tuple[int, ...] | None = None
 ) -> EpisodeRecord:
-    return EpisodeRecord(name, item["scan"], tuple(item["path"]), float(item["heading"]), text, object_id, tokens)
+    return EpisodeRecord(
+        id=name,
+        scan=item["scan"],
+        path=tuple(item["path"]),
+        heading=float(item["heading"]),
+        text=text,
+        object_id=object_id,
+        tokens=tokens,
+    )
 
 
 def _check_path(item: dict[str, Any], place: str, faults: Faults) -> bool:

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from vlnbert.errors import Faults
 from vlnbert.sources.checks import is_name
-from vlnbert.sources.features import check_width, numbers_problem
+from vlnbert.sources.features import check_width, numbers_problem, read_datasets
 from vlnbert.sources.files import FETCH_AGAIN
-from vlnbert.sources.hdf5 import read_datasets
 
 IDS = "obj_ids"
 

@@ -12,17 +12,15 @@ from vlnbert.errors import DataError, Faults
 from vlnbert.navigator.config import NavigatorConfig
 from vlnbert.navigator.folder import shown
 from vlnbert.sources.files import written_beside
-from vlnbert.weights.keys import in_order
-from vlnbert.weights.own import KEPT, Own, read_own
-from vlnbert.weights.reading import read_checkpoint
-from vlnbert.weights.recognition import is_own
+from vlnbert.weights.keys import ordered_keys
+from vlnbert.weights.reading import KEPT, NavigatorFolder, is_navigator, read_checkpoint, read_navigator_folder
 from vlnbert.weights.tables import PUBLISHED
 
 CRITIC = "critic."
 
 
 @dataclass(frozen=True)
-class Exported:
+class ExportReport:
     """What was written: how many tensors, and which of them the navigator could not give."""
 
     backbone: str
@@ -32,39 +30,39 @@ class Exported:
     made_up: list[str]
 
 
-def export_weights(folder: str | Path, file: Path) -> Exported:
+def export_weights(folder: str | Path, file: Path) -> ExportReport:
     """Write a navigator's folder as a published agent; tensors that an import kept come back as they were."""
     if file.exists():
         raise DataError(file, "exists already", "choose a new name for the export")
     checkpoint = read_checkpoint(folder)
-    if not is_own(checkpoint):
+    if not is_navigator(checkpoint):
         raise DataError(checkpoint.path, "is not a vlnbert navigator", "import it first with: vlnbert weights import")
-    own = read_own(checkpoint)
-    _refuse_inexpressible(own)
-    model, critic, made_up = published(own.config, own.tensors, _fitting_kept(own))
-    epoch = int(own.metadata["epoch"]) if own.metadata.get("epoch", "").isdecimal() else 0
+    saved = read_navigator_folder(checkpoint)
+    _refuse_inexpressible(saved)
+    model, critic, made_up = published_state_dicts(saved.config, saved.tensors, _fitting_kept(saved))
+    epoch = int(saved.metadata["epoch"]) if saved.metadata.get("epoch", "").isdecimal() else 0
     document = {"vln_bert": {"epoch": epoch, "state_dict": model}, "critic": {"epoch": epoch, "state_dict": critic}}
     with written_beside(file) as temporary:
         try:
             torch.save(document, temporary)
         except RuntimeError as error:  # torch's writer reports a full disk so
             raise DataError(file, f"cannot be written ({str(error)[:100]})", "free some space") from None
-    return Exported(own.config.backbone, epoch, len(model), len(critic), made_up)
+    return ExportReport(saved.config.backbone, epoch, model=len(model), critic=len(critic), made_up=made_up)
 
 
-def published(
+def published_state_dicts(
     config: NavigatorConfig, tensors: Mapping[str, Tensor], kept: Mapping[str, Tensor]
 ) -> tuple[OrderedDict[str, Tensor], OrderedDict[str, Tensor], list[str]]:
     """The state dicts of the model and the critic, in the reference's order, and the keys that had to be made up.
 
-    A tensor that the reference never uses and nobody kept becomes a copy of its twin in shape.
+    A tensor that the reference never uses and no import kept becomes a copy of its twin in shape.
     """
     family = PUBLISHED[config.backbone]
     counts = {"backbone.layers.": config.layers, "backbone.cross_layers.": config.cross_layers}
     model: OrderedDict[str, Tensor] = OrderedDict()
     critic: OrderedDict[str, Tensor] = OrderedDict()  # `OrderedDict[...]()` would pickle its type parameters
     made_up = list[str]()
-    for name, pattern, target in in_order(family.rows[config.backbone], counts):
+    for name, pattern, target in ordered_keys(family.rows[config.backbone], counts):
         part = critic if target.startswith(CRITIC) else model
         if not pattern.startswith(family.kept):
             part[name] = tensors[target]
@@ -76,9 +74,9 @@ def published(
     return model, critic, made_up
 
 
-def _refuse_inexpressible(own: Own) -> None:
+def _refuse_inexpressible(saved: NavigatorFolder) -> None:
     """The published format knows R2R's agents alone."""
-    faults, config = Faults(own.path), own.config
+    faults, config = Faults(saved.path), saved.config
     remedy = "export an R2R navigator with matching 'cross-modal' and language attended once"
     if config.object_width:
         faults.add("", "sees objects, which the published format cannot hold", remedy)
@@ -90,16 +88,16 @@ def _refuse_inexpressible(own: Own) -> None:
     faults.raise_if_any()
 
 
-def _fitting_kept(own: Own) -> dict[str, Tensor]:
+def _fitting_kept(saved: NavigatorFolder) -> dict[str, Tensor]:
     """The kept tensors, each of which must have the shape of its twin."""
-    family, faults = PUBLISHED[own.config.backbone], Faults(own.path.with_name(KEPT))
-    counts = {"backbone.layers.": own.config.layers, "backbone.cross_layers.": own.config.cross_layers}
-    twins = {name: target for name, _, target in in_order(family.rows[own.config.backbone], counts)}
-    for name, tensor in own.kept.items():
+    family, faults = PUBLISHED[saved.config.backbone], Faults(saved.path.with_name(KEPT))
+    counts = {"backbone.layers.": saved.config.layers, "backbone.cross_layers.": saved.config.cross_layers}
+    twins = {name: target for name, _, target in ordered_keys(family.rows[saved.config.backbone], counts)}
+    for name, tensor in saved.kept.items():
         if name not in twins:
             faults.add(name, "is no key of a published agent", "remove the file to export without it")
-        elif tensor.shape != (twin := own.tensors[twins[name]]).shape:
+        elif tensor.shape != (twin := saved.tensors[twins[name]]).shape:
             problem = f"has shape {shown(tuple(tensor.shape))} where {shown(tuple(twin.shape))} is expected"
             faults.add(name, problem, "remove the file to export without it")
     faults.raise_if_any()
-    return own.kept
+    return saved.kept

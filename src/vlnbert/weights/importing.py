@@ -1,4 +1,4 @@
-"""From somebody's checkpoint to a navigator, and to a folder that holds one."""
+"""From a checkpoint to a navigator with its tokenizer, and to a folder that holds both."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -6,39 +6,43 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
+from tokenizers import Tokenizer
+from tokenizers.normalizers import BertNormalizer
 from torch import Tensor
 
 from vlnbert.errors import DataError
+from vlnbert.navigator.folder import read_tokenizer
 from vlnbert.navigator.navigator import Navigator
+from vlnbert.sources.files import read_json
 from vlnbert.sources.folders import built_beside, refuse_full
-from vlnbert.weights.options import Options
-from vlnbert.weights.own import KEPT, read_own
-from vlnbert.weights.plan import Plan, make_plan
-from vlnbert.weights.reading import Checkpoint, read_checkpoint
-from vlnbert.weights.recognition import is_own
-from vlnbert.weights.report import Report
-from vlnbert.weights.vocabulary import find_tokenizer
+from vlnbert.tasks.tokens import load_tokenizer
+from vlnbert.weights.options import ImportOptions
+from vlnbert.weights.plan import ImportPlan, make_plan
+from vlnbert.weights.reading import KEPT, Checkpoint, is_navigator, read_checkpoint, read_navigator_folder
+from vlnbert.weights.report import ImportReport
 
-DEFAULTS = Options()
+DEFAULTS = ImportOptions()
+VOCABULARY_FILES = ("vocab.txt", "tokenizer.json")
+PADDING = 128  # rows that an embedding may have beyond its vocabulary, to be a round number
 
 
 @dataclass(frozen=True)
 class Imported:
-    """A navigator with somebody's weights, and what stays beside it for an export."""
+    """A navigator with imported weights, and what stays beside it for an export."""
 
     navigator: Navigator
     kept: dict[str, Tensor]  # by the published agents' names
     metadata: dict[str, str]
-    report: Report
+    report: ImportReport
 
 
-def import_weights(source: str | Path, folder: Path, options: Options = DEFAULTS) -> Report:
+def import_weights(source: str | Path, folder: Path, options: ImportOptions = DEFAULTS) -> ImportReport:
     """Write a navigator's folder from a checkpoint, a folder or a hub name; the folder must be new or empty."""
     refuse_full(folder)  # before minutes are spent
     imported = load_weights(source, options)
     with built_beside(folder) as beside:
         try:
-            imported.navigator.save_pretrained(beside, model_card_kwargs=_origin(source, imported.report))
+            imported.navigator.save_pretrained(beside, model_card_kwargs=_card_origin(source, imported.report))
             if imported.kept or imported.metadata:
                 save_file(imported.kept, beside / KEPT, metadata=imported.metadata)
         except SafetensorError as error:
@@ -48,44 +52,74 @@ def import_weights(source: str | Path, folder: Path, options: Options = DEFAULTS
     return imported.report
 
 
-def load_weights(source: str | Path, options: Options = DEFAULTS) -> Imported:
+def load_weights(source: str | Path, options: ImportOptions = DEFAULTS) -> Imported:
     """A navigator from a checkpoint, a folder or a hub name, ready to train or to evaluate."""
     checkpoint = read_checkpoint(source)
     plan = make_plan(checkpoint, options)
     tokenizer = find_tokenizer(checkpoint, options.vocabulary, plan.config.vocabulary)
-    navigator = _filled(checkpoint, plan, options.seed)
+    navigator = _load_navigator(checkpoint, plan, options.seed)
     navigator.tokenizer = tokenizer
     kept = {
         plain: checkpoint.tensors[name].clone(memory_format=torch.contiguous_format)
         for plain, name in plan.kept.items()
     }
     metadata = {name: value for name, value in checkpoint.metadata.items() if name == "epoch"}
-    return Imported(navigator.eval(), kept, metadata, _told(plan.report, checkpoint, navigator))
+    return Imported(navigator.eval(), kept, metadata, _with_import_notes(plan.report, checkpoint, navigator))
 
 
 def open_navigator(source: str | Path) -> Navigator:
-    """A navigator to walk with: a folder of ours, by path or hub name, or anybody's agent, imported on the fly."""
+    """A navigator to walk with: its folder, by path or hub name, or a published agent, imported on the fly."""
     checkpoint = read_checkpoint(source)
-    if not is_own(checkpoint):
+    if not is_navigator(checkpoint):
         return load_weights(source).navigator
-    own = read_own(checkpoint)
-    navigator = Navigator(own.config)
-    navigator.load_state_dict(own.tensors)
-    navigator.tokenizer = find_tokenizer(checkpoint, None, own.config.vocabulary)
+    folder = read_navigator_folder(checkpoint)
+    navigator = Navigator(folder.config)
+    navigator.load_state_dict(folder.tensors)
+    navigator.tokenizer = find_tokenizer(checkpoint, None, folder.config.vocabulary)
     return navigator.eval()
 
 
-def inspect_weights(source: str | Path, options: Options = DEFAULTS) -> Report:
-    """What an import of the source would do, or what a folder of our own holds; nothing is written."""
+def inspect_weights(source: str | Path, options: ImportOptions = DEFAULTS) -> ImportReport:
+    """What an import of the source would do, or what a navigator's folder holds; nothing is written."""
     checkpoint = read_checkpoint(source)
-    if is_own(checkpoint):
-        return read_own(checkpoint).report()
+    if is_navigator(checkpoint):
+        return read_navigator_folder(checkpoint).report()
     plan = make_plan(checkpoint, options)
     find_tokenizer(checkpoint, options.vocabulary, plan.config.vocabulary)
     return plan.report
 
 
-def _filled(checkpoint: Checkpoint, plan: Plan, seed: int) -> Navigator:
+def find_tokenizer(checkpoint: Checkpoint, asked: Path | None, rows: int) -> Tokenizer | None:
+    """The tokenizer that was asked for, or the one beside the weights, if it fits their embedding of so many rows."""
+    path = asked
+    if path is None and checkpoint.folder is not None:
+        path = next(
+            (checkpoint.folder / name for name in VOCABULARY_FILES if (checkpoint.folder / name).exists()), None
+        )
+    if path is None:
+        return None
+    if not path.exists() or path.is_dir():
+        problem = "is a folder" if path.exists() else "no such vocabulary"
+        raise DataError(path, problem, f"give a {' or a '.join(VOCABULARY_FILES)}")
+    tokenizer = read_tokenizer(path) if path.suffix == ".json" else _tokenizer_from_vocabulary(path)
+    size = tokenizer.get_vocab_size()
+    if not size <= rows < size + PADDING:
+        problem = f"has {size:,} word pieces, but the weights have embeddings for {rows:,}"
+        raise DataError(path, problem, "give the vocabulary that the weights were trained with")
+    return tokenizer
+
+
+def _tokenizer_from_vocabulary(path: Path) -> Tokenizer:
+    """A tokenizer from a vocab.txt; the tokenizer_config.json beside it may say that case matters."""
+    tokenizer = load_tokenizer(path)
+    beside = path.with_name("tokenizer_config.json")
+    settings = read_json(beside, "tokenizer configuration") if beside.exists() else {}
+    if isinstance(settings, dict) and settings.get("do_lower_case") is False:
+        tokenizer.normalizer = BertNormalizer(lowercase=False)
+    return tokenizer
+
+
+def _load_navigator(checkpoint: Checkpoint, plan: ImportPlan, seed: int) -> Navigator:
     """A navigator whose new weights depend on nothing but the seed, in the precision that the source is in."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed % 2**63)
@@ -98,13 +132,13 @@ def _filled(checkpoint: Checkpoint, plan: Plan, seed: int) -> Navigator:
     return navigator
 
 
-def _origin(source: str | Path, report: Report) -> dict[str, str]:
-    """What the model card tells: a name on the hub as it is; of a path, which is nobody's business, the last part."""
+def _card_origin(source: str | Path, report: ImportReport) -> dict[str, str]:
+    """What the model card tells of the source: a hub name as it is; of a path, which is private, the last part."""
     name = Path(source).resolve().name if Path(source).exists() else str(source)
     return {"source": name, "family": report.title}
 
 
-def _told(report: Report, checkpoint: Checkpoint, navigator: Navigator) -> Report:
+def _with_import_notes(report: ImportReport, checkpoint: Checkpoint, navigator: Navigator) -> ImportReport:
     """The report with what only the import itself knows."""
     notes = list(report.notes)
     if navigator.tokenizer is None:

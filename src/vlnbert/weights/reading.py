@@ -1,4 +1,4 @@
-"""Reading somebody's weights without trusting them: nothing in a file is ever run."""
+"""Reading weights, published ones or our own, without trusting them: nothing in a file is ever run."""
 
 import re
 import warnings
@@ -11,12 +11,17 @@ import torch
 from torch import Tensor
 
 from vlnbert.errors import DataError, Faults
-from vlnbert.navigator.folder import exists, read_safetensors
+from vlnbert.navigator.config import NavigatorConfig
+from vlnbert.navigator.folder import CONFIG, check_fit, exists, read_config, read_safetensors
 from vlnbert.navigator.hub import fetched, is_hub_name
+from vlnbert.navigator.navigator import key_shapes
 from vlnbert.sources.files import FETCH_AGAIN, read_json
+from vlnbert.weights.report import ImportReport, non_finite_notes
+from vlnbert.weights.tables import OWN, OWN_MARK
 
 WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
 AGENT_PARTS = ("vln_bert", "critic")
+KEPT = "kept.safetensors"  # tensors of a published agent that no navigator uses
 NOT_WEIGHTS = "give a checkpoint that holds a state dict, or a published agent"
 HEAD = 16  # bytes that tell what a file is
 TORCH_MARKS = (b"PK", b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.")  # today's archive, and the old format's number
@@ -44,6 +49,28 @@ class Checkpoint:
         return document
 
 
+@dataclass(frozen=True)
+class NavigatorFolder:
+    """A navigator as it lies in its folder."""
+
+    path: Path
+    config: NavigatorConfig
+    tensors: dict[str, Tensor]
+    kept: dict[str, Tensor]
+    metadata: dict[str, str]
+
+    def report(self) -> ImportReport:
+        return ImportReport(
+            source=str(self.path),
+            family=OWN,
+            title="a vlnbert navigator",
+            config=self.config,
+            loaded=list(self.tensors),
+            kept=list(self.kept),
+            notes=non_finite_notes(self.tensors),
+        )
+
+
 def read_checkpoint(source: str | Path) -> Checkpoint:
     """The weights at a path, in a folder of the Hugging Face layout, or on the hub by name."""
     path = Path(source)
@@ -52,6 +79,25 @@ def read_checkpoint(source: str | Path) -> Checkpoint:
     if is_hub_name(str(source)):
         return _read_file(_weights_in(fetched(str(source), WEIGHT_FILES)))
     raise DataError(source, "no such file or folder", "give a checkpoint, a folder that holds one, or a hub name")
+
+
+def is_navigator(checkpoint: Checkpoint) -> bool:
+    """Whether these are the weights of a navigator as we save it."""
+    return any(name.startswith(OWN_MARK) for name in checkpoint.tensors)
+
+
+def read_navigator_folder(checkpoint: Checkpoint) -> NavigatorFolder:
+    """A navigator's folder; its keys and shapes must be those of its configuration."""
+    if checkpoint.folder is None or not (checkpoint.folder / CONFIG).exists():
+        raise DataError(checkpoint.path, "has no config.json beside it", "give the whole folder of a navigator")
+    config = read_config(checkpoint.folder / CONFIG)
+    check_fit(checkpoint.path, checkpoint.tensors, key_shapes(config))
+    kept, metadata = dict[str, Tensor](), dict[str, str]()
+    if (checkpoint.folder / KEPT).exists():
+        kept, metadata = read_safetensors(checkpoint.folder / KEPT)
+    return NavigatorFolder(
+        path=checkpoint.path, config=config, tensors=checkpoint.tensors, kept=kept, metadata=metadata
+    )
 
 
 def _weights_in(folder: Path) -> Path:

@@ -15,7 +15,7 @@ NUMBER = re.compile(r"\.\d+\.")
 
 
 @dataclass(frozen=True)
-class Report:
+class ImportReport:
     """Keys by what became of them; `loaded`, `unused` and `kept` are the source's names, `new` the navigator's."""
 
     source: str
@@ -58,8 +58,8 @@ class Report:
         return listed + [f"note: {note}" for note in self.notes]
 
 
-def unsound(tensors: Mapping[str, Tensor]) -> list[str]:
-    """A note on weights that are no numbers, if there are any: not an error, since an export gives every bit back."""
+def non_finite_notes(tensors: Mapping[str, Tensor]) -> list[str]:
+    """A note on NaN or infinity, if there are any: not an error, since an export gives every bit back."""
     names = [name for name, tensor in tensors.items() if not _is_finite(tensor)]
     hold = "holds" if len(names) == 1 else "hold"
     return [f"{listed(names)} {hold} NaN or infinity; the navigator will not decide anything"] if names else []

@@ -25,7 +25,7 @@ def folder_or_house(folder: Path | None, scans: int = 6) -> Iterator["DataFolder
     """A data folder; or that of a house of so many scans that lasts as long as the block."""
     from tempfile import TemporaryDirectory
 
-    from vlnbert.sources.house import generate
+    from vlnbert.house import generate
     from vlnbert.sources.layout import open_folder
 
     with TemporaryDirectory() as temporary:

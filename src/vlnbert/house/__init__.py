@@ -1,5 +1,5 @@
 """A generated house: made-up homes, instructions and features in the real formats, for demos and tests without data."""
 
-from vlnbert.sources.house.write import HouseSummary, generate
+from vlnbert.house.write import HouseSummary, generate
 
 __all__ = ["HouseSummary", "generate"]

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from vlnbert.data.inventory import NEEDS
 from vlnbert.errors import UnknownNameError
 from vlnbert.learning.experiment import Experiment
-from vlnbert.learning.presets import NEEDS, PRESETS, Preset, find_preset
+from vlnbert.learning.presets import PRESETS, Preset, presets
 from vlnbert.learning.records import from_plain, to_plain
 
 BY_NAME = {preset.name: preset for preset in PRESETS}
@@ -85,8 +86,8 @@ OWN = [
             "navigator.matching",
             "training.iterations",
             "training.objective.grounding",
-            "objects",
-            "most_objects",
+            "features.objects",
+            "features.max_objects",
         },
     ),
     ("reverie-r2r-open", "reverie-open", {"train_on", "validate_on", *PACE}),
@@ -99,7 +100,7 @@ def test_names_are_unique_and_described() -> None:
 
 
 def test_needs_are_known() -> None:
-    assert {need for preset in PRESETS for need in preset.needs} <= set(NEEDS)
+    assert {need for preset in PRESETS for need in preset.experiment.needs} <= set(NEEDS)
 
 
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.name)
@@ -143,17 +144,18 @@ def test_the_paper_s_recipe() -> None:
 
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.name)
 def test_needs_say_what_is_read(preset: Preset) -> None:
-    """Who has what a preset needs can train it."""
-    experiment = preset.experiment
-    assert {"r2r", "reverie"} & set(preset.needs) == set(experiment.tasks)
-    assert ("boxes" in preset.needs) == ("reverie" in experiment.tasks)
-    assert ("captions" in preset.needs) == ("captions" in (experiment.features, experiment.objects))
-    assert ("features" in preset.needs) == (experiment.features is None)
-    assert ("object features" in preset.needs) == ("reverie" in experiment.tasks and experiment.objects is None)
-    assert ("augmented" in preset.needs) == any(name.endswith("/aug") for name in experiment.train_on)
+    """Who has what a preset needs can train it; what it does not need is not read."""
+    experiment, seen = preset.experiment, preset.experiment.features
+    needs = set(experiment.needs)
+    assert {"r2r", "reverie"} & needs == set(experiment.tasks)
+    assert ("boxes" in needs) == ("reverie" in experiment.tasks)
+    assert ("captions" in needs) == (seen.views == "captions" or seen.objects == "names")
+    assert ("features" in needs) == (seen.views is None)
+    assert ("object features" in needs) == ("reverie" in experiment.tasks and seen.objects is None)
+    assert ("augmented" in needs) == any(name.endswith("/aug") for name in experiment.train_on)
 
 
 def test_a_mistyped_name_is_answered_with_near_ones() -> None:
-    assert find_preset("r2r-open") is BY_NAME["r2r-open"]
+    assert presets["r2r-open"] is BY_NAME["r2r-open"]
     with pytest.raises(UnknownNameError, match="no preset 'r2r-two-steam'; did you mean r2r-two-stream"):
-        find_preset("r2r-two-steam")
+        presets["r2r-two-steam"]

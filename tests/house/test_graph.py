@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.sparse.csgraph import connected_components, dijkstra
 
-from vlnbert.sources.house.plan import Box, Opening, Plan, Region, _walls
-from vlnbert.sources.house.sight import Spot, sees
+from vlnbert.house.building import line_of_sight
+from vlnbert.house.plan import HousePlan, Opening, PlanPoint, Rectangle, Region, _walls
 
 
 def test_edges_are_symmetric_visible_short_and_few(folder):
@@ -37,12 +37,18 @@ def test_houses_have_one_floor_or_more(folder):
 
 
 def test_walls_block_and_doors_do_not():
-    rooms = [Region(0, "kitchen", 0, Box(0, 0, 4, 4)), Region(1, "office", 0, Box(4, 0, 8, 4))]
-    door = Opening(0, 0, 1, 0, 4.0, 2.0, "y", 0.5)
-    plan = Plan(1, 0.0, tuple(rooms), (door,), (), (_walls(0, rooms, [door]),))
-    eye = Spot(1.0, 2.0, (0,))
-    things = [Spot(7.0, 2.0, (0,)), Spot(7.0, 3.9, (0,)), Spot(3.0, 3.9, (0,)), Spot(3.0, 3.0, (1,))]
-    assert sees(plan, [eye], things).tolist() == [[True, False, True, False]]
+    rooms = [Region(0, "kitchen", 0, Rectangle(0, 0, 4, 4)), Region(1, "office", 0, Rectangle(4, 0, 8, 4))]
+    door = Opening(0, 0, 1, floor=0, x=4.0, y=2.0, along="y", half=0.5)
+    walls = (_walls(0, rooms, [door]),)
+    plan = HousePlan(floors=1, yaw=0.0, regions=tuple(rooms), doors=(door,), stairwells=(), walls=walls)
+    eye = PlanPoint(1.0, 2.0, (0,))
+    things = [
+        PlanPoint(7.0, 2.0, (0,)),
+        PlanPoint(7.0, 3.9, (0,)),
+        PlanPoint(3.0, 3.9, (0,)),
+        PlanPoint(3.0, 3.0, (1,)),
+    ]
+    assert line_of_sight(plan, [eye], things).tolist() == [[True, False, True, False]]
 
 
 @pytest.mark.parametrize("split", ["train", "val_seen", "val_unseen"])

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vlnbert.sources.house import HouseSummary, generate
-from vlnbert.sources.house.building import Building, build
+from vlnbert.house import HouseSummary, generate
+from vlnbert.house.building import Building, build
 
 SEED, SCANS, PATHS = 5, 6, 40
 SPLITS = ("train", "val_seen", "val_unseen", "test")

@@ -8,12 +8,13 @@ from random import Random
 import pytest
 from tokenizers import BertWordPieceTokenizer
 
-from vlnbert.sources.house import phrases
-from vlnbert.sources.house.language import instructions
-from vlnbert.sources.house.legs import DOOR, legs_of, turn_of
-from vlnbert.sources.house.lexicon import FURNISHING, HALLWAY, KINDS, ORDINALS, STAIRS, SYNONYMS
-from vlnbert.sources.house.paths import choose_paths
-from vlnbert.sources.house.referring import describe, fits, request
+from vlnbert.house import templates
+from vlnbert.house.instructions import instructions
+from vlnbert.house.objects import FURNISHING, OBJECT_KINDS
+from vlnbert.house.plan import HALLWAY, STAIRS
+from vlnbert.house.requests import describe_object, matches, write_request
+from vlnbert.house.routes import DOOR, choose_paths, route_steps, turn_of
+from vlnbert.house.templates import ORDINALS, SYNONYMS
 
 ANGLES = {  # degrees of turn that a word may stand for, right positive
     "straight": (-30, 30),
@@ -39,7 +40,7 @@ def spoken(task, folder):
     return [text for split in splits for record in folder.records(task, split) for text in record["instructions"]]
 
 
-def told_walks(buildings):
+def described_paths(buildings):
     for number, building in enumerate(buildings.values()):
         rng = Random(f"walks {number}")
         for path in choose_paths(rng, building, 40):
@@ -47,7 +48,7 @@ def told_walks(buildings):
 
 
 def first_turn(text):
-    openings = [(phrase, turn) for turn, options in phrases.TURNS.items() for phrase in options]
+    openings = [(phrase, turn) for turn, options in templates.TURNS.items() for phrase in options]
     return max((len(phrase), turn) for phrase, turn in openings if text.lower().startswith(phrase + " "))[1]
 
 
@@ -72,19 +73,19 @@ def test_turns_have_the_right_sign():
     assert turn_of(10.0, 195.0) == "around"
 
 
-def test_every_turn_of_a_leg_is_that_of_the_ground(folder, buildings):
-    for building, path, _ in told_walks(buildings):
+def test_every_turn_of_a_step_is_that_of_the_ground(folder, buildings):
+    for building, path, _ in described_paths(buildings):
         graph, names = folder.graphs[building.scan], [viewpoint.name for viewpoint in building.viewpoints]
         before = path.heading * 180 / 3.141592653589793
-        for leg in legs_of(building, path):
-            angle = graph.heading(names[leg.nodes[0]], names[leg.nodes[1]]) - before
-            low, high = ANGLES[leg.turn]
+        for step in route_steps(building, path):
+            angle = graph.heading(names[step.nodes[0]], names[step.nodes[1]]) - before
+            low, high = ANGLES[step.turn]
             assert (angle - low + 1e-6) % 360 <= high - low + 2e-6
-            before = graph.heading(names[leg.nodes[-2]], names[leg.nodes[-1]])
+            before = graph.heading(names[step.nodes[-2]], names[step.nodes[-1]])
 
 
 def test_rooms_that_are_named_are_on_the_way(buildings):
-    for building, path, texts in told_walks(buildings):
+    for building, path, texts in described_paths(buildings):
         plan = building.plan
         on_way = {plan.regions[region].kind for node in path.nodes for region in building.viewpoints[node].regions}
         here = building.viewpoints[path.nodes[-1]].regions[0]
@@ -98,7 +99,7 @@ def test_rooms_that_are_named_are_on_the_way(buildings):
 
 def test_the_stop_is_beside_an_object_in_sight(folder, buildings):
     stops = 0
-    for building, path, texts in told_walks(buildings):
+    for building, path, texts in described_paths(buildings):
         goal = building.viewpoints[path.nodes[-1]]
         seen = [e for e in folder.boxes(building.scan, goal.name).values() if e["visible_pos"]]
         names = {entry["name"].replace("#", " ") for entry in seen}
@@ -115,33 +116,33 @@ def test_the_stop_is_beside_an_object_in_sight(folder, buildings):
 def test_doors_are_counted_as_a_walker_would(buildings):
     """Recount in the world's frame: the doors of the hallway that lie ahead, on the same hand, before the one taken."""
     counted = 0
-    for building, path, _ in told_walks(buildings):
-        legs = legs_of(building, path)
-        for walk, leg in pairwise(legs):
-            if leg.action == DOOR and leg.ordinal:
+    for building, path, _ in described_paths(buildings):
+        steps = route_steps(building, path)
+        for last, step in pairwise(steps):
+            if step.action == DOOR and step.ordinal:
                 counted += 1
-                assert recount(building, walk, leg) == (leg.side, leg.ordinal)
+                assert recount(building, last, step) == (step.side, step.ordinal)
     assert counted > 20
 
 
-def recount(building, walk, leg):
-    plan, (sx, sy, _) = building.plan, building.viewpoints[walk.nodes[0]].position
-    hall = next(r for r in building.viewpoints[leg.nodes[0]].regions if plan.regions[r].kind == HALLWAY)
+def recount(building, last, step):
+    plan, (sx, sy, _) = building.plan, building.viewpoints[last.nodes[0]].position
+    hall = next(r for r in building.viewpoints[step.nodes[0]].regions if plan.regions[r].kind == HALLWAY)
     box = plan.regions[hall].box
-    axis = [b - a for a, b in zip(plan.turned(box.left, 0), plan.turned(box.right, 0), strict=True)]
-    ex, ey, _ = building.viewpoints[leg.nodes[0]].position
+    axis = [b - a for a, b in zip(plan.to_world(box.left, 0), plan.to_world(box.right, 0), strict=True)]
+    ex, ey, _ = building.viewpoints[step.nodes[0]].position
     if (ex - sx) * axis[0] + (ey - sy) * axis[1] < 0:
         axis = [-axis[0], -axis[1]]
     size = (axis[0] ** 2 + axis[1] ** 2) ** 0.5
-    middle = plan.turned(*box.centre)
+    middle = plan.to_world(*box.centre)
     places = []
     for door in plan.doors_of(hall):
-        x, y = plan.turned(door.x, door.y)
+        x, y = plan.to_world(door.x, door.y)
         ahead = ((x - sx) * axis[0] + (y - sy) * axis[1]) / size
         left = (axis[0] * (y - middle[1]) - axis[1] * (x - middle[0])) / size
         if door.along == "x":
             places.append((ahead, "left" if left > 0 else "right", door.index))
-    taken = building.viewpoints[leg.nodes[1]].door
+    taken = building.viewpoints[step.nodes[1]].door
     side = next(side for _, side, index in places if index == taken)
     order = [index for ahead, hand, index in sorted(places) if hand == side and ahead > 0.9]
     return side, order.index(taken) + 1
@@ -149,7 +150,7 @@ def recount(building, walk, leg):
 
 def test_floors_that_are_reached_by_stairs_are_named_rightly(buildings):
     named = 0
-    for building, path, texts in told_walks(buildings):
+    for building, path, texts in described_paths(buildings):
         floors = [building.viewpoints[node].floors for node in path.nodes]
         for text in map(canonical, texts):
             for ordinal in re.findall(r"(?:up|down)(?: the stairs)? to the (\w+) floor", text):
@@ -167,29 +168,29 @@ def test_requests_name_one_object_and_say_what_tells_it_apart(buildings):
     rng, made = Random("requests"), 0
     for building in buildings.values():
         path = choose_paths(Random("path"), building, 1)[0]
-        for thing in building.things:
-            described = describe(rng, building, thing)
+        for thing in building.objects:
+            described = describe_object(rng, building, thing)
             if described is None:
                 continue
             made += 1
-            assert [other for other in building.things if fits(building, described, other)] == [thing]
-            text = canonical(request(rng, building, thing, described, path))
+            assert [other for other in building.objects if matches(building, described, other)] == [thing]
+            text = canonical(write_request(rng, building, thing, description=described, path=path))
             said = [thing.kind.name, described.room, described.colour, described.neighbour, described.detail]
             assert all(canonical(part) in text for part in said)
             if described.floor >= 0:
                 assert f"{ORDINALS[described.floor + 1]} floor" in text or f"level {described.floor + 1}" in text
-    assert made > 0.95 * sum(len(building.things) for building in buildings.values())
+    assert made > 0.95 * sum(len(building.objects) for building in buildings.values())
 
 
-def test_a_vague_description_fits_more_than_one(buildings):
+def test_a_vague_description_matches_more_than_one(buildings):
     """The uniqueness above is earned: without the details it would often fail."""
     vague = 0
     for building in buildings.values():
-        for thing in building.things:
-            described = describe(Random(0), building, thing)
+        for thing in building.objects:
+            described = describe_object(Random(0), building, thing)
             if described:
                 bare = replace(described, colour="", floor=-1, neighbour="", detail="")
-                vague += sum(fits(building, bare, other) for other in building.things) > 1
+                vague += sum(matches(building, bare, other) for other in building.objects) > 1
     assert vague > 50
 
 
@@ -202,7 +203,7 @@ def test_targets_are_in_sight_within_three_metres_and_not_alone(folder, building
             assert str(record["objId"]) in visible
             building = buildings[record["scan"]]
             here = [v.name for v in building.viewpoints].index(record["path"][-1])
-            assert building.thing_distance[here, record["objId"]] <= 3.0
+            assert building.object_distance[here, record["objId"]] <= 3.0
             chances.append(1 / len(visible))
     assert sum(chances) / len(chances) < 1 / 4
 
@@ -241,7 +242,7 @@ def test_captions_use_the_right_article(folder):
                 assert not re.search(r"\ba [aeiou]|\ban [^aeiou]|[{}]|  ", text)
 
 
-def test_the_lexicon_is_consistent():
+def test_the_tables_of_words_are_consistent():
     furniture = {kind for always, sometimes in FURNISHING.values() for kind in (*always, *sometimes)}
-    assert furniture <= set(KINDS)
-    assert set(SYNONYMS) <= {*KINDS, *FURNISHING, HALLWAY, STAIRS, "gray"}
+    assert furniture <= set(OBJECT_KINDS)
+    assert set(SYNONYMS) <= {*OBJECT_KINDS, *FURNISHING, HALLWAY, STAIRS, "gray"}

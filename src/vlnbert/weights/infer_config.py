@@ -1,4 +1,4 @@
-"""The shape of a navigator, read from the shapes of somebody's weights."""
+"""The configuration of a navigator, inferred from the shapes of weights."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -11,12 +11,12 @@ from vlnbert.navigator.config import SIZES, NavigatorConfig
 from vlnbert.navigator.folder import listed, shown
 from vlnbert.navigator.layers import EPS
 from vlnbert.weights.keys import KeyTable
-from vlnbert.weights.options import Options
+from vlnbert.weights.options import ImportOptions
 from vlnbert.weights.tables import BERT_TOP_ROWS
 
 Shapes = Mapping[str, tuple[int, ...]]  # by the names of the family's table
 
-MEASURES = (  # what, the navigator's key that shows it, along which axis
+SHOWN_BY = (  # a size, the navigator's key that shows it, along which axis
     ("vocabulary", "backbone.embeddings.words.weight", 0),
     ("positions", "backbone.embeddings.positions.weight", 0),
     ("inner", "backbone.layers.0.feed_forward.inner.weight", 0),
@@ -41,7 +41,7 @@ GELU = ("gelu", "gelu_python")
 
 
 @dataclass(frozen=True)
-class Measured:
+class InferredConfig:
     """A configuration, how many layers it was cut from, and what had to be assumed."""
 
     config: NavigatorConfig
@@ -49,7 +49,9 @@ class Measured:
     notes: tuple[str, ...]
 
 
-def measure(path: Path, table: KeyTable, shapes: Shapes, settings: Mapping[str, Any], options: Options) -> Measured:
+def infer_config(
+    *, path: Path, table: KeyTable, shapes: Shapes, settings: Mapping[str, Any], options: ImportOptions
+) -> InferredConfig:
     """The navigator that the weights are of, with what the options ask for."""
     found = {**_widths(path, table, shapes), **_stacks(path, table, shapes)}
     _check_settings(path, table, found, settings)
@@ -60,10 +62,10 @@ def measure(path: Path, table: KeyTable, shapes: Shapes, settings: Mapping[str, 
     config = replace(_like_named(found["hidden"], table.backbone), **fields)
     if (eps := settings.get("layer_norm_eps", EPS)) != EPS:
         notes = (*notes, f"its LayerNorm adds {eps}, a navigator's {EPS}")
-    return Measured(config, found["layers"], notes)
+    return InferredConfig(config, found["layers"], notes)
 
 
-def _asked(path: Path, table: KeyTable, found: Mapping[str, int], options: Options) -> dict[str, Any]:
+def _asked(path: Path, table: KeyTable, found: Mapping[str, int], options: ImportOptions) -> dict[str, Any]:
     """What the options ask for, which may not be more layers than there are."""
     asked = {name: value for name in ASKED if (value := getattr(options, name)) is not None}
     from_top = _from_top(table)
@@ -89,7 +91,7 @@ def _from_top(table: KeyTable) -> bool:
 
 def _widths(path: Path, table: KeyTable, shapes: Shapes) -> dict[str, int]:
     """Everything that the shape of one tensor shows."""
-    sources = [(name, source, axis) for name, target, axis in MEASURES if (source := table.source(target)) is not None]
+    sources = [(name, source, axis) for name, target, axis in SHOWN_BY if (source := table.source(target)) is not None]
     faults = Faults(path)
     add_missing(faults, [source for _, source, _ in sources if source not in shapes])
     for source in dict.fromkeys(source for _, source, _ in sources if source in shapes):
@@ -140,7 +142,7 @@ def _directions(path: Path, table: KeyTable, found: Mapping[str, int]) -> dict[s
 
 
 def _stacked(table: KeyTable, found: Mapping[str, int]) -> dict[str, int]:
-    """What was measured; a plain BERT is cut into language layers and cross layers as the named sizes are."""
+    """The sizes that were found; a plain BERT is cut into language layers and cross layers as the named sizes are."""
     plain = {name: value for name, value in found.items() if name not in ("action", "view")}
     if _from_top(table):
         like = _named(found["hidden"], table.backbone)
@@ -161,7 +163,7 @@ def _like_named(hidden: int, backbone: str) -> NavigatorConfig:
     return replace(base, hidden_dropout=like.hidden_dropout, attention_dropout=like.attention_dropout)
 
 
-def _heads(path: Path, hidden: int, settings: Mapping[str, Any], options: Options) -> tuple[int, tuple[str, ...]]:
+def _heads(path: Path, hidden: int, settings: Mapping[str, Any], options: ImportOptions) -> tuple[int, tuple[str, ...]]:
     """The number of heads, which no shape shows: asked for, told by a config.json, or the usual one."""
     if options.heads is not None:
         return options.heads, ()
@@ -179,10 +181,10 @@ def _heads(path: Path, hidden: int, settings: Mapping[str, Any], options: Option
 def _check_settings(path: Path, table: KeyTable, found: Mapping[str, int], settings: Mapping[str, Any]) -> None:
     """A config.json that contradicts the weights, or asks for what a navigator cannot do, is a fault."""
     faults = Faults(path.with_name("config.json"))
-    for name, measure_name in table.family.settings:
+    for name, size in table.family.settings:
         said = settings.get(name)
-        if isinstance(said, int) and said != found[measure_name]:
-            problem = f"says {said}, but the weights have {found[measure_name]}"
+        if isinstance(said, int) and said != found[size]:
+            problem = f"says {said}, but the weights have {found[size]}"
             faults.add(name, problem, "fetch both files again, from one place")
     if (act := settings.get("hidden_act", GELU[0])) not in GELU:
         faults.add("hidden_act", f"is {act}; a navigator computes gelu", "choose a BERT with gelu")

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from vlnbert.errors import DataError, UsageError
-from vlnbert.sources.house import generate, write
-from vlnbert.sources.house.building import build
+from vlnbert.house import generate, write
+from vlnbert.house.building import build
 
 SMALL = {"seed": 7, "scans": 3, "paths_per_scan": 6}
 DIGEST = "fd9d55062dd128b68d02875bc0b2fd381dad6ac326a12e3d8b8afa0f8da33640"

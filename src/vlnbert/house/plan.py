@@ -4,14 +4,14 @@ The plan lives in its own axis-aligned frame, the hallway along x; `yaw` turns t
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from random import Random
 
-from vlnbert.sources.house.lexicon import FURNISHING, HALLWAY, STAIRS
-
+HALLWAY, STAIRS = "hallway", "stairs"  # kinds of region that are not rooms
 STOREY = 3.0  # metres from floor to floor
-HALF_HALL = 1.0
+HALF_HALL = 1.0  # half the width of a hallway
 HALF_DOOR = 0.55
 STAIR_WIDTH = 2.8
 FLOORS = (2, 1, 3, 2, 1, 2)  # of scan 0, 1, ...: a cycle, so that even a few scans have houses of one and of more
@@ -19,7 +19,9 @@ TWICE_A_FLOOR = ("bedroom", "bathroom")
 
 
 @dataclass(frozen=True)
-class Box:
+class Rectangle:
+    """A part of the floor, in metres of the plan's frame."""
+
     left: float
     bottom: float
     right: float
@@ -37,7 +39,7 @@ class Region:
     index: int
     kind: str
     floor: int
-    box: Box
+    box: Rectangle
 
 
 @dataclass(frozen=True)
@@ -51,19 +53,31 @@ class Opening:
     x: float
     y: float
     along: str
-    half: float
+    half: float  # of its width, in metres
 
     def joins(self, region: int) -> bool:
         return region in (self.first, self.second)
 
     def beyond(self, region: int) -> int:
+        """The region on the other side."""
         return self.second if region == self.first else self.first
 
 
+@dataclass(frozen=True, slots=True)
+class PlanPoint:
+    """A point of the plan, and the floors from which it can be seen."""
+
+    x: float
+    y: float
+    floors: tuple[int, ...]
+
+
 @dataclass(frozen=True)
-class Plan:
+class HousePlan:
+    """The rooms, doors, stairs and walls of a house."""
+
     floors: int
-    yaw: float
+    yaw: float  # radians
     regions: tuple[Region, ...]
     doors: tuple[Opening, ...]
     stairwells: tuple[Region, ...]  # one a floor, lowest first; none in a house of one floor
@@ -75,20 +89,21 @@ class Plan:
     def doors_of(self, region: int) -> list[Opening]:
         return [door for door in self.doors if door.joins(region)]
 
-    def turned(self, x: float, y: float) -> tuple[float, float]:
-        """A point of the plan in the world's frame."""
+    def to_world(self, x: float, y: float) -> tuple[float, float]:
+        """A point of the plan in the world's frame, into which `yaw` turns it."""
         cosine, sine = math.cos(self.yaw), math.sin(self.yaw)
         return round(x * cosine - y * sine, 6), round(x * sine + y * cosine, 6)
 
 
-def draw_plan(rng: Random, scan_number: int) -> Plan:
+def draw_plan(rng: Random, scan_number: int, room_kinds: Iterable[str]) -> HousePlan:
+    """A random plan; a floor has each kind of room at most once, a bedroom or bathroom at most twice."""
     floors = FLOORS[scan_number % len(FLOORS)]
     length = round(rng.uniform(12.0, 16.0), 2)
     stairs_at = rng.choice((0.0, round(length - STAIR_WIDTH, 2))) if floors > 1 else None
-    draft = _Draft(rng, length, stairs_at)
+    draft = _PlanDraft(rng, length, stairs_at, list(room_kinds))
     for floor in range(floors):
         draft.add_floor(floor)
-    return Plan(
+    return HousePlan(
         floors=floors,
         yaw=round(rng.uniform(0.0, 6.28), 3),
         regions=tuple(draft.regions),
@@ -98,21 +113,24 @@ def draw_plan(rng: Random, scan_number: int) -> Plan:
     )
 
 
-class _Draft:
+class _PlanDraft:
     """A plan under construction."""
 
-    def __init__(self, rng: Random, length: float, stairs_at: float | None) -> None:
-        self.rng, self.length, self.stairs_at = rng, length, stairs_at
+    def __init__(self, rng: Random, length: float, stairs_at: float | None, room_kinds: list[str]) -> None:
+        self.rng, self.length, self.stairs_at, self.room_kinds = rng, length, stairs_at, room_kinds
         self.regions: list[Region] = []
         self.doors: list[Opening] = []
         self.stair_openings: list[Opening] = []
 
     def add_floor(self, floor: int) -> None:
-        hall = self._region(HALLWAY, floor, Box(0.0, -HALF_HALL, self.length, HALF_HALL))
-        kinds = self._room_kinds()
+        hall = self._region(HALLWAY, floor, Rectangle(0.0, -HALF_HALL, self.length, HALF_HALL))
+        kinds = self._shuffled_kinds()
         for side in (1, -1):
             depth = round(self.rng.uniform(3.9, 4.7), 2)
-            rooms = [self._side_room(kinds.pop(), floor, side, depth, span) for span in self._spans(side)]
+            rooms = [
+                self._side_room(kinds.pop(), floor=floor, side=side, depth=depth, span=span)
+                for span in self._spans(side)
+            ]
             for room in rooms:
                 self._door_to_hall(hall, room, side)
             self._doors_between(rooms)
@@ -122,8 +140,8 @@ class _Draft:
         if self.stairs_at is not None:
             self._stairwell(hall)
 
-    def _room_kinds(self) -> list[str]:
-        kinds = [*FURNISHING, *(kind for kind in TWICE_A_FLOOR if self.rng.random() < 0.5)]
+    def _shuffled_kinds(self) -> list[str]:
+        kinds = [*self.room_kinds, *(kind for kind in TWICE_A_FLOOR if self.rng.random() < 0.5)]
         self.rng.shuffle(kinds)
         return kinds
 
@@ -139,42 +157,44 @@ class _Draft:
 
     def _side_room(self, kind: str, floor: int, side: int, depth: float, span: tuple[float, float]) -> Region:
         near, far = sorted((side * HALF_HALL, side * (HALF_HALL + depth)))
-        return self._region(kind, floor, Box(span[0], near, span[1], far))
+        return self._region(kind, floor, Rectangle(span[0], near, span[1], far))
 
     def _door_to_hall(self, hall: Region, room: Region, side: int) -> None:
         x = round(self.rng.uniform(room.box.left + 0.9, room.box.right - 0.9), 2)
         opposite = [door.x for door in self.doors if door.joins(hall.index) and abs(door.x - room.box.centre[0]) < 1.2]
         if opposite and self.rng.random() < 0.85:
             x = round(opposite[0] + self.rng.uniform(-0.2, 0.2), 2)  # doors like to face each other
-        self._door(hall, room, x, side * HALF_HALL, "x")
+        self._door(hall, room, x=x, y=side * HALF_HALL, along="x")
 
     def _doors_between(self, rooms: list[Region]) -> None:
         for room, neighbour in pairwise(rooms):
             if self.rng.random() < 0.2:
                 y = round(self.rng.uniform(room.box.bottom + 1.4, room.box.top - 1.4), 2)
-                self._door(room, neighbour, room.box.right, y, "y")
+                self._door(room, neighbour, x=room.box.right, y=y, along="y")
 
     def _end_room(self, kind: str, hall: Region, end: float) -> None:
         depth, half = round(self.rng.uniform(3.8, 4.6), 2), round(self.rng.uniform(1.9, 2.4), 2)
         left, right = (-depth, 0.0) if end == 0.0 else (end, end + depth)
-        room = self._region(kind, hall.floor, Box(left, -half, right, half))
-        self._door(hall, room, end, round(self.rng.uniform(-0.3, 0.3), 2), "y")
+        room = self._region(kind, hall.floor, Rectangle(left, -half, right, half))
+        self._door(hall, room, x=end, y=round(self.rng.uniform(-0.3, 0.3), 2), along="y")
 
     def _stairwell(self, hall: Region) -> None:
         left = self.stairs_at or 0.0
-        well = self._region(STAIRS, hall.floor, Box(left, HALF_HALL, left + STAIR_WIDTH, HALF_HALL + 4.0))
+        well = self._region(STAIRS, hall.floor, Rectangle(left, HALF_HALL, left + STAIR_WIDTH, HALF_HALL + 4.0))
         middle = left + STAIR_WIDTH / 2
         number = len(self.stair_openings)
+        ends = {"first": hall.index, "second": well.index}
         self.stair_openings.append(
-            Opening(number, hall.index, well.index, hall.floor, middle, HALF_HALL, "x", STAIR_WIDTH / 2)
+            Opening(number, **ends, floor=hall.floor, x=middle, y=HALF_HALL, along="x", half=STAIR_WIDTH / 2)
         )
 
-    def _region(self, kind: str, floor: int, box: Box) -> Region:
+    def _region(self, kind: str, floor: int, box: Rectangle) -> Region:
         self.regions.append(Region(len(self.regions), kind, floor, box))
         return self.regions[-1]
 
     def _door(self, first: Region, second: Region, x: float, y: float, along: str) -> None:
-        self.doors.append(Opening(len(self.doors), first.index, second.index, first.floor, x, y, along, HALF_DOOR))
+        ends = {"first": first.index, "second": second.index}
+        self.doors.append(Opening(len(self.doors), **ends, floor=first.floor, x=x, y=y, along=along, half=HALF_DOOR))
 
 
 def _walls(floor: int, regions: list[Region], openings: list[Opening]) -> tuple[tuple[float, float, float, float], ...]:
@@ -192,6 +212,7 @@ def _walls(floor: int, regions: list[Region], openings: list[Opening]) -> tuple[
 
 
 def _pieces(low: float, high: float, gaps: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """What is left of the span from `low` to `high` without the gaps."""
     pieces = []
     for gap_low, gap_high in sorted(gap for gap in gaps if low < gap[1] and gap[0] < high):
         if gap_low > low:

@@ -7,12 +7,12 @@ import h5py
 import numpy as np
 import pytest
 
-from vlnbert.sources.house import features
-from vlnbert.sources.house.building import Building
-from vlnbert.sources.house.features import object_features, view_features
-from vlnbert.sources.house.lexicon import COLOURS, KINDS
-from vlnbert.sources.house.sights import DOOR, DOWN, OBJECT, UP, panoramas
-from vlnbert.sources.house.viewpoints import DOORWAY, LANDING, ROOM
+from vlnbert.house import features
+from vlnbert.house.building import Building
+from vlnbert.house.features import object_features, view_features
+from vlnbert.house.objects import COLOURS, OBJECT_KINDS
+from vlnbert.house.panoramas import DOOR, OBJECT, STAIRS_DOWN, STAIRS_UP, panoramas
+from vlnbert.house.viewpoints import DOORWAY, LANDING, ROOM
 
 WIDTH, NOISE = 128, 0.2
 
@@ -23,10 +23,9 @@ def house(buildings) -> Building:
 
 
 def repainted(building: Building, number: int) -> Building:
-    thing = building.things[number]
+    thing = building.objects[number]
     other = "red" if thing.colour != "red" else "blue"
-    things = [replace(t, colour=other) if t is thing else t for t in building.things]
-    return Building(building.scan, building.plan, building.viewpoints, things, building.visible, building.edges)
+    return replace(building, objects=[replace(t, colour=other) if t is thing else t for t in building.objects])
 
 
 def test_a_new_colour_changes_the_views_that_show_it_and_no_other(house):
@@ -35,7 +34,8 @@ def test_a_new_colour_changes_the_views_that_show_it_and_no_other(house):
     for index, panorama in before.items():
         old = view_features(panorama, WIDTH, NOISE, "key")
         new = view_features(after[index], WIDTH, NOISE, "key")
-        rows = [w for s, w in zip(panorama.sights, panorama.weights, strict=True) if s.thing and s.thing.number == 3]
+        shares = zip(panorama.elements, panorama.weights, strict=True)
+        rows = [w for e, w in shares if e.object and e.object.number == 3]
         shown = rows[0] > 0 if rows else np.zeros(36, dtype=bool)
         assert ((old != new).any(axis=1) == shown).all()
         changed_views += int(shown.sum())
@@ -77,14 +77,14 @@ def test_kind_and_colour_can_be_read_from_an_objects_feature(folder, buildings):
     """The nearest of all codes of kinds and colours is its own."""
     codes = {
         (kind.name, colour): features._object_code(kind.name, kind.family, colour, WIDTH)
-        for kind in KINDS.values()
+        for kind in OBJECT_KINDS.values()
         for colour in COLOURS
     }
     names, table = list(codes), np.array(list(codes.values()))
     read = []
     with h5py.File(folder.path / "features" / "objects.hdf5") as stored:
         for key in stored:
-            things = buildings[key.split("_")[0]].things
+            things = buildings[key.split("_")[0]].objects
             nearest = (stored[key][:].astype(np.float64) @ table.T).argmax(axis=1)
             own = [(things[id].kind.name, things[id].colour) for id in stored[key].attrs["obj_ids"]]
             read += [names[place] == name for place, name in zip(nearest, own, strict=True)]
@@ -94,7 +94,7 @@ def test_kind_and_colour_can_be_read_from_an_objects_feature(folder, buildings):
 
 def test_object_features_are_their_own(house):
     """An object's noise is its own at every viewpoint, and not that of the views there."""
-    things = house.things[:3]
+    things = house.objects[:3]
     clean = object_features(things, WIDTH, 0.0, "key")
     noisy, again, other = (object_features(things, WIDTH, NOISE, key) for key in ("key", "key", "other"))
     assert (noisy == again).all()
@@ -110,23 +110,23 @@ def test_a_door_shows_the_room_behind_it(house):
     found, plan = panoramas(house), house.plan
     for index, panorama in found.items():
         viewpoint = house.viewpoints[index]
-        for sight, weights in zip(panorama.sights, panorama.weights, strict=True):
-            if sight.kind == DOOR and viewpoint.kind == ROOM and sight.door.joins(viewpoint.regions[0]):
-                assert sight.place == plan.regions[sight.door.beyond(viewpoint.regions[0])].kind
-                assert weights.argmax() == facing(viewpoint.position, sight.position)
-            if sight.kind == DOOR and viewpoint.kind == DOORWAY:
-                assert sight.door.index != viewpoint.door
+        for element, weights in zip(panorama.elements, panorama.weights, strict=True):
+            if element.kind == DOOR and viewpoint.kind == ROOM and element.door.joins(viewpoint.regions[0]):
+                assert element.room == plan.regions[element.door.beyond(viewpoint.regions[0])].kind
+                assert weights.argmax() == facing(viewpoint.position, element.position)
+            if element.kind == DOOR and viewpoint.kind == DOORWAY:
+                assert element.door.index != viewpoint.door
 
 
 def test_stairs_show_as_going_up_or_down(house):
     found = panoramas(house)
     for index, panorama in found.items():
         viewpoint = house.viewpoints[index]
-        stairs = [sight for sight in panorama.sights if sight.kind in (UP, DOWN)]
-        assert {sight.kind for sight in stairs} == {UP, DOWN} or viewpoint.kind != LANDING
-        for sight in stairs:
-            rise = sight.position[2] - viewpoint.position[2]
-            assert rise == pytest.approx(1.5 if sight.kind == UP else -1.5)
+        stairs = [element for element in panorama.elements if element.kind in (STAIRS_UP, STAIRS_DOWN)]
+        assert {element.kind for element in stairs} == {STAIRS_UP, STAIRS_DOWN} or viewpoint.kind != LANDING
+        for element in stairs:
+            rise = element.position[2] - viewpoint.position[2]
+            assert rise == pytest.approx(1.5 if element.kind == STAIRS_UP else -1.5)
 
 
 def facing(eye, position):
@@ -142,7 +142,7 @@ def test_boxes_hold_the_projected_middle_of_an_object(house):
     checked = 0
     for index, panorama in panoramas(house).items():
         eye = house.viewpoints[index].position
-        things = [sight.thing for sight in panorama.sights if sight.kind == OBJECT]
+        things = [element.object for element in panorama.elements if element.kind == OBJECT]
         for row, thing in enumerate(things):
             view = facing(eye, thing.position)
             assert panorama.boxed[row, view]
@@ -165,7 +165,7 @@ def project(eye, position, view):
 
 
 def test_captions_name_objects_that_are_there(folder, house):
-    names = {thing.name for thing in house.things}
+    names = {thing.name for thing in house.objects}
     for views in folder.json(f"captions/{house.scan}.json").values():
         for view in views.values():
             for found in view["dense_cap"]:

@@ -7,9 +7,7 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from vlnbert.sources.house.lexicon import HALLWAY, STAIRS
-from vlnbert.sources.house.plan import HALF_HALL, STOREY, Opening, Plan, Region
-from vlnbert.sources.house.sight import Spot, sees
+from vlnbert.house.plan import HALF_HALL, HALLWAY, STAIRS, STOREY, HousePlan, Opening, PlanPoint, Region
 
 EYE = 1.5  # metres above the floor
 REACH = 5.0  # the longest edge, in metres
@@ -30,14 +28,14 @@ class Viewpoint:
     y: float
     position: tuple[float, float, float]
     included: bool = True
-    door: int = -1
-    flight: int = -1
+    door: int = -1  # in which it stands
+    flight: int = -1  # of stairs, to which it belongs
 
-    def spot(self) -> Spot:
-        return Spot(self.x, self.y, self.floors)
+    def point(self) -> PlanPoint:
+        return PlanPoint(self.x, self.y, self.floors)
 
 
-def place_viewpoints(rng: Random, plan: Plan) -> list[Viewpoint]:
+def place_viewpoints(rng: Random, plan: HousePlan) -> list[Viewpoint]:
     placer = _Placer(rng, plan)
     for region in plan.regions:
         if region.kind == HALLWAY:
@@ -53,12 +51,8 @@ def place_viewpoints(rng: Random, plan: Plan) -> list[Viewpoint]:
     return placer.found
 
 
-def link(plan: Plan, viewpoints: list[Viewpoint]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Who sees whom, and who can walk to whom, as two symmetric tables."""
-    spots = [viewpoint.spot() for viewpoint in viewpoints]
-    visible = sees(plan, spots, spots)
-    visible |= visible.T
-    np.fill_diagonal(visible, False)
+def find_edges(viewpoints: list[Viewpoint], visible: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """[viewpoint, viewpoint] where one can walk in one move: a symmetric table."""
     distances = pairwise_distances(viewpoints)
     walkable = np.zeros_like(visible)
     for i, first in enumerate(viewpoints):
@@ -66,8 +60,7 @@ def link(plan: Plan, viewpoints: list[Viewpoint]) -> tuple[NDArray[np.bool_], ND
             near = bool(visible[i, j]) and distances[i, j] <= REACH
             walkable[i, j] = walkable[j, i] = near and _may_walk(first, viewpoints[j])
     _step_into_halls(walkable, distances, viewpoints)
-    edges = _without_detours(walkable, distances, viewpoints)
-    return visible, _thinned(edges, distances)
+    return _thinned(_without_detours(walkable, distances, viewpoints), distances)
 
 
 def pairwise_distances(viewpoints: list[Viewpoint]) -> NDArray[np.float64]:
@@ -120,7 +113,9 @@ def _thinned(edges: NDArray[np.bool_], distances: NDArray[np.float64]) -> NDArra
 
 
 class _Placer:
-    def __init__(self, rng: Random, plan: Plan) -> None:
+    """Places viewpoints one region, door or flight of stairs at a time."""
+
+    def __init__(self, rng: Random, plan: HousePlan) -> None:
         self.rng, self.plan = rng, plan
         self.found: list[Viewpoint] = []
 
@@ -159,6 +154,7 @@ class _Placer:
         self._add(HEAD, (self._hall(high), high), head, HALF_HALL + 0.6, flight=flight)
 
     def excluded(self) -> None:
+        """One that the graph leaves out, as real graphs have some."""
         rooms = [region for region in self.plan.regions if region.kind != STAIRS]
         region = self.rng.choice(rooms)
         others = [(viewpoint.x, viewpoint.y) for viewpoint in self.found if region.floor in viewpoint.floors]
@@ -188,10 +184,19 @@ class _Placer:
         x, y = round(x, 6), round(y, 6)
         floors = tuple(sorted({region.floor for region in regions}))
         height = round(floors[0] * STOREY + EYE + rise, 6)
-        name = f"{self.rng.getrandbits(128):032x}"
-        indices = tuple(region.index for region in regions)
-        position = (*self.plan.turned(x, y), height)
-        self.found.append(Viewpoint(name, kind, indices, floors, x, y, position, included, door, flight))
+        viewpoint = Viewpoint(
+            name=f"{self.rng.getrandbits(128):032x}",
+            kind=kind,
+            regions=tuple(region.index for region in regions),
+            floors=floors,
+            x=x,
+            y=y,
+            position=(*self.plan.to_world(x, y), height),
+            included=included,
+            door=door,
+            flight=flight,
+        )
+        self.found.append(viewpoint)
 
 
 def _spread(stops: list[float]) -> list[float]:

@@ -1,7 +1,34 @@
-"""The sentences of the generated language, as tables: `{slots}` are filled by what is true of a path or an object.
+"""The generated language as tables: templates whose `{slots}` are filled by what is true of a path or an object.
 
-Every word of an instruction or a caption comes from here or from the lexicon; the vocabulary is read off both.
+Every word of an instruction or a caption comes from here or from the names of rooms and objects; the vocabulary is read
+off both.
 """
+
+import re
+import string
+from collections.abc import Iterator
+
+from vlnbert.house.objects import COLOURS, FURNISHING, OBJECT_KINDS
+from vlnbert.house.plan import HALLWAY, STAIRS
+
+SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+LEVELS = ("1", "2", "3")  # floors as `{level}` writes them
+ORDINALS = ("zeroth", "first", "second", "third", "fourth", "fifth", "sixth")
+SYNONYMS: dict[str, tuple[str, ...]] = {
+    "armchair": ("arm chair",),
+    "bookshelf": ("bookcase",),
+    "exercise bike": ("spin bike",),
+    "gray": ("grey",),
+    "hallway": ("hall", "corridor"),
+    "living room": ("lounge",),
+    "office": ("study",),
+    "painting": ("picture",),
+    "refrigerator": ("fridge",),
+    "sofa": ("couch",),
+    "stairs": ("steps", "staircase"),
+    "television": ("tv",),
+    "washing machine": ("washer",),
+}
 
 TURNS: dict[str, tuple[str, ...]] = {
     "left": ("turn left", "take a left", "make a left", "turn to your left"),
@@ -68,7 +95,7 @@ ACTIONS: dict[str, tuple[str, ...]] = {
     "down to": ("go down the {stairs} to the {floor} floor", "take the {stairs} down to the {floor} floor"),
 }
 
-VEER = ("and {turn}", "then {turn}")
+TURN_AFTER = ("and {turn}", "then {turn}")
 
 STOPS: dict[str, tuple[str, ...]] = {
     "beside": ("stop next to the {thing}", "wait by the {thing}", "stop beside the {thing}", "stop at the {thing}"),
@@ -102,5 +129,31 @@ OBJECT_BESIDE = ("{object} next to the {thing}", "{object} beside the {thing}")
 
 VIEW_CAPTIONS = ("a {place} with {things}", "a view of a {place} with {things}")
 BARE_CAPTIONS = ("a {place}", "an empty part of a {place}", "a wall in a {place}")
-THING_CAPTIONS = ("a {thing} in a {place}", "a close up of a {thing}", "a {thing} against a wall")
+OBJECT_CAPTIONS = ("a {thing} in a {place}", "a close up of a {thing}", "a {thing} against a wall")
 SEEN = {"door": "a door to a {place}", "up": "stairs going up", "down": "stairs going down"}
+
+
+def vocabulary() -> list[str]:
+    """The word pieces of vocab.txt, the same for every seed: every word whole, and every character."""
+    characters = [*string.ascii_lowercase, *string.digits, *".,;:!?'-"]
+    pieces = [*SPECIALS, *characters, *(f"##{c}" for c in string.ascii_lowercase + string.digits)]
+    return [*pieces, *sorted(words() - set(pieces))]
+
+
+def words() -> set[str]:
+    """Every word that an instruction or a caption can use."""
+    names = [*OBJECT_KINDS, *FURNISHING, HALLWAY, STAIRS, *COLOURS]
+    tables = [value for name, value in globals().items() if name.isupper()]
+    texts = [re.sub(r"\{\w+\}", " ", text) for text in _texts([names, tables])]
+    return {*re.findall(r"[a-z0-9]+", " ".join(texts)), "an", "a", "the"}
+
+
+def _texts(table: object) -> Iterator[str]:
+    """The strings at the ends of nested tables."""
+    if isinstance(table, str):
+        yield table
+    elif isinstance(table, dict):
+        yield from _texts(list(table.values()))
+    elif isinstance(table, list | tuple):
+        for item in table:
+            yield from _texts(item)

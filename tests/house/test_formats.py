@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 import pytest
 
-REAL = Path(__file__).parents[3] / "data"
+REAL = Path(__file__).parents[2] / "data"
 R2R_FIELDS = {"distance": float, "scan": str, "path_id": int, "path": list, "heading": float, "instructions": list}
 REVERIE_FIELDS = {**R2R_FIELDS, "ix": int, "id": str, "instructions_l": list, "objId": int}
 R2R_TEST = {name: R2R_FIELDS[name] for name in ("scan", "path_id", "path", "heading", "instructions")}
