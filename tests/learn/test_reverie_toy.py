@@ -62,8 +62,8 @@ def learned(scene: Scene, updates: int, grounding: float = 1.0, seed: int = SEED
     how, weights = torch.full_like(rows, TEACHER), ObjectiveConfig(imitation=1.0, grounding=grounding)
     batch = take(train.episodes, train.tokens, rows, train.tokens.ids.shape[1], train.target)
     for update in range(updates):
-        explorer = MixedAgent(navigator, environment, batch.tokens, how, keys(seed, update, rows), batch.target, LIMIT)
-        rollout = collect_rollout(environment, explorer, batch.start, batch.heading, batch.goal)
+        agent = MixedAgent(navigator, environment, batch.tokens, how, keys(seed, update, rows), batch.target, LIMIT)
+        rollout = collect_rollout(environment, agent, batch.start, batch.heading, batch.goal)
         paths = (batch.path, batch.path_length)
         loss = navigation_objective(rollout, how, rewards, *paths, weights, sightings=batch.sightings)
         optimiser.zero_grad()

@@ -42,10 +42,10 @@ def test_a_few_episodes_are_learned_by_heart(backbone: str, tmp_path: Path) -> N
     how = torch.tensor([TEACHER] * (ROWS // 2) + [SAMPLE] * (ROWS // 2))
     batch = take(episodes, tokens, both, tokens.ids.shape[1])
     for iteration in range(80):
-        explorer = MixedAgent(
+        agent = MixedAgent(
             navigator, environment, batch.tokens, how, keys(0, iteration, torch.arange(ROWS)), max_steps=8
         )
-        rollout = collect_rollout(environment, explorer, batch.start, batch.heading, batch.goal)
+        rollout = collect_rollout(environment, agent, batch.start, batch.heading, batch.goal)
         loss = navigation_objective(
             rollout, how, rewards, batch.path, batch.path_length, ObjectiveConfig(imitation=1.0)
         )

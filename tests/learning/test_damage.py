@@ -58,7 +58,7 @@ def test_weights_that_are_no_numbers_are_not_saved(house: Path, run: Path) -> No
     with torch.no_grad():  # nothing that a loss is made of here, so that only a look at the weights can tell
         one.navigator.backbone.embeddings.words.weight[-1].fill_(torch.nan)
     with pytest.raises(
-        TrainingError, match=r"no longer numbers after update 6; .* begin another run with a lower rate"
+        TrainingError, match=r"no longer numbers after update 6; .* begin another run with a lower learning rate"
     ):
         one.train()
     assert last_checkpoint(run).name == "0000004"
@@ -73,9 +73,9 @@ def test_two_cannot_train_in_one_folder(house: Path, run: Path) -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        {"rate": -1.0},
-        {"rate": float("nan")},
-        {"rate": float("inf")},
+        {"learning_rate": -1.0},
+        {"learning_rate": float("nan")},
+        {"learning_rate": float("inf")},
         {"weight_decay": -1.0},
         {"clip": 0.0},
         {"clip": float("nan")},

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from tests.learning.samples import CONFIG, NO_DROPOUT, SHAPE, Watcher, same, weights
 from tests.processes import together
+from vlnbert.data import data as data_module
 from vlnbert.data.data import open_data
 from vlnbert.data.spec import FeatureSpec
 from vlnbert.environment.environment import Environment

@@ -12,7 +12,7 @@ import torch
 
 from tests.learning.samples import CONFIG, SCORED, SHAPE, same, weights
 from vlnbert.data.data import open_data
-from vlnbert.data.spec import CAPTIONS
+from vlnbert.data.spec import CAPTIONS, FeatureSpec
 from vlnbert.errors import DataError, UsageError
 from vlnbert.learning import start as starting
 from vlnbert.learning.checkpoints import best_weights, is_run, last_checkpoint

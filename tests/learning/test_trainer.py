@@ -42,7 +42,7 @@ def stop_after(run: Trainer, updates: int) -> None:
 
     class Stopper(Watcher):
         def updated(self, iteration: int, learning_rate: float, parts: dict[str, float]) -> None:
-            super().updated(iteration, rate, parts)
+            super().updated(iteration, learning_rate, parts)
             run.stopping = len(self.losses) >= updates
 
     run.callbacks = [Stopper()]
@@ -137,7 +137,7 @@ def test_the_best_is_kept(house: Path, tmp_path: Path) -> None:
     assert "preset `mine`" in shown
     assert f"| {SCORED} |" in shown
     split = run.validation[SCORED]
-    found = evaluate_navigator(run.environment, best, split.episodes, split.tokens, CONFIG.limit).scores
+    found = evaluate_navigator(run.environment, best, split.episodes, split.tokens, CONFIG.max_steps).scores
     assert found.summary()["spl"] == run.progress.best
 
 

@@ -41,9 +41,9 @@ class Scene:
 
     def rollout(self, how: list[int]) -> Rollout:
         key = keys(0, 0, torch.arange(len(how)))
-        explorer = MixedAgent(self.navigator, self.environment, self.tokens, torch.tensor(how), key, self.target, LIMIT)
+        agent = MixedAgent(self.navigator, self.environment, self.tokens, torch.tensor(how), key, self.target, LIMIT)
         start, goal = self.path[:, 0], self.path[:, -1]
-        return collect_rollout(self.environment, explorer, start, torch.zeros(len(how)), goal)
+        return collect_rollout(self.environment, agent, start, torch.zeros(len(how)), goal)
 
     def objective(self, how: list[int], **weights: float) -> Objective:
         length = torch.tensor([len(walk.split()) for walk in WALKS])
@@ -88,7 +88,7 @@ def scene(world: World, request: pytest.FixtureRequest) -> Scene:
     return Scene(make(CONFIGS[request.param]), environment, path, tokens, torch.tensor(TARGETS))
 
 
-def plain_surprise(scene: Scene, rollout: Rollout) -> Tensor:
+def plain_grounding_loss(scene: Scene, rollout: Rollout) -> Tensor:
     """[time, row] where a row looks from, one at a time, with the target's column looked up by its id."""
     world, objects = scene.environment.world, scene.environment.object_bank.object_table
     costs = torch.zeros(rollout.live.shape, dtype=torch.float64)
@@ -118,7 +118,7 @@ def nobody_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("how", [[TEACHER] * 4, [SAMPLE] * 4])
 def test_the_target_s_cross_entropy_at_the_goal_and_nothing_elsewhere(scene: Scene, how: list[int]) -> None:
     rollout = scene.rollout(how)
-    torch.testing.assert_close(rollout.grounding_loss, plain_surprise(scene, rollout), rtol=0, atol=1e-9)
+    torch.testing.assert_close(rollout.grounding_loss, plain_grounding_loss(scene, rollout), rtol=0, atol=1e-9)
     at_goal = rollout.viewpoint[:-1] == scene.path[:, -1]
     assert torch.equal(rollout.grounding_loss > 0, at_goal & (scene.target != NONE))
     assert (rollout.grounding_loss > 0)[:, 3].any()

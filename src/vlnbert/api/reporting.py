@@ -25,8 +25,8 @@ from vlnbert.world.objects import NONE
 
 EPISODES = 3  # drawn in a report, unless told otherwise
 CONTEXT = (
-    "{run} after {updates:,} updates of the preset {preset}. The random agent picks a heading and walks five steps; the "
-    "shortest agent knows the goal. Below, words are tinted by the attention that the navigator paid them before "
+    "{run} after {updates:,} updates of the preset {preset}. The random agent picks a heading and walks five steps; "
+    "the shortest agent knows the goal. Below, words are tinted by the attention that the navigator paid them before "
     "each choice."
 )
 

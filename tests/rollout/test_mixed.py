@@ -28,10 +28,10 @@ def roll(scene: tuple, how: list[int], seed: int = 0) -> tuple[Rollout, MixedAge
     environment, start, goal = scene
     navigator = make(replace(TWO, feature_width=7))
     tokens = torch.randint(4, 50, (4, 6), generator=torch.Generator().manual_seed(1))
-    explorer = MixedAgent(
+    agent = MixedAgent(
         navigator, environment, tokens, torch.tensor(how), keys(seed, 0, torch.arange(4)), max_steps=LIMIT
     )
-    return collect_rollout(environment, explorer, start, torch.zeros(4), goal), explorer
+    return collect_rollout(environment, agent, start, torch.zeros(4), goal), agent
 
 
 def test_the_teachers_rows_follow_the_teacher(scene: tuple) -> None:
@@ -43,10 +43,10 @@ def test_the_teachers_rows_follow_the_teacher(scene: tuple) -> None:
 
 
 def test_greedy_rows_take_the_best_and_sampled_ones_what_the_noise_says(scene: tuple) -> None:
-    rollout, explorer = roll(scene, [GREEDY, SAMPLE, GREEDY, SAMPLE])
+    rollout, agent = roll(scene, [GREEDY, SAMPLE, GREEDY, SAMPLE])
     for time, logits in enumerate(rollout.logits):
-        noise, live = gumbel(explorer.key, LIMIT, logits.shape[1])[time], rollout.live[time]
-        expected = torch.where(explorer.how == SAMPLE, (logits + noise).argmax(1), logits.argmax(1))
+        noise, live = gumbel(agent.key, LIMIT, logits.shape[1])[time], rollout.live[time]
+        expected = torch.where(agent.row_policy == SAMPLE, (logits + noise).argmax(1), logits.argmax(1))
         assert torch.equal(rollout.slot[time][live], expected[live])
 
 
@@ -64,10 +64,10 @@ def test_the_record_is_what_happened(scene: tuple) -> None:
 
 
 def test_who_goes_on_expects_what_the_next_step_would_show(scene: tuple) -> None:
-    rollout, explorer = roll(scene, [SAMPLE] * 4, seed=5)
+    rollout, agent = roll(scene, [SAMPLE] * 4, seed=5)
     assert 0 < rollout.ended.sum() < 4
-    navigator, environment = explorer.navigator, explorer.environment
-    memory = explorer.begin(State(*rollout.viewpoint[:1], rollout.view[0], rollout.ended), scene[2])
+    navigator, environment = agent.navigator, agent.environment
+    memory = agent.begin(State(*rollout.viewpoint[:1], rollout.view[0], rollout.ended), scene[2])
     hidden, instruction = memory.hidden, memory.instruction
     for viewpoint, view in zip(rollout.viewpoint, rollout.view, strict=True):
         step = navigator.step(hidden, instruction, environment.observe(State(viewpoint, view, rollout.ended)))
@@ -90,9 +90,9 @@ def test_rows_that_leave_change_nothing(scene: tuple, steps: int, monkeypatch: p
     _, start, goal = scene
     how = [TEACHER, TEACHER, SAMPLE, SAMPLE]
     assert teacher_steps(scene[0].world, start[:2], goal[:2]) == 4
-    stopped_leave = explore_with(scene, how, start, goal, None)
-    monkeypatch.setattr("vlnbert.rollout.mixed.walking", lambda state, rows: None)
-    whole, taught_leave = (explore_with(scene, how, start, goal, lesson) for lesson in (None, TeacherRows(2, steps)))
+    stopped_leave = roll_with(scene, how, start, goal, None)
+    monkeypatch.setattr("vlnbert.rollout.mixed.active_rows", lambda state, rows: None)
+    whole, taught_leave = (roll_with(scene, how, start, goal, teacher_rows) for teacher_rows in (None, TeacherRows(2, steps)))
     assert len(whole.live) == LIMIT, "somebody walks on when the taught have left"
     for kept in (stopped_leave, taught_leave):
         assert torch.equal(whole.live, kept.live)
@@ -106,14 +106,14 @@ def test_rows_that_leave_change_nothing(scene: tuple, steps: int, monkeypatch: p
     assert gone == 0, "who stopped is computed no more"
 
 
-def explore_with(
-    scene: tuple, how: list[int], start: torch.Tensor, goal: torch.Tensor, lesson: TeacherRows | None
+def roll_with(
+    scene: tuple, how: list[int], start: torch.Tensor, goal: torch.Tensor, teacher_rows: TeacherRows | None
 ) -> Rollout:
     navigator = make(replace(TWO, feature_width=7))
     tokens = torch.randint(4, 50, (4, 6), generator=torch.Generator().manual_seed(1))
     key = keys(5, 0, torch.arange(4))
-    explorer = MixedAgent(navigator, scene[0], tokens, torch.tensor(how), key, None, LIMIT, lesson)
-    return collect_rollout(scene[0], explorer, start, torch.zeros(4), goal)
+    agent = MixedAgent(navigator, scene[0], tokens, torch.tensor(how), key, None, LIMIT, teacher_rows)
+    return collect_rollout(scene[0], agent, start, torch.zeros(4), goal)
 
 
 def test_the_teachers_steps_are_counted(scene: tuple) -> None:
