@@ -17,8 +17,7 @@ from tests.world.samples import codes_of, furnished
 from vlnbert.environment.environment import Environment, shortest_path_teacher
 from vlnbert.learning.trainer import Trainer
 from vlnbert.learning.updates import ReplayedUpdate
-from vlnbert.navigator import NavigatorConfig
-from vlnbert.navigator.serving import left_alone
+from vlnbert.navigator import NavigatorConfig, fast
 from vlnbert.sources.house import generate
 from vlnbert.world import ObjectBank, World
 
@@ -178,7 +177,7 @@ def test_our_kernels_learn_what_torchs_own_learn(
     house: Path, tmp_path: Path, shape: NavigatorConfig, precision: str, share: float
 ) -> None:
     shape, config = replace(shape, **NO_DROPOUT), replace(TRAINING, iterations=10, graphs=False, precision=precision)
-    with left_alone():
+    with fast.torch_kernels():
         expected = losses(trainer(house, tmp_path / "torch", config, shape=shape, device="cuda"))
     close(losses(trainer(house, tmp_path / "ours", config, shape=shape, device="cuda")), expected, share)
 

@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from vlnbert.environment.environment import Observation
-from vlnbert.navigator import Navigator
-from vlnbert.navigator.config import named_size
+from vlnbert.navigator import Navigator, named_size
 from vlnbert.weights.exporting import export_weights, published
 from vlnbert.weights.importing import import_weights, load_weights
 from vlnbert.weights.options import Options

@@ -16,8 +16,7 @@ from vlnbert.benchmarks.restless import Restless
 from vlnbert.benchmarks.timing import Timing, race
 from vlnbert.evaluation.evaluate import Evaluation, evaluate_navigator
 from vlnbert.evaluation.scoring import score_walks
-from vlnbert.navigator import Navigator, NavigatorConfig
-from vlnbert.navigator.economy import half
+from vlnbert.navigator import Navigator, NavigatorConfig, fast
 from vlnbert.rollout.walk import LIMIT
 from vlnbert.tasks.splits import Split
 from vlnbert.world import FeatureBank, World
@@ -66,7 +65,9 @@ def time_evaluation(
 
     def ours() -> Evaluation:
         episodes, tokens = split.episodes, split.tokens
-        return evaluate_navigator(environment, navigator, episodes, tokens, limit, batch, precision=half(precision))
+        return evaluate_navigator(
+            environment, navigator, episodes, tokens, limit, batch, precision=fast.dtype_of(precision)
+        )
 
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)

@@ -15,8 +15,7 @@ from vlnbert.benchmarks.memory import peak_memory
 from vlnbert.benchmarks.navigator import noise
 from vlnbert.benchmarks.timing import Timing, race
 from vlnbert.environment.environment import Environment, State
-from vlnbert.navigator import Instruction, Navigator, NavigatorConfig
-from vlnbert.navigator.types import Language, Step
+from vlnbert.navigator import Instruction, Language, Navigator, NavigatorConfig, Step
 from vlnbert.world import ObjectBank, Objects, World
 from vlnbert.world.geometry import VIEWS
 
@@ -101,7 +100,7 @@ def as_leaves(instruction: Instruction) -> Instruction:
         return tensor.detach().requires_grad_()
 
     language = instruction.language
-    cache = None if language.cache is None else tuple(leaf(made) for made in language.cache)
+    cache = None if language.kv_cache is None else tuple(leaf(made) for made in language.kv_cache)
     return Instruction(leaf(instruction.state), Language(leaf(language.features), language.mask, cache))
 
 

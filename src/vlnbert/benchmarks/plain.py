@@ -21,8 +21,7 @@ from vlnbert.benchmarks.world import Place, step_one, teach_one
 from vlnbert.learning.config import TrainConfig
 from vlnbert.learning.losses import actor_critic_loss, imitation_loss
 from vlnbert.learning.returns import discounted_returns
-from vlnbert.navigator import Navigator
-from vlnbert.navigator.types import Step
+from vlnbert.navigator import Navigator, Step
 from vlnbert.rollout.noise import gumbel, keys
 from vlnbert.rollout.walk import LIMIT
 from vlnbert.tasks.batches import Batch, TrainingBatches, take

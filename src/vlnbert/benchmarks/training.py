@@ -19,8 +19,7 @@ from vlnbert.benchmarks.timing import Timing, race, wait
 from vlnbert.environment.environment import Environment, State
 from vlnbert.learning.config import TrainConfig
 from vlnbert.learning.trainer import Trainer
-from vlnbert.navigator import Navigator, NavigatorConfig
-from vlnbert.navigator.serving import left_alone
+from vlnbert.navigator import Navigator, NavigatorConfig, fast
 from vlnbert.tasks.splits import Split
 from vlnbert.world import World
 from vlnbert.world.banks import Bank
@@ -148,7 +147,7 @@ def _counted(
     """Floating-point operations of an eager update, padding included, and steps: means over some updates."""
     pedometer = Pedometer(environment.world, environment.bank)
     trainer = Trainer(Path(), navigator, pedometer, [split], {}, replace(config, graphs=False), "")
-    with left_alone(), FlopCounterMode(display=False) as counter:
+    with fast.torch_kernels(), FlopCounterMode(display=False) as counter:
         for number in range(updates):
             trainer.advance(number)
     return counter.get_total_flops() / updates, pedometer.steps / updates

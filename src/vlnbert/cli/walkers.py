@@ -13,8 +13,7 @@ from vlnbert.learning.checkpoints import BEST, best_weights, is_run
 from vlnbert.learning.experiment import OFF
 from vlnbert.learning.runs import read_run
 from vlnbert.learning.setting import Looks, open_setting
-from vlnbert.navigator import Navigator
-from vlnbert.navigator.economy import half
+from vlnbert.navigator import Navigator, fast
 from vlnbert.rollout.baselines import baseline
 from vlnbert.rollout.walk import LIMIT
 from vlnbert.sources.layout import DataFolder
@@ -58,7 +57,7 @@ def baseline_walker(world: World, name: str, seed: int, limit: int) -> Walker:
 
 def navigator_walker(folder: DataFolder, world: World, recipe: Recipe, batch: int) -> Walker:
     navigator = open_navigator(recipe.source).to(world.device)
-    sees = recipe.task == "reverie" and navigator.objects is not None
+    sees = recipe.task == "reverie" and navigator.object_embedding is not None
     looks = recipe.looks if sees else replace(recipe.looks, objects=OFF)
     tokenizer = navigator.tokenizer or load_tokenizer(folder.vocabulary)
     _check_fit(navigator, recipe.source, piece_count(tokenizer))
@@ -71,7 +70,7 @@ def navigator_walker(folder: DataFolder, world: World, recipe: Recipe, batch: in
         limit = recipe.tokens or LIMITS[episodes.task]
         tokens = tokenise(episodes, tokenizer, instructions, limit).to(world.device)
         given = (setting.environment, navigator, episodes, tokens, recipe.limit, batch)
-        return evaluate_navigator(*given, precision=half(precision))
+        return evaluate_navigator(*given, precision=fast.dtype_of(precision))
 
     return walk
 

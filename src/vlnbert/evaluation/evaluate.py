@@ -7,8 +7,7 @@ import torch
 from vlnbert.environment.environment import Environment
 from vlnbert.evaluation.metrics import Scores
 from vlnbert.evaluation.scoring import score_walks
-from vlnbert.navigator import Navigator
-from vlnbert.navigator.economy import economy
+from vlnbert.navigator import Navigator, fast
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.rollout.navigate import Greedy
 from vlnbert.rollout.walk import LIMIT, Agent, Walk, walk
@@ -56,7 +55,7 @@ def evaluate_navigator(
     viewpoint, view = (torch.zeros(len(episodes), limit + 1, dtype=torch.long, device=device) for _ in range(2))
     length, named = (torch.zeros(len(episodes), dtype=torch.long, device=device) for _ in range(2))
     batches = list(evaluation_batches(count, batch, ranks.rank, ranks.count))
-    with economy(precision):  # around all batches: their weights are the same
+    with fast.enabled(precision):  # around all batches: their weights are the same
         for rows in progress(batches, f"{episodes.task} {episodes.split}"):
             index = rows.to(device)
             agent = Greedy(navigator, environment, tokens.ids[index, : int(count[rows].max())])

@@ -10,8 +10,7 @@ from vlnbert.environment.environment import Environment
 from vlnbert.learning.config import TrainConfig
 from vlnbert.learning.objective import Objective, navigation_objective
 from vlnbert.learning.rewards import Rewards
-from vlnbert.navigator import Navigator
-from vlnbert.navigator.economy import economy, half
+from vlnbert.navigator import Navigator, fast
 from vlnbert.ranks import Ranks
 from vlnbert.rollout.explore import Explorer, Lesson, explore
 from vlnbert.tasks.batches import Batch
@@ -35,7 +34,7 @@ class Learner(nn.Module):
         environment = self.environment.for_task("r2r" if batch.sightings is None else "reverie")
         given = (batch.tokens, how, key, batch.target, self.config.limit, self.lesson)
         explorer = Explorer(self.navigator, environment, *given)
-        with economy(half(self.config.precision)):
+        with fast.enabled(fast.dtype_of(self.config.precision)):
             rollout = explore(environment, explorer, batch.start, batch.heading, batch.goal)
         weights, paths = self.config.objective, (batch.path, batch.path_length)
         return _stacked(navigation_objective(rollout, how, self.rewards, *paths, weights, self.ranks, batch.sightings))

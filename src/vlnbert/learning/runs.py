@@ -17,7 +17,7 @@ from vlnbert.learning.records import from_plain, to_plain
 from vlnbert.learning.setting import Looks, Setting, new_navigator, open_setting, open_splits
 from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import Navigator
-from vlnbert.navigator.folder import exists
+from vlnbert.navigator.storage.hub import exists
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.sources.files import read_json, write_json
 from vlnbert.sources.folders import refuse_full

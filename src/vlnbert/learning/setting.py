@@ -12,7 +12,7 @@ from vlnbert.errors import DataError, UsageError
 from vlnbert.learning.checkpoints import best_weights, is_run
 from vlnbert.learning.experiment import CAPTIONS, NAMES, OFF, Experiment
 from vlnbert.navigator import Navigator, NavigatorConfig
-from vlnbert.navigator.folder import CONFIG, read_config
+from vlnbert.navigator.storage.folder import CONFIG, describes_navigator
 from vlnbert.perception.captions import open_captions
 from vlnbert.perception.objects import open_object_names
 from vlnbert.sources.layout import DataFolder
@@ -113,11 +113,7 @@ def new_navigator(experiment: Experiment, setting: Setting) -> Navigator:
 def own_weights(start: Path) -> Path | None:
     """The navigator in a run's folder (its best) or in a navigator's own; nothing for other people's weights."""
     folder = best_weights(start) if is_run(start) else start
-    try:
-        read_config(folder / CONFIG)
-    except DataError:
-        return None
-    return folder
+    return folder if describes_navigator(folder / CONFIG) else None
 
 
 def feature_file(folder: DataFolder, named: str | None) -> Path:

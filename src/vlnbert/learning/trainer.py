@@ -72,7 +72,9 @@ class Trainer:
             navigator, environment, config, ranks, self.feed.lesson(environment.world)
         )
         if ranks.count > 1:
-            self.learner = DistributedDataParallel(self.learner, find_unused_parameters=navigator.objects is not None)
+            self.learner = DistributedDataParallel(
+                self.learner, find_unused_parameters=navigator.object_embedding is not None
+            )
         self.optimiser = torch.optim.AdamW(
             navigator.parameters(),
             lr=torch.tensor(config.rate, device=device) if device.type == "cuda" else config.rate,

@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from vlnbert.errors import DataError
-from vlnbert.navigator.navigator import Navigator
+from vlnbert.navigator import Navigator
 from vlnbert.sources.folders import built_beside, refuse_full
 from vlnbert.weights.options import Options
 from vlnbert.weights.own import KEPT, read_own

@@ -26,7 +26,9 @@ def _installed() -> Path | None:
 
 
 def _fetched() -> Path:
-    from vlnbert.navigator.hub import fetched  # here, since commands list the name above and start without torch
+    from vlnbert.navigator.storage.hub import (
+        fetched,
+    )  # here, since commands list the name above and start without torch
     from vlnbert.weights.reading import WEIGHT_FILES
 
     try:

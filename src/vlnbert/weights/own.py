@@ -6,9 +6,8 @@ from pathlib import Path
 from torch import Tensor
 
 from vlnbert.errors import DataError
-from vlnbert.navigator.config import NavigatorConfig
-from vlnbert.navigator.folder import CONFIG, check_fit, read_config, read_safetensors
-from vlnbert.navigator.navigator import key_shapes
+from vlnbert.navigator import NavigatorConfig, key_shapes
+from vlnbert.navigator.storage.folder import CONFIG, checked_weights, read_config, read_safetensors
 from vlnbert.weights.reading import Checkpoint
 from vlnbert.weights.report import Report, unsound
 from vlnbert.weights.tables import OWN
@@ -36,8 +35,8 @@ def read_own(checkpoint: Checkpoint) -> Own:
     if checkpoint.folder is None or not (checkpoint.folder / CONFIG).exists():
         raise DataError(checkpoint.path, "has no config.json beside it", "give the whole folder of a navigator")
     config = read_config(checkpoint.folder / CONFIG)
-    check_fit(checkpoint.path, checkpoint.tensors, key_shapes(config))
+    tensors = checked_weights(checkpoint.path, checkpoint.tensors, key_shapes(config))
     kept, metadata = dict[str, Tensor](), dict[str, str]()
     if (checkpoint.folder / KEPT).exists():
         kept, metadata = read_safetensors(checkpoint.folder / KEPT)
-    return Own(checkpoint.path, config, checkpoint.tensors, kept, metadata)
+    return Own(checkpoint.path, config, tensors, kept, metadata)

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from vlnbert.errors import DataError, Faults
-from vlnbert.navigator.folder import exists, read_safetensors
-from vlnbert.navigator.hub import fetched, is_hub_name
+from vlnbert.navigator.storage.folder import read_safetensors
+from vlnbert.navigator.storage.hub import exists, fetched, is_hub_name
 from vlnbert.sources.files import FETCH_AGAIN, read_json
 
 WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")

@@ -6,7 +6,7 @@ from tokenizers import Tokenizer
 from tokenizers.normalizers import BertNormalizer
 
 from vlnbert.errors import DataError
-from vlnbert.navigator.folder import read_tokenizer
+from vlnbert.navigator.storage.folder import read_tokenizer
 from vlnbert.sources.files import read_json
 from vlnbert.tasks.tokens import load_tokenizer
 from vlnbert.weights.reading import Checkpoint

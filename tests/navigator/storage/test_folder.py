@@ -12,7 +12,8 @@ from safetensors.torch import load_file, save_file
 
 from tests.navigator.samples import ONE, make
 from vlnbert.errors import VlnbertError
-from vlnbert.navigator import Navigator, hub
+from vlnbert.navigator import Navigator
+from vlnbert.navigator.storage import hub
 from vlnbert.tasks.tokens import load_tokenizer
 
 
