@@ -29,7 +29,7 @@ def test_oscar_fills_one_stream(samples: Any, tmp_path: Path) -> None:
     assert set(report.unused) == {name for name in state if "img_embedding" in name or name.startswith("cls.")}
     assert "other inputs" in report.unused["bert.img_embedding.weight"]
     assert set(report.loaded) == set(state) - set(report.unused)
-    assert {name.split(".")[0] for name in report.new} == {"views", "past_decision", "refinement", "critic"}
+    assert {name.split(".")[0] for name in report.new} == {"view_embedding", "past_decision", "refinement", "critic"}
     key = "bert.encoder.layer.2.output.dense.weight"
     assert torch.equal(ours["backbone.layers.2.feed_forward.outer.weight"], state[key])
 

@@ -130,18 +130,14 @@ def _source_backward(
 
 @triton.jit
 def _store_kv_grads(
-    q, grad_out, key, weight, dropped, weight_grad, delta, scale,
-    keys_grad, values_grad, row_stride, token_stride, row, head, count,
+    q, grad_out, score_grad, dropped, keys_grad, values_grad, row_stride, token_stride, row, head, count,
     HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, TOKENS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Store the gradients of one source's keys and values; returns what it adds to that of the queries."""
-    score_grad = (weight * (weight_grad - delta[:, None]) * scale).to(q.dtype)
-    q_grad = tl.dot(score_grad, key, input_precision=PRECISION)
+    """Store the gradients of one source's keys and values."""
     key_grad = tl.dot(tl.trans(score_grad), q, input_precision=PRECISION)
     value_grad = tl.dot(tl.trans(dropped.to(q.dtype)), grad_out, input_precision=PRECISION)
     _store(keys_grad, key_grad, row_stride, token_stride, row, head, count, HEAD_DIM, TOKENS, BLOCK_D)
     _store(values_grad, value_grad, row_stride, token_stride, row, head, count, HEAD_DIM, TOKENS, BLOCK_D)
-    return q_grad
 
 
 @triton.jit(do_not_specialize=["seed_index", "queries", "count1", "count2", "threshold"])
@@ -174,14 +170,18 @@ def attention_backward(
             HEAD_DIM, BLOCK_D, BLOCK_Q, BLOCK_T2, BLOCK_T1 + BLOCK_T2, DROPOUT, PRECISION,
         )  # fmt: skip
         delta += tl.sum(weight2 * weight_grad2, 1)
-    q_grad = _store_kv_grads(
-        q, grad_out, key1, weight1, dropped1, weight_grad1, delta, scale,
-        keys1_grad, values1_grad, grad_row1, grad_token1, row, head, count1, HEAD_DIM, BLOCK_D, BLOCK_T1, PRECISION,
+    score_grad1 = (weight1 * (weight_grad1 - delta[:, None]) * scale).to(q.dtype)
+    q_grad = tl.dot(score_grad1, key1, input_precision=PRECISION)
+    _store_kv_grads(
+        q, grad_out, score_grad1, dropped1, keys1_grad, values1_grad, grad_row1, grad_token1, row, head, count1,
+        HEAD_DIM, BLOCK_D, BLOCK_T1, PRECISION,
     )  # fmt: skip
     if BLOCK_T2 > 0:
-        q_grad += _store_kv_grads(
-            q, grad_out, key2, weight2, dropped2, weight_grad2, delta, scale,
-            keys2_grad, values2_grad, grad_row2, grad_token2, row, head, count2, HEAD_DIM, BLOCK_D, BLOCK_T2, PRECISION,
+        score_grad2 = (weight2 * (weight_grad2 - delta[:, None]) * scale).to(q.dtype)
+        q_grad += tl.dot(score_grad2, key2, input_precision=PRECISION)
+        _store_kv_grads(
+            q, grad_out, score_grad2, dropped2, keys2_grad, values2_grad, grad_row2, grad_token2, row, head, count2,
+            HEAD_DIM, BLOCK_D, BLOCK_T2, PRECISION,
         )  # fmt: skip
     _store(q_grad_ptr, q_grad, q_grad_row, q_grad_token, row, head, queries, HEAD_DIM, BLOCK_Q, BLOCK_D)
 
