@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu
 
 from vlnbert.navigator import fast
-from vlnbert.navigator.fast import KeyValues
 
 EPS = 1e-12  # of every LayerNorm in BERT
 
@@ -40,7 +39,7 @@ class Attention(nn.Module):
         """Eq. 1: [..., 3 x hidden] queries, keys and values of tokens which attend to each other."""
         return fast.linear(tokens, self.query, self.key, self.value)
 
-    def context(self, q: Tensor, *sources: KeyValues) -> Tensor:
+    def context(self, q: Tensor, *sources: fast.KeyValues) -> Tensor:
         """Eq. 2: [row, query, hidden] Softmax(Q K^T / sqrt(d_h)) V over one source or two together, heads side by side.
 
         Queries are the first of the numbers in `q`, which may be the tensor of a source too.
@@ -52,7 +51,7 @@ class Attention(nn.Module):
         """Eq. 3 and 4: LayerNorm(context W^O + tokens), packed or padded."""
         return fast.residual_norm(self.norm, tokens, fast.linear(context, self.output), self.dropout)
 
-    def mean_scores(self, query: Tensor, source: KeyValues) -> Tensor:
+    def mean_scores(self, query: Tensor, source: fast.KeyValues) -> Tensor:
         """Eq. 9, and the mean inside Eq. 10: [row, token] scores of one query [row, hidden], averaged over heads.
 
         The mean over heads of their dot products is the dot product of the whole, so no heads are formed.
@@ -62,7 +61,7 @@ class Attention(nn.Module):
         scale = 1 / (self.heads * math.sqrt(hidden // self.heads))
         return torch.einsum("rh,rkh->rk", query * scale, keys)
 
-    def weights(self, q: Tensor, *sources: KeyValues) -> Tensor:
+    def weights(self, q: Tensor, *sources: fast.KeyValues) -> Tensor:
         """The softmax of Eq. 2 itself, [row, head, query, token]: only for those who want to look."""
         hidden = self.query.in_features
         queries = fast.split_heads(q[..., :hidden], self.heads)
@@ -114,7 +113,7 @@ class Layer(nn.Module):
     def forward(self, tokens: Tensor, packing: fast.Packing) -> Tensor:
         """Let the tokens of each row attend to each other."""
         qkv = packing.unpack(self.attention.project_qkv(tokens))
-        return self.update(tokens, packing.pack(self.attention.context(qkv, KeyValues(qkv, packing.mask))))
+        return self.update(tokens, packing.pack(self.attention.context(qkv, fast.KeyValues(qkv, packing.mask))))
 
     def update(self, tokens: Tensor, context: Tensor) -> Tensor:
         """Eq. 3 to 6: tokens after what they attended to."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from vlnbert.navigator.fast import KeyValues, Packing
+from vlnbert.navigator import fast
 from vlnbert.navigator.model.config import LanguageAttention
 from vlnbert.navigator.model.layers import Attention, Embeddings, Layer, Pooler
 from vlnbert.navigator.model.types import AttentionMaps, BackboneOutput, Instruction, Language, VisualTokens
@@ -32,7 +32,7 @@ class OneStream(nn.Module):
 
     def encode(self, tokens: Tensor, mask: Tensor) -> Instruction:
         """Eq. 8: read instructions; the output of [CLS], as it leaves the last layer, is the initial state s_0."""
-        packing, embedded = Packing(mask), self.embeddings(tokens)
+        packing, embedded = fast.Packing(mask), self.embeddings(tokens)
         hidden = packing.pack(embedded)
         for layer in self.layers:
             hidden = layer(hidden, packing)
@@ -50,14 +50,14 @@ class OneStream(nn.Module):
         In the last layer only the state is a query: nobody reads the other outputs.
         """
         mask = torch.cat((visual.mask.new_ones(len(state), 1), visual.mask), dim=1)
-        packing = Packing(mask, padded=attention_maps)
+        packing = fast.Packing(mask, padded=attention_maps)
         hidden = packing.pack(torch.cat((state[:, None], visual.tokens), dim=1))
         words, maps = language.features, list[Tensor]()
         for number, layer in enumerate(self.layers):
             attention, last = layer.attention, number == len(self.layers) - 1
             words_kv = self._words_kv(number, attention, language, words)
             projected = attention.project_qkv(hidden) if attention_maps or not last else attention.project_kv(hidden)
-            visual_kv = KeyValues(packing.unpack(projected), mask)
+            visual_kv = fast.KeyValues(packing.unpack(projected), mask)
             if attention_maps:
                 maps.append(attention.weights(visual_kv.kv, words_kv, visual_kv))
             if self.language_attention != "once" and not (last and self.language_attention != "previous"):
@@ -76,11 +76,11 @@ class OneStream(nn.Module):
             attention_maps=_split_maps(maps, language.mask.shape[1]) if attention_maps else None,
         )
 
-    def _words_kv(self, number: int, attention: Attention, language: Language, words: Tensor) -> KeyValues:
+    def _words_kv(self, number: int, attention: Attention, language: Language, words: Tensor) -> fast.KeyValues:
         if language.kv_cache is not None:
-            return KeyValues(language.kv_cache[number], language.mask)
+            return fast.KeyValues(language.kv_cache[number], language.mask)
         once = self.language_attention == "once"
-        return KeyValues(attention.project_kv(words) if once else attention.project_qkv(words), language.mask)
+        return fast.KeyValues(attention.project_kv(words) if once else attention.project_qkv(words), language.mask)
 
 
 def _split_maps(maps: list[Tensor], words: int) -> AttentionMaps:

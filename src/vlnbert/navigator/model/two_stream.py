@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from vlnbert.navigator.fast import KeyValues, Packing
+from vlnbert.navigator import fast
 from vlnbert.navigator.model.layers import Attention, CrossLayer, Embeddings, Layer, Pooler
 from vlnbert.navigator.model.types import AttentionMaps, BackboneOutput, Instruction, Language, VisualTokens
 
@@ -29,7 +29,7 @@ class TwoStream(nn.Module):
 
     def encode(self, tokens: Tensor, mask: Tensor) -> Instruction:
         """Eq. 8: read instructions; the output of [CLS], pooled as in the published code, is the initial state s_0."""
-        packing = Packing(mask)
+        packing = fast.Packing(mask)
         hidden = packing.pack(self.embeddings(tokens))
         for layer in self.layers:
             hidden = layer(hidden, packing)
@@ -46,7 +46,7 @@ class TwoStream(nn.Module):
         B.3). There only the state is a query: nobody reads the other outputs.
         """
         mask = torch.cat((visual.mask.new_ones(len(state), 1), visual.mask), dim=1)
-        packing = Packing(mask, padded=attention_maps)
+        packing = fast.Packing(mask, padded=attention_maps)
         hidden = packing.pack(torch.cat((state[:, None], visual.tokens), dim=1))
         language_maps, visual_maps = list[Tensor](), list[Tensor]()
         for number, layer in enumerate(self.cross_layers):
@@ -59,12 +59,12 @@ class TwoStream(nn.Module):
             hidden = cross(hidden, packing.pack(cross.context(packing.unpack(q), words_kv)))
             if attention_maps:
                 qkv = attention.project_qkv(hidden)
-                visual_maps.append(attention.weights(qkv, KeyValues(qkv, mask)))
+                visual_maps.append(attention.weights(qkv, fast.KeyValues(qkv, mask)))
             if not last:
                 qkv = packing.unpack(attention.project_qkv(hidden))
-                context = packing.pack(attention.context(qkv, KeyValues(qkv, mask)))
+                context = packing.pack(attention.context(qkv, fast.KeyValues(qkv, mask)))
                 hidden = layer.feed_forward(attention(hidden, context))
-        visual_kv = KeyValues(packing.unpack(attention.project_kv(hidden)), mask)
+        visual_kv = fast.KeyValues(packing.unpack(attention.project_kv(hidden)), mask)
         state = packing.first(hidden)
         q = attention.project_q(state)
         visual_scores = attention.mean_scores(q, visual_kv)[:, 1:]
@@ -77,7 +77,7 @@ class TwoStream(nn.Module):
             attention_maps=AttentionMaps(tuple(language_maps), tuple(visual_maps)) if attention_maps else None,
         )
 
-    def _words_kv(self, number: int, cross: Attention, language: Language) -> KeyValues:
+    def _words_kv(self, number: int, cross: Attention, language: Language) -> fast.KeyValues:
         if language.kv_cache is not None:
-            return KeyValues(language.kv_cache[number], language.mask)
-        return KeyValues(cross.project_kv(language.features), language.mask)
+            return fast.KeyValues(language.kv_cache[number], language.mask)
+        return fast.KeyValues(cross.project_kv(language.features), language.mask)
