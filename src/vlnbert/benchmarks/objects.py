@@ -100,7 +100,7 @@ def as_leaves(instruction: Instruction) -> Instruction:
         return tensor.detach().requires_grad_()
 
     language = instruction.language
-    cache = None if language.kv_cache is None else tuple(leaf(made) for made in language.kv_cache)
+    cache = None if language.kv_cache is None else tuple(leaf(kv) for kv in language.kv_cache)
     return Instruction(leaf(instruction.state), Language(leaf(language.features), language.mask, cache))
 
 

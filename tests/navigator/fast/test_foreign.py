@@ -213,7 +213,7 @@ def test_a_backbone_that_reads_wrongly_is_told_in_a_line() -> None:
             return whole.state if len(tokens) == 1 else replace(whole, state=whole.state[:, None])
 
     navigator = with_backbone(Broken(ONE.vocabulary, ONE.hidden))
-    with pytest.raises(UsageError, match="^Broken gave a Tensor where Instruction is expected$"):
+    with pytest.raises(UsageError, match=r"^Broken gave a Tensor where Instruction is expected$"):
         navigator.encode(*words(1, LENGTH))
     expected = r"^Broken gave float32 \[4, 1, 24\] for Instruction.state; expected is a floating tensor \[4, 24\]$"
     with pytest.raises(UsageError, match=expected):
@@ -229,5 +229,5 @@ def test_a_module_that_breaks_the_contract_is_told_in_a_line() -> None:
         fast.linear(torch.randn(4, 3), Wide(3, 2))
     with fast.enabled(), pytest.raises(UsageError, match=r"^Wide gave float32 \[4, 6\] for its result; .* \[4, 3\]$"):
         fast.layer_norm(Wide(3, 3), torch.randn(4, 3))
-    with fast.enabled(), pytest.raises(UsageError, match="^fast.linear was given maps with and without a bias"):
+    with fast.enabled(), pytest.raises(UsageError, match=r"^fast\.linear was given maps with and without a bias"):
         fast.linear(torch.randn(4, 3), nn.Linear(3, 2), nn.Linear(3, 2, bias=False))

@@ -42,11 +42,7 @@ def require(
     else:
         given = f"a {type(value).__name__}"
     expected = ", ".join("any" if size is None else str(size) for size in shape)
-    raise UsageError(f"{name_of(owner)} gave {given} for {what}; expected is a {kind} tensor [{expected}]")
-
-
-def name_of(owner: object) -> str:
-    return type(owner).__name__
+    raise UsageError(f"{type(owner).__name__} gave {given} for {what}; expected is a {kind} tensor [{expected}]")
 
 
 def _device_type(module: Callable[..., Any], *given: Any) -> str:
