@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tests.conftest import TinyData
 from tests.learning.samples import CONFIG, NO_DROPOUT, SHAPE, Watcher, trainer
@@ -18,8 +18,7 @@ from vlnbert.environment.environment import Environment, shortest_path_teacher
 from vlnbert.house import generate
 from vlnbert.learning.trainer import Trainer
 from vlnbert.learning.updates import GraphUpdate
-from vlnbert.navigator import NavigatorConfig
-from vlnbert.navigator.serving import left_alone
+from vlnbert.navigator import NavigatorConfig, fast
 from vlnbert.world import ObjectBank, World
 
 pytestmark = [
@@ -178,9 +177,42 @@ def test_our_kernels_learn_what_torchs_own_learn(
     house: Path, tmp_path: Path, shape: NavigatorConfig, precision: str, share: float
 ) -> None:
     shape, config = replace(shape, **NO_DROPOUT), replace(TRAINING, iterations=10, graphs=False, precision=precision)
-    with left_alone():
+    with fast.torch_kernels():
         expected = losses(trainer(house, tmp_path / "torch", config, shape=shape, device="cuda"))
     close(losses(trainer(house, tmp_path / "ours", config, shape=shape, device="cuda")), expected, share)
+
+
+def test_a_foreign_module_is_recorded_and_learns() -> None:
+    """An adapter in float32 that meets bfloat16 tokens inside of a CUDA graph: replays see weights as they are."""
+
+    class Louder(nn.Linear):
+        def forward(self, tokens: Tensor) -> Tensor:
+            return 2 * super().forward(tokens)
+
+    torch.manual_seed(0)
+    adapter, tokens = Louder(8, 4).cuda(), torch.randn(5, 8, device="cuda", dtype=torch.bfloat16)
+
+    def update() -> Tensor:
+        with fast.enabled(torch.bfloat16):
+            out = fast.linear(tokens, adapter)
+        adapter.weight.grad, adapter.bias.grad = torch.autograd.grad(out.float().square().sum(), adapter.parameters())
+        return out.detach()
+
+    aside = torch.cuda.Stream()
+    with torch.cuda.stream(aside):
+        update()
+    torch.cuda.current_stream().wait_stream(aside)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        recorded = update()
+    recorded_grad = adapter.weight.grad
+    for factor in (1.0, 3.0):
+        with torch.no_grad():
+            adapter.weight.mul_(factor)
+        graph.replay()
+        out, grad = recorded.clone(), recorded_grad.clone()
+        torch.testing.assert_close(out, update())
+        torch.testing.assert_close(grad, adapter.weight.grad)
 
 
 def test_graphs_of_several_widths_take_turns(house: Path, tmp_path: Path) -> None:

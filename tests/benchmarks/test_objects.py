@@ -68,9 +68,9 @@ def test_gradients_reach_the_weights_of_a_step_and_the_language(tiny, world, con
     words = torch.randint(5, 50, (3, 8))
     instruction = as_leaves(navigator.encode(words, torch.ones_like(words, dtype=torch.bool)))
     training_step(navigator, instruction, ways["trimmed"], random_states(world, agents=3)[0])
-    used = (navigator.objects, navigator.views, navigator.past_decision, navigator.refinement)
+    used = (navigator.object_embedding, navigator.view_embedding, navigator.past_decision, navigator.refinement)
     assert all(weight.grad is not None for module in used for weight in module.parameters())
-    assert all(made.grad is not None for made in instruction.language.cache)
+    assert all(made.grad is not None for made in instruction.language.kv_cache)
 
 
 def test_the_command_tells_scripts(tiny, capfd):

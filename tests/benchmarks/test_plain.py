@@ -20,8 +20,7 @@ from vlnbert.learning.experiment import TrainConfig
 from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.rewards import RewardConfig, Rewards
 from vlnbert.learning.trainer import Trainer
-from vlnbert.navigator import SIZES, Instruction, Navigator, Step
-from vlnbert.navigator.economy import current
+from vlnbert.navigator import SIZES, Instruction, Navigator, Step, fast
 from vlnbert.world import STOP, World
 from vlnbert.world.geometry import VIEWS
 
@@ -63,7 +62,7 @@ def test_it_learns_the_same(house: Path, tmp_path: Path, setting: str, backbone:
 
 
 def test_it_is_plain(house: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both halves read 80 tokens; every row goes along to the end; nothing is kept; no economy is on."""
+    """Both halves read 80 tokens; every row goes along to the end; nothing is kept; no pass is on."""
     plain = twin(trainer(house, tmp_path, SETTINGS["the paper's"], shape=STEADY))
     read, seen, encode, step = list[tuple[int, ...]](), list[int](), plain.navigator.encode, plain.navigator.step
 
@@ -72,8 +71,8 @@ def test_it_is_plain(house: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         return encode(tokens, mask)
 
     def stepped(state: Tensor, instruction: Instruction, observation: Observation) -> Step:
-        assert instruction.language.cache is None
-        assert current() is None
+        assert instruction.language.kv_cache is None
+        assert fast.current() is None
         seen.append(len(state))
         return step(state, instruction, observation)
 

@@ -86,7 +86,7 @@ def test_options_reach_the_navigator(run: Callable, tmp_path: Path) -> None:
     assert report["config"].items() >= asked.items()
     assert "cls.predictions.bias" in report["unused"]
     assert report["reasons"]["cls.predictions.bias"] == "a pre-training head"
-    assert "objects.project.weight" in report["new"]
+    assert "object_embedding.project.weight" in report["new"]
     summary = run("weights", "inspect", tmp_path / "pytorch_model.bin").out
     assert "cls.predictions.*  (a pre-training head)" in summary
 

@@ -11,8 +11,7 @@ import torch
 
 from tests.golden.conftest import PARTS
 from vlnbert.environment.environment import Observation
-from vlnbert.navigator import Navigator
-from vlnbert.navigator.config import named_size
+from vlnbert.navigator import Navigator, named_size
 from vlnbert.weights.exporting import export_weights, published_state_dicts
 from vlnbert.weights.importing import import_weights, load_weights
 from vlnbert.weights.options import ImportOptions

@@ -123,7 +123,7 @@ def test_one_update_learns_to_name(house: Path, tmp_path: Path) -> None:
     others = parts["imitation"] + parts["policy"] + parts["value"] - parts["entropy"]
     assert parts["total"] == pytest.approx(others + parts["grounding"], rel=1e-5)
     moved = {name for name, weight in trainer.navigator.named_parameters() if not torch.equal(before[name], weight)}
-    assert {name for name in before if name.startswith("objects.")} <= moved
+    assert {name for name in before if name.startswith("object_embedding.")} <= moved
     assert 0 <= watcher.scores[1][SCORED[0]]["rgs"] <= 1
 
 
@@ -143,7 +143,7 @@ def test_only_reverie_s_batches_ground(both: Trainer) -> None:
     (asked, grads), (told, others) = losses(both, 0), losses(both, 1)
     assert asked["grounding"] > 0
     assert told["grounding"] == 0.0
-    things = {name for name in grads if name.startswith("objects.")}
+    things = {name for name in grads if name.startswith("object_embedding.")}
     assert len(things) == 5
     assert all(grads[name].abs().max() > 0 for name in things)
     assert {name for name, grad in others.items() if grad is None} == things
@@ -157,8 +157,8 @@ def test_r2r_s_batches_leave_the_objects_as_they_are(house: Path, tmp_path: Path
         trainer.update(*trainer.batches[number])
         after = {name: weight.detach().clone() for name, weight in trainer.navigator.named_parameters()}
         moved = {name for name in before if not torch.equal(before[name], after[name])}
-        assert ("objects.project.weight" in moved) == (number == 0)
-        assert "views.project.weight" in moved
+        assert ("object_embedding.project.weight" in moved) == (number == 0)
+        assert "view_embedding.project.weight" in moved
         before = after
 
 
@@ -248,7 +248,7 @@ def test_both_tasks_are_validated_and_reverie_s_score_decides(house: Path, tmp_p
 
 def test_without_objects_there_is_nothing_to_name(house: Path, tmp_path: Path) -> None:
     trainer = begin_run("mine", replace(ONE, features=FeatureSpec(objects="off")), open_data(house), tmp_path / "run")
-    assert trainer.navigator.objects is None
+    assert trainer.navigator.object_embedding is None
     parts, _ = losses(trainer, 0)
     assert parts["grounding"] == 0.0
     assert parts["imitation"] > 0

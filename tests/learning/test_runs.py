@@ -18,7 +18,8 @@ from vlnbert.learning import start as starting
 from vlnbert.learning.checkpoints import best_weights, is_run, last_checkpoint
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.runs import begin_run, fingerprints, read_record, resume_run
-from vlnbert.navigator import Navigator, NavigatorConfig, folder
+from vlnbert.navigator import Navigator, NavigatorConfig
+from vlnbert.navigator.storage import folder
 from vlnbert.sources.layout import open_folder
 from vlnbert.tasks.tokens import load_tokenizer
 
@@ -270,8 +271,8 @@ def test_a_run_may_start_from_another(house: Path, finished: Path, tmp_path: Pat
         best_on="reverie/val_unseen",
     )
     other = begin_run("mine", reverie, open_data(house), tmp_path / "reverie").navigator
-    assert other.objects is not None
-    assert torch.equal(other.state_dict()["views.project.weight"], best["views.project.weight"])
+    assert other.object_embedding is not None
+    assert torch.equal(other.state_dict()["view_embedding.project.weight"], best["view_embedding.project.weight"])
 
 
 def test_a_run_that_validated_nothing_is_a_start_too(house: Path, run: Path, tmp_path: Path) -> None:

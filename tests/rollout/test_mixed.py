@@ -92,7 +92,9 @@ def test_rows_that_leave_change_nothing(scene: tuple, steps: int, monkeypatch: p
     assert teacher_steps(scene[0].world, start[:2], goal[:2]) == 4
     stopped_leave = roll_with(scene, how, start, goal, None)
     monkeypatch.setattr("vlnbert.rollout.mixed.active_rows", lambda state, rows: None)
-    whole, taught_leave = (roll_with(scene, how, start, goal, teacher_rows) for teacher_rows in (None, TeacherRows(2, steps)))
+    whole, taught_leave = (
+        roll_with(scene, how, start, goal, teacher_rows) for teacher_rows in (None, TeacherRows(2, steps))
+    )
     assert len(whole.live) == LIMIT, "somebody walks on when the taught have left"
     for kept in (stopped_leave, taught_leave):
         assert torch.equal(whole.live, kept.live)

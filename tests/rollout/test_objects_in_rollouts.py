@@ -11,8 +11,7 @@ from tests.navigator.samples import CONFIGS, make
 from vlnbert.environment.environment import Environment, State
 from vlnbert.learning.objective import Objective, ObjectiveConfig, navigation_objective
 from vlnbert.learning.rewards import RewardConfig, Rewards
-from vlnbert.navigator import Navigator
-from vlnbert.navigator.layout import Layout
+from vlnbert.navigator import Navigator, fast
 from vlnbert.rollout.greedy import encode_tokens
 from vlnbert.rollout.mixed import SAMPLE, TEACHER, MixedAgent, Rollout, collect_rollout
 from vlnbert.rollout.noise import keys
@@ -196,7 +195,7 @@ def test_reinforcement_reaches_the_objects(scene: Scene) -> None:
     """What a stop earned is learned by how objects are seen, without the grounding loss too."""
     loss = scene.objective([SAMPLE] * 4, imitation=0.0, grounding=0.0)
     found = scene.gradients(loss.policy)
-    for name in ("objects.project.weight", "objects.position.weight"):
+    for name in ("object_embedding.project.weight", "object_embedding.position.weight"):
         assert found[name].abs().max() > 1e-6
 
 
@@ -206,6 +205,8 @@ def test_the_state_takes_in_directions_alone(scene: Scene) -> None:
     step, where = look(scene, "a3 a4 a5")
     state = State(where, torch.full_like(where, 12), torch.zeros_like(where, dtype=torch.bool))
     seen = scene.environment.observe(state)
-    tokens = scene.navigator.views(seen.features, seen.direction.double().repeat(1, 1, 2), Layout(seen.choosable))
+    tokens = scene.navigator.view_embedding(
+        seen.features, seen.direction.double().repeat(1, 1, 2), fast.Packing(seen.choosable)
+    )
     weights = step.logits[:, 1:].softmax(dim=-1)  # of directions among themselves; neither stop nor objects take part
     torch.testing.assert_close(caught[0], torch.einsum("rs,rsh->rh", weights, tokens[:, 1:]))

@@ -131,7 +131,7 @@ def test_an_agent_can_become_another(agent: dict[str, Any], tmp_path: Path) -> N
     wish = ImportOptions(matching="visual", object_width=4)
     report = inspect_weights(saved(agent, tmp_path), wish)
     assert [name.rpartition("vis_lang_LayerNorm")[2] for name in report.unused] == [".weight", ".bias"]
-    assert {name.split(".")[0] for name in report.new} == {"objects"}
+    assert {name.split(".")[0] for name in report.new} == {"object_embedding"}
 
 
 def test_an_agent_can_be_cut(samples: Any, tmp_path: Path) -> None:

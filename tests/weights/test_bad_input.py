@@ -15,7 +15,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from vlnbert.errors import DataError, UsageError, VlnbertError
-from vlnbert.navigator import Navigator, hub
+from vlnbert.navigator import Navigator
+from vlnbert.navigator.storage import hub
 from vlnbert.weights.exporting import export_weights
 from vlnbert.weights.importing import import_weights, inspect_weights, load_weights
 from vlnbert.weights.options import ImportOptions

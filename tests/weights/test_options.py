@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from vlnbert.errors import DataError
-from vlnbert.navigator import hub
+from vlnbert.navigator.storage import hub
 from vlnbert.weights import options
 from vlnbert.weights.importing import load_weights
 from vlnbert.weights.options import MINILM, ImportOptions, resolve_source

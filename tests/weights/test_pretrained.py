@@ -29,7 +29,7 @@ def test_oscar_fills_one_stream(samples: Any, tmp_path: Path) -> None:
     assert set(report.unused) == {name for name in state if "img_embedding" in name or name.startswith("cls.")}
     assert "other inputs" in report.unused["bert.img_embedding.weight"]
     assert set(report.loaded) == set(state) - set(report.unused)
-    assert {name.split(".")[0] for name in report.new} == {"views", "past_decision", "refinement", "critic"}
+    assert {name.split(".")[0] for name in report.new} == {"view_embedding", "past_decision", "refinement", "critic"}
     key = "bert.encoder.layer.2.output.dense.weight"
     assert torch.equal(ours["backbone.layers.2.feed_forward.outer.weight"], state[key])
 
@@ -41,7 +41,7 @@ def test_prevalent_fills_two_stream(samples: Any, tmp_path: Path) -> None:
     assert (report.family, report.config.layers, report.config.cross_layers) == ("prevalent", 3, 2)
     assert set(report.unused) == {name for name in state if ".lang_" in name or name.startswith("cls.")}
     assert "bert.vision_encoder.visn_fc.weight" in report.loaded
-    assert torch.equal(ours["views.project.weight"], state["bert.vision_encoder.visn_fc.weight"])
+    assert torch.equal(ours["view_embedding.project.weight"], state["bert.vision_encoder.visn_fc.weight"])
     key = "bert.addlayer.1.visual_attention.att.key.bias"
     assert torch.equal(ours["backbone.cross_layers.1.cross.key.bias"], state[key])
     assert torch.equal(
@@ -54,7 +54,7 @@ def test_a_vision_encoder_of_another_width_is_left_out_by_name(samples: Any, tmp
     out = {name: reason for name, reason in report.unused.items() if "vision_encoder" in name}
     assert len(out) == 4
     assert all("16 x 14" in reason and "16 x 2176" in reason for reason in out.values())
-    assert {"views.project.weight", "views.norm.weight"} <= set(report.new)
+    assert {"view_embedding.project.weight", "view_embedding.norm.weight"} <= set(report.new)
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["for pre-training", "the model alone"])

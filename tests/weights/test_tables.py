@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vlnbert.navigator import NavigatorConfig
-from vlnbert.navigator.navigator import key_shapes
+from vlnbert.navigator import NavigatorConfig, key_shapes
 from vlnbert.weights.keys import KeyTable, expand_rows, ordered_keys
 from vlnbert.weights.tables import BERT, FAMILIES, PUBLISHED, Family
 

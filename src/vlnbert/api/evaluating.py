@@ -14,8 +14,7 @@ from vlnbert.evaluation.evaluate import Evaluation, evaluate_agent, evaluate_nav
 from vlnbert.evaluation.submission import write_results
 from vlnbert.evaluation.tables import score_table
 from vlnbert.learning.checkpoints import BEST, is_run
-from vlnbert.navigator import Navigator
-from vlnbert.navigator.economy import half
+from vlnbert.navigator import Navigator, fast
 from vlnbert.progress import quiet, say
 from vlnbert.rollout.baselines import BASELINES, baseline
 from vlnbert.rollout.episodes import MAX_STEPS
@@ -218,7 +217,7 @@ def _navigator_walk(
             f"{walker.name} knows {config.vocabulary:,} word pieces, the vocabulary has {piece_count(tokenizer):,}"
         )
         raise UsageError(f"{problem}; keep its own with it: vlnbert weights import --vocabulary FILE")
-    dtype = half(chosen_precision(precision, data.device, config.hidden))
+    dtype = fast.dtype_of(chosen_precision(precision, data.device, config.hidden))
 
     def walk(episodes: Episodes) -> Evaluation:
         path = data.folder.split(episodes.task, episodes.split)

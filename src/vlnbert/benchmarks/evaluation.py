@@ -15,8 +15,7 @@ from vlnbert.benchmarks.plain.observations import PlainObserver
 from vlnbert.benchmarks.workloads import NeverStops, random_environment, random_features
 from vlnbert.evaluation.evaluate import Evaluation, evaluate_navigator
 from vlnbert.evaluation.scoring import score_walks
-from vlnbert.navigator import Navigator, NavigatorConfig
-from vlnbert.navigator.economy import half
+from vlnbert.navigator import Navigator, NavigatorConfig, fast
 from vlnbert.rollout.episodes import MAX_STEPS
 from vlnbert.tasks.splits import Split
 from vlnbert.world import FeatureBank, World
@@ -65,7 +64,9 @@ def time_evaluation(
 
     def ours() -> Evaluation:
         episodes, tokens = split.episodes, split.tokens
-        return evaluate_navigator(environment, navigator, episodes, tokens, limit, batch, precision=half(precision))
+        return evaluate_navigator(
+            environment, navigator, episodes, tokens, limit, batch, precision=fast.dtype_of(precision)
+        )
 
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)

@@ -14,8 +14,7 @@ from torch import Tensor
 from vlnbert.benchmarks.measuring import Timing, peak_memory, race
 from vlnbert.benchmarks.workloads import random_features
 from vlnbert.environment.environment import Environment, State
-from vlnbert.navigator import Instruction, Navigator, NavigatorConfig
-from vlnbert.navigator.types import Language, Step
+from vlnbert.navigator import Instruction, Language, Navigator, NavigatorConfig, Step
 from vlnbert.world import ObjectBank, ObjectTable, World
 from vlnbert.world.geometry import VIEWS
 
@@ -100,7 +99,7 @@ def as_leaves(instruction: Instruction) -> Instruction:
         return tensor.detach().requires_grad_()
 
     language = instruction.language
-    cache = None if language.cache is None else tuple(leaf(made) for made in language.cache)
+    cache = None if language.kv_cache is None else tuple(leaf(kv) for kv in language.kv_cache)
     return Instruction(leaf(instruction.state), Language(leaf(language.features), language.mask, cache))
 
 

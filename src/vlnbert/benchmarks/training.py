@@ -18,8 +18,7 @@ from vlnbert.benchmarks.workloads import random_environment, random_features
 from vlnbert.environment.environment import Environment, State
 from vlnbert.learning.experiment import TrainConfig
 from vlnbert.learning.trainer import Trainer
-from vlnbert.navigator import Navigator, NavigatorConfig
-from vlnbert.navigator.serving import left_alone
+from vlnbert.navigator import Navigator, NavigatorConfig, fast
 from vlnbert.tasks.splits import Split
 from vlnbert.world import World
 from vlnbert.world.banks import Bank
@@ -163,7 +162,7 @@ def _count_work(
     """Floating-point operations of an eager update, padding included, and steps: means over some updates."""
     counting = StepCounter(environment.world, environment.view_bank)
     trainer = Trainer(Path(), navigator, counting, [split], {}, replace(config, graphs=False), "")
-    with left_alone(), FlopCounterMode(display=False) as counter:
+    with fast.torch_kernels(), FlopCounterMode(display=False) as counter:
         for number in range(updates):
             trainer.advance(number)
     return counter.get_total_flops() / updates, counting.steps / updates

@@ -7,8 +7,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from vlnbert.environment.environment import Environment, Observation
-from vlnbert.navigator import Instruction, Navigator
-from vlnbert.navigator.types import Step
+from vlnbert.navigator import Instruction, Navigator, Step
 from vlnbert.tasks.splits import Split
 from vlnbert.tasks.tokens import Tokens
 from vlnbert.world import FeatureBank, World
@@ -69,6 +68,8 @@ def random_environment(world: World, width: int, precision: str) -> Environment:
 class NeverStops(Navigator):
     """The same network, never stopping: every walk is as long as its limit, so that the work is the same for all."""
 
-    def step(self, state: Tensor, instruction: Instruction, observation: Observation, maps: bool = False) -> Step:
-        step = super().step(state, instruction, observation, maps)
+    def step(
+        self, state: Tensor, instruction: Instruction, observation: Observation, attention_maps: bool = False
+    ) -> Step:
+        step = super().step(state, instruction, observation, attention_maps)
         return replace(step, logits=pad(step.logits[:, 1:], (1, 0), value=NEVER))

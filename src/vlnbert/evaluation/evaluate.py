@@ -7,8 +7,7 @@ import torch
 from vlnbert.environment.environment import Environment
 from vlnbert.evaluation.metrics import Scores
 from vlnbert.evaluation.scoring import score_walks
-from vlnbert.navigator import Navigator
-from vlnbert.navigator.economy import economy
+from vlnbert.navigator import Navigator, fast
 from vlnbert.progress import track
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.rollout.episodes import MAX_STEPS, Agent, Trajectories, run_episodes
@@ -60,7 +59,7 @@ def evaluate_navigator(
     viewpoint, view = (torch.zeros(len(episodes), max_steps + 1, dtype=torch.long, device=device) for _ in range(2))
     length, named = (torch.zeros(len(episodes), dtype=torch.long, device=device) for _ in range(2))
     batches = list(evaluation_batches(count, batch, ranks.rank, ranks.count))
-    with economy(precision):  # around all batches: their weights are the same
+    with fast.enabled(precision):  # around all batches: their weights are the same
         for rows in track(batches, f"{episodes.task} {episodes.split}"):
             index = rows.to(device)
             agent = GreedyAgent(navigator, environment, tokens.ids[index, : int(count[rows].max())])

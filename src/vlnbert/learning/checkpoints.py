@@ -23,14 +23,14 @@ from torch.optim import Optimizer
 from vlnbert.errors import DataError, UsageError
 from vlnbert.learning.records import from_plain
 from vlnbert.navigator import Navigator
-from vlnbert.navigator.folder import (
+from vlnbert.navigator.storage.folder import (
     CONFIG,
     TOKENIZER,
     WEIGHTS,
-    check_fit,
     read_config,
     read_safetensors,
     read_tokenizer,
+    read_weights,
 )
 from vlnbert.sources.files import read_json, write_json
 from vlnbert.sources.folders import replaced
@@ -121,8 +121,7 @@ def load_checkpoint(folder: Path, navigator: Navigator, optimiser: Optimizer) ->
     """Put a run back exactly where it was: weights and moments. All else follows from the number of the update."""
     path, expected = folder / WEIGHTS, {name: tuple(weight.shape) for name, weight in navigator.state_dict().items()}
     with _ours():
-        weights, _ = read_safetensors(path)
-        check_fit(path, weights, expected)
+        weights = read_weights(path, expected)
     navigator.load_state_dict(weights)
     try:
         tensors, header = read_safetensors(folder / TRAINER)

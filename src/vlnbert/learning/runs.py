@@ -19,7 +19,7 @@ from vlnbert.learning.records import from_plain, moved, to_plain
 from vlnbert.learning.start import initial_navigator
 from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import Navigator
-from vlnbert.navigator.folder import exists
+from vlnbert.navigator.storage.hub import exists
 from vlnbert.perception.sentences import encoder_digest
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.sources.boxes import box_files

@@ -6,11 +6,11 @@ from pathlib import Path
 import torch
 
 from vlnbert.data.data import Data
-from vlnbert.errors import DataError, UsageError
+from vlnbert.errors import UsageError
 from vlnbert.learning.checkpoints import best_weights, is_run
 from vlnbert.learning.experiment import Experiment
 from vlnbert.navigator import Navigator, NavigatorConfig
-from vlnbert.navigator.folder import CONFIG, read_config
+from vlnbert.navigator.storage.folder import CONFIG, describes_navigator
 from vlnbert.tasks.tokens import piece_count
 from vlnbert.weights.importing import load_weights
 from vlnbert.weights.options import ImportOptions, resolve_source
@@ -50,11 +50,7 @@ def object_width(data: Data) -> int:
 def own_weights(start: Path) -> Path | None:
     """The navigator in a run's folder (its best) or in a navigator's own; nothing for other people's weights."""
     folder = best_weights(start) if is_run(start) else start
-    try:
-        read_config(folder / CONFIG)
-    except DataError:
-        return None
-    return folder
+    return folder if describes_navigator(folder / CONFIG) else None
 
 
 def _as_asked(loaded: Navigator, shape: NavigatorConfig, data: Data) -> Navigator:

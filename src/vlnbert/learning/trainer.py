@@ -69,7 +69,9 @@ class Trainer:
         teacher_rows = self.batches.teacher_rows(environment.world)
         self.learner: torch.nn.Module = Learner(navigator, environment, config, ranks=ranks, teacher_rows=teacher_rows)
         if ranks.count > 1:
-            self.learner = DistributedDataParallel(self.learner, find_unused_parameters=navigator.objects is not None)
+            self.learner = DistributedDataParallel(
+                self.learner, find_unused_parameters=navigator.object_embedding is not None
+            )
         self.optimiser = torch.optim.AdamW(
             navigator.parameters(),
             lr=torch.tensor(config.learning_rate, device=device) if device.type == "cuda" else config.learning_rate,

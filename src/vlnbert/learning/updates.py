@@ -20,8 +20,7 @@ from vlnbert.errors import UsageError
 from vlnbert.learning.experiment import TrainConfig
 from vlnbert.learning.objective import Objective, navigation_objective
 from vlnbert.learning.rewards import Rewards
-from vlnbert.navigator import Navigator
-from vlnbert.navigator.economy import economy, half
+from vlnbert.navigator import Navigator, fast
 from vlnbert.ranks import Ranks
 from vlnbert.rollout.mixed import MixedAgent, TeacherRows, collect_rollout
 from vlnbert.tasks.batches import Batch
@@ -64,7 +63,7 @@ class Learner(nn.Module):
             max_steps=self.config.max_steps,
             teacher_rows=self.teacher_rows,
         )
-        with economy(half(self.config.precision)):
+        with fast.enabled(fast.dtype_of(self.config.precision)):
             rollout = collect_rollout(environment, agent, batch.start, batch.heading, batch.goal)
         objective = navigation_objective(
             rollout,

@@ -1,7 +1,36 @@
-"""The recurrent BERT: [CLS] becomes the state, attention scores become decisions."""
+"""The recurrent BERT: [CLS] becomes the state, attention scores become decisions.
 
-from vlnbert.navigator.config import SIZES, NavigatorConfig
-from vlnbert.navigator.navigator import Navigator
-from vlnbert.navigator.types import Instruction, Maps, Step
+`model/` is the paper, `fast/` the same numbers quicker, `storage/` its folder, here or on the hub.
+"""
 
-__all__ = ["SIZES", "Instruction", "Maps", "Navigator", "NavigatorConfig", "Step"]
+from vlnbert.navigator.model import (
+    SIZES,
+    AttentionMaps,
+    Backbone,
+    BackboneOutput,
+    Instruction,
+    Language,
+    NavigatorConfig,
+    RecurrentVLNBert,
+    Step,
+    VisualTokens,
+    key_shapes,
+    named_size,
+)
+from vlnbert.navigator.storage import Navigator
+
+__all__ = [
+    "SIZES",
+    "AttentionMaps",
+    "Backbone",
+    "BackboneOutput",
+    "Instruction",
+    "Language",
+    "Navigator",
+    "NavigatorConfig",
+    "RecurrentVLNBert",
+    "Step",
+    "VisualTokens",
+    "key_shapes",
+    "named_size",
+]

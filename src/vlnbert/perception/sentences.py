@@ -14,8 +14,8 @@ from torch.nn.functional import normalize
 from torch.nn.utils.rnn import pad_sequence
 
 from vlnbert.errors import DataError
-from vlnbert.navigator.hub import BESIDE
-from vlnbert.navigator.navigator import Navigator
+from vlnbert.navigator import Navigator
+from vlnbert.navigator.storage.hub import BESIDE
 from vlnbert.progress import track
 from vlnbert.weights.importing import load_weights
 from vlnbert.weights.options import ImportOptions, resolve_source

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from vlnbert.errors import DataError, Faults
-from vlnbert.navigator.config import NavigatorConfig
-from vlnbert.navigator.folder import shown
+from vlnbert.navigator import NavigatorConfig
+from vlnbert.navigator.storage.folder import shown
 from vlnbert.sources.files import written_beside
 from vlnbert.weights.keys import ordered_keys
 from vlnbert.weights.reading import KEPT, NavigatorFolder, is_navigator, read_checkpoint, read_navigator_folder

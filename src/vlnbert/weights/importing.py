@@ -11,8 +11,8 @@ from tokenizers.normalizers import BertNormalizer
 from torch import Tensor
 
 from vlnbert.errors import DataError
-from vlnbert.navigator.folder import read_tokenizer
-from vlnbert.navigator.navigator import Navigator
+from vlnbert.navigator import Navigator
+from vlnbert.navigator.storage.folder import read_tokenizer
 from vlnbert.sources.files import read_json
 from vlnbert.sources.folders import built_beside, refuse_full
 from vlnbert.tasks.tokens import load_tokenizer

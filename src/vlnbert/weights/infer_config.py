@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from vlnbert.errors import DataError, Faults, UsageError
-from vlnbert.navigator.config import SIZES, NavigatorConfig
-from vlnbert.navigator.folder import listed, shown
-from vlnbert.navigator.layers import EPS
+from vlnbert.navigator import SIZES, NavigatorConfig
+from vlnbert.navigator.model.layers import EPS
+from vlnbert.navigator.storage.folder import listed, shown
 from vlnbert.weights.keys import KeyTable
 from vlnbert.weights.options import ImportOptions
 from vlnbert.weights.tables import BERT_TOP_ROWS
@@ -22,7 +22,7 @@ SHOWN_BY = (  # a size, the navigator's key that shows it, along which axis
     ("inner", "backbone.layers.0.feed_forward.inner.weight", 0),
     ("critic_width", "critic.0.weight", 0),
     ("action", "past_decision.project.weight", 1),  # the state and a direction
-    ("view", "views.project.weight", 1),  # a feature and a direction
+    ("view", "view_embedding.project.weight", 1),  # a feature and a direction
 )
 HIDDEN = (  # keys that show the width of a token, and along which axis; should they differ, most are right
     ("backbone.embeddings.words.weight", 1),
@@ -136,7 +136,7 @@ def _directions(path: Path, table: KeyTable, found: Mapping[str, int]) -> dict[s
         problem = f"leaves {angle} columns for a direction beside a state of {found['hidden']}; not a multiple of 4"
         raise DataError(path, problem, HALF, key)
     if found["view"] <= angle:
-        key = table.source("views.project.weight") or ""
+        key = table.source("view_embedding.project.weight") or ""
         raise DataError(path, f"leaves no column for a feature beside a direction of {angle}", HALF, key)
     return {"angle_width": angle, "feature_width": found["view"] - angle}
 

@@ -7,9 +7,8 @@ import torch
 from torch import Tensor
 
 from vlnbert.errors import Faults, UsageError
-from vlnbert.navigator.config import NavigatorConfig
-from vlnbert.navigator.folder import shown
-from vlnbert.navigator.navigator import key_shapes
+from vlnbert.navigator import NavigatorConfig, key_shapes
+from vlnbert.navigator.storage.folder import shown
 from vlnbert.weights.infer_config import HALF, InferredConfig, add_missing, infer_config
 from vlnbert.weights.keys import KeyTable, modern_names, prefix_of, recognise
 from vlnbert.weights.options import ImportOptions

@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 
 from vlnbert.errors import DataError, Faults
-from vlnbert.navigator.config import NavigatorConfig
-from vlnbert.navigator.folder import CONFIG, check_fit, exists, read_config, read_safetensors
-from vlnbert.navigator.hub import fetched, is_hub_name
-from vlnbert.navigator.navigator import key_shapes
+from vlnbert.navigator import NavigatorConfig, key_shapes
+from vlnbert.navigator.storage.folder import CONFIG, read_config, read_safetensors
+from vlnbert.navigator.storage.hub import exists, fetched, is_hub_name
 from vlnbert.sources.files import FETCH_AGAIN, read_json
 from vlnbert.weights.report import ImportReport, non_finite_notes
 from vlnbert.weights.tables import OWN, OWN_MARK
@@ -91,13 +90,11 @@ def read_navigator_folder(checkpoint: Checkpoint) -> NavigatorFolder:
     if checkpoint.folder is None or not (checkpoint.folder / CONFIG).exists():
         raise DataError(checkpoint.path, "has no config.json beside it", "give the whole folder of a navigator")
     config = read_config(checkpoint.folder / CONFIG)
-    check_fit(checkpoint.path, checkpoint.tensors, key_shapes(config))
+    tensors = checked_weights(checkpoint.path, checkpoint.tensors, key_shapes(config))
     kept, metadata = dict[str, Tensor](), dict[str, str]()
     if (checkpoint.folder / KEPT).exists():
         kept, metadata = read_safetensors(checkpoint.folder / KEPT)
-    return NavigatorFolder(
-        path=checkpoint.path, config=config, tensors=checkpoint.tensors, kept=kept, metadata=metadata
-    )
+    return NavigatorFolder(path=checkpoint.path, config=config, tensors=tensors, kept=kept, metadata=metadata)
 
 
 def _weights_in(folder: Path) -> Path:

@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
-from vlnbert.navigator.config import NavigatorConfig
-from vlnbert.navigator.folder import listed
+from vlnbert.navigator import NavigatorConfig
+from vlnbert.navigator.storage.folder import listed
 
 NUMBER = re.compile(r"\.\d+\.")
 

@@ -71,16 +71,16 @@ LANGUAGE_HALF: Rows = (  # no navigator has it; each is shaped as its visual twi
 )
 POOLER: Rows = (("pooler.dense", "backbone.pooler.dense"),)
 VISION_ENCODER: Rows = (
-    ("vision_encoder.visn_fc", "views.project"),
-    ("vision_encoder.visn_layer_norm", "views.norm"),
+    ("vision_encoder.visn_fc", "view_embedding.project"),
+    ("vision_encoder.visn_layer_norm", "view_embedding.norm"),
 )
 PAST_DECISION: Rows = (
     ("action_state_project.0", "past_decision.project"),
     ("action_LayerNorm", "past_decision.norm"),
 )
 IMAGE: Rows = (
-    ("img_projection", "views.project"),
-    ("cand_LayerNorm", "views.norm"),
+    ("img_projection", "view_embedding.project"),
+    ("cand_LayerNorm", "view_embedding.norm"),
 )
 REFINEMENT: Rows = (
     ("vis_lang_LayerNorm", "refinement.match_norm"),
@@ -187,7 +187,7 @@ PREVALENT = Family(
         PRETRAINING_HEAD,
         ("next_action.*", "a pre-training head"),
     ),
-    if_fitting=("views.project.", "views.norm."),
+    if_fitting=("view_embedding.project.", "view_embedding.norm."),
     settings=BERT_SETTINGS,
 )
 LXMERT = Family(

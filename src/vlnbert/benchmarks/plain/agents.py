@@ -9,8 +9,7 @@ from torch.nn.functional import pad
 
 from vlnbert.benchmarks.plain.loop import AgentState, step_agent, teacher_slot
 from vlnbert.benchmarks.plain.observations import PlainObserver
-from vlnbert.navigator import Navigator
-from vlnbert.navigator.types import Step
+from vlnbert.navigator import Navigator, Step
 from vlnbert.rollout.episodes import MAX_STEPS
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.tokens import MAX_TOKENS_OF, Tokens

@@ -39,7 +39,7 @@ def bench_navigator(
     from json import dumps
 
     from vlnbert.benchmarks.navigator import compare_caching
-    from vlnbert.navigator.config import named_size
+    from vlnbert.navigator import named_size
 
     require_within(agents=(agents, 1, MOST), tokens=(tokens, 3, 512))
     require_within(rounds=(rounds, 2, MOST))

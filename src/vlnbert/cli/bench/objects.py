@@ -64,7 +64,7 @@ def bench_objects(
     import torch
 
     from vlnbert.benchmarks.objects import compare_objects
-    from vlnbert.navigator.config import named_size
+    from vlnbert.navigator import named_size
     from vlnbert.world import open_object_table, open_world
 
     require_within(agents=(agents, 1, MOST), tokens=(tokens, 3, 512))

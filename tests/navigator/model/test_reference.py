@@ -11,11 +11,8 @@ from torch import Tensor
 from tests.navigator.samples import CONFIGS, ONE, make, sight, words
 from vlnbert.environment.environment import Observation
 from vlnbert.errors import DataError, UnknownNameError, UsageError
-from vlnbert.navigator import Navigator, NavigatorConfig
-from vlnbert.navigator.attention import Attention
-from vlnbert.navigator.config import SIZES, named_size
-from vlnbert.navigator.layers import FeedForward
-from vlnbert.navigator.layout import Layout
+from vlnbert.navigator import SIZES, Navigator, NavigatorConfig, fast, named_size
+from vlnbert.navigator.model.layers import Attention, FeedForward
 from vlnbert.tasks.tokens import load_tokenizer
 
 
@@ -40,7 +37,7 @@ def feed(module: FeedForward, tokens: Tensor) -> Tensor:
 def plain_one_stream_step(navigator: Navigator, state: Tensor, words_in: Tensor, word_mask: Tensor, seen: Observation):
     """[row, slot] logits, the pooled state and the words' output, with the words as queries at every step."""
     backbone, count = navigator.backbone, words_in.shape[1]
-    views = navigator.views(seen.features, seen.direction.repeat(1, 1, 2), Layout(seen.choosable))
+    views = navigator.view_embedding(seen.features, seen.direction.repeat(1, 1, 2), fast.Packing(seen.choosable))
     tokens = torch.cat((navigator.past_decision(state, seen.facing.repeat(1, 2))[:, None], words_in, views), dim=1)
     mask = torch.cat((torch.ones(len(state), 1, dtype=torch.bool), word_mask, seen.choosable), dim=1)
     for layer in backbone.layers:
@@ -68,7 +65,7 @@ def test_variants_let_words_attend_at_every_step(variant: str) -> None:
         views = torch.einsum(
             "rs,rsh->rh",
             weights,
-            navigator.views(seen.features, seen.direction.repeat(1, 1, 2), Layout(seen.choosable)),
+            navigator.view_embedding(seen.features, seen.direction.repeat(1, 1, 2), fast.Packing(seen.choosable)),
         )
         torch.testing.assert_close(step.state, navigator.refinement(pooled, attended, views))
         state, instruction = step.state, step.instruction
@@ -94,11 +91,13 @@ def test_objects_are_seen_as_the_paper_says(name: str) -> None:
     config = CONFIGS[name]
     navigator, found = make(config), sight(config, 3).objects
     direction = found.direction.repeat(1, 1, config.angle_width // 4)
-    tokens = navigator.objects(found.features, found.position, direction)
-    whole = torch.cat((found.features, found.position @ navigator.objects.position.weight.T, direction), dim=-1)
-    norm = navigator.objects.norm
-    torch.testing.assert_close(tokens[:, :4], norm(navigator.objects.project(whole)))
-    torch.testing.assert_close(tokens[:, 4], norm(navigator.objects.project.bias).expand(3, -1))
+    tokens = navigator.object_embedding(found.features, found.position, direction)
+    whole = torch.cat(
+        (found.features, found.position @ navigator.object_embedding.position.weight.T, direction), dim=-1
+    )
+    norm = navigator.object_embedding.norm
+    torch.testing.assert_close(tokens[:, :4], norm(navigator.object_embedding.project(whole)))
+    torch.testing.assert_close(tokens[:, 4], norm(navigator.object_embedding.project.bias).expand(3, -1))
 
 
 def test_objects_refine_the_state_with_directions_alone() -> None:
@@ -108,7 +107,9 @@ def test_objects_refine_the_state_with_directions_alone() -> None:
     navigator.refinement.register_forward_pre_hook(lambda _, inputs: caught.update(enumerate(inputs)))
     instruction, seen = navigator.encode(*words(3, 8)), sight(navigator.config, 3)
     step = navigator.step(instruction.state, instruction, seen)
-    tokens = navigator.views(seen.features, seen.direction.repeat(1, 1, 2), Layout(seen.choosable))[:, 1:]
+    tokens = navigator.view_embedding(seen.features, seen.direction.repeat(1, 1, 2), fast.Packing(seen.choosable))[
+        :, 1:
+    ]
     weights = step.logits[:, 1:].softmax(dim=-1)
     views = torch.einsum("rs,rsh->rh", weights, tokens)
     torch.testing.assert_close(caught[2], views)

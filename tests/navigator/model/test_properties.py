@@ -9,7 +9,7 @@ from torch import Tensor
 from tests.navigator.samples import sight, words
 from vlnbert.environment.environment import Observation, VisibleObjects
 from vlnbert.navigator import Instruction, Navigator, Step
-from vlnbert.navigator.attention import Attention
+from vlnbert.navigator.model.layers import Attention
 
 ROWS, LENGTH, STEPS = 3, 9, 3
 
@@ -46,7 +46,7 @@ def test_kept_keys_and_values_change_nothing(navigator: Navigator) -> None:
     instruction = navigator.encode(*words(ROWS, LENGTH))
     cached = walk(navigator, instruction, sights(navigator))
     plain = walk(navigator, instruction.uncached(), sights(navigator))
-    assert (instruction.language.cache is not None) == (navigator.config.language_attention == "once")
+    assert (instruction.language.kv_cache is not None) == (navigator.config.language_attention == "once")
     for one, other in zip(cached, plain, strict=True):
         agree(one.state, other.state)
         agree(one.logits, other.logits)
@@ -120,23 +120,23 @@ def test_maps_are_weights_and_agree_with_the_decisions(navigator: Navigator) -> 
     instruction = navigator.encode(*words(ROWS, LENGTH))
     seen = sight(navigator.config, ROWS)
     plain = navigator.step(instruction.state, instruction, seen)
-    step = navigator.step(instruction.state, instruction, seen, maps=True)
+    step = navigator.step(instruction.state, instruction, seen, attention_maps=True)
     agree(plain.logits, step.logits)
-    assert plain.maps is None
-    assert step.maps is not None
-    over_words, over_sights = step.maps.language[-1], step.maps.sights[-1]
+    assert plain.attention_maps is None
+    assert step.attention_maps is not None
+    over_words, over_vision = step.attention_maps.language[-1], step.attention_maps.visual[-1]
     one_stream = navigator.config.backbone == "one-stream"
     sums = (
-        over_words.sum(-1) + over_sights.sum(-1)
+        over_words.sum(-1) + over_vision.sum(-1)
         if one_stream
-        else torch.stack((over_words.sum(-1), over_sights.sum(-1)))
+        else torch.stack((over_words.sum(-1), over_vision.sum(-1)))
     )
     agree(sums, torch.ones_like(sums))
     # The mean over heads of log weights is the logit, up to a constant of the row.
     logits = (
         plain.logits if plain.object_logits is None else torch.cat((plain.logits[:, 1:], plain.object_logits), dim=1)
     )
-    weights = over_sights[:, :, 0, 1:].log().mean(dim=1)
+    weights = over_vision[:, :, 0, 1:].log().mean(dim=1)
     real = ~logits.isneginf()
     for row in range(ROWS):
         difference = (weights - logits)[row][real[row]]

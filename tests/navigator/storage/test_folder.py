@@ -9,11 +9,15 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from vlnbert.learning.setting import own_weights
 
-from tests.navigator.samples import ONE, make
-from vlnbert.errors import VlnbertError
-from vlnbert.navigator import Navigator, hub
+from tests.navigator.samples import CONFIGS, ONE, make, sight, words
+from vlnbert.errors import DataError, VlnbertError
+from vlnbert.learning.checkpoints import Progress, load_checkpoint, save_checkpoint, unfilled_navigator
+from vlnbert.navigator import Navigator
+from vlnbert.navigator.storage import hub
 from vlnbert.tasks.tokens import load_tokenizer
+from vlnbert.weights.importing import open_navigator
 
 
 @pytest.fixture
@@ -147,3 +151,64 @@ def test_a_hub_name_in_the_cache_needs_no_network(saved: Path, tmp_path: Path) -
     (repository / "refs" / "main").write_text("0" * 40)
     navigator = Navigator.from_pretrained("org/some", cache_dir=tmp_path / "cache", local_files_only=True)
     assert navigator.config == ONE
+
+
+def as_format_1(folder: Path) -> None:
+    """A folder as it was written before formats were named: two modules had other names."""
+    config = json.loads((folder / "config.json").read_text())
+    assert config.pop("format") == 2
+    (folder / "config.json").write_text(json.dumps(config))
+    old = {"view_embedding": "views", "object_embedding": "objects"}
+    tensors = load_file(folder / "model.safetensors").items()
+    renamed = {
+        ".".join((old.get(name.split(".")[0], name.split(".")[0]), *name.split(".")[1:])): t for name, t in tensors
+    }
+    assert {"views.project.weight", "objects.position.weight"} <= set(renamed)
+    save_file(renamed, folder / "model.safetensors", {"format": "pt"})
+
+
+def test_a_folder_of_the_first_format_opens_as_it_was(tmp_path: Path) -> None:
+    navigator = make(CONFIGS["two-stream objects"]).float()
+    navigator.save_pretrained(tmp_path / "saved")
+    as_format_1(tmp_path / "saved")
+    for opened in (Navigator.from_pretrained(tmp_path / "saved"), open_navigator(tmp_path / "saved")):
+        assert list(opened.state_dict()) == list(navigator.state_dict())
+        instructions = [one.encode(*words(3, 8)) for one in (navigator, opened)]
+        ours, theirs = (
+            one.step(instruction.state, instruction, sight(navigator.config, 3))
+            for one, instruction in zip((navigator, opened), instructions, strict=True)
+        )
+        assert torch.equal(ours.state, theirs.state)
+        assert torch.equal(ours.logits, theirs.logits)
+
+
+def test_a_run_from_before_is_resumed(tmp_path: Path) -> None:
+    """Weights are found under their old names, and moments by the numbers of the parameters, whose order stayed."""
+    navigator = make(CONFIGS["two-stream objects"]).float()
+    optimiser = torch.optim.AdamW(navigator.parameters())
+    for weight in navigator.parameters():
+        weight.grad = torch.randn_like(weight)
+    optimiser.step()
+    folder = save_checkpoint(tmp_path, navigator, optimiser, Progress(1, None, None))
+    as_format_1(folder)
+    again = unfilled_navigator(folder)
+    other = torch.optim.AdamW(again.parameters())
+    assert load_checkpoint(folder, again, other).iteration == 1
+    for one, two in zip(navigator.parameters(), again.parameters(), strict=True):
+        assert torch.equal(one, two)
+        assert torch.equal(optimiser.state[one]["exp_avg"], other.state[two]["exp_avg"])
+
+
+def test_old_names_in_a_new_folder_are_refused(saved: Path) -> None:
+    write_weights(views__norm__bias=torch.ones(24), view_embedding__norm__bias=None)(saved)
+    assert "lacks view_embedding.norm.bias; adds views.norm.bias" in refused(saved)
+
+
+def test_a_folder_of_a_newer_format_is_refused(saved: Path) -> None:
+    assert json.loads((saved / "config.json").read_text())["format"] == 2
+    write_config(format=3, colour="green")(saved)
+    line = refused(saved)
+    assert line.startswith(f"{saved}/config.json: is of format 3, made by a newer vlnbert; this one reads up to 2")
+    with pytest.raises(DataError, match="is of format 3"):
+        open_navigator(saved)
+    assert own_weights(saved) == saved, "a training that starts from it is told the same, not that it is nobody's"

@@ -1,8 +1,8 @@
-"""How the tokens of rows of unlike length lie in memory.
+"""Rows of unlike length without their padding.
 
-Padded, they are a block [row, token, width], and whatever is done to every token is done to the padding too. Of the
-views that a step shows, more than half are padding. On the CPU an economy therefore lays real tokens side by side,
-[real token, width], and pads them for attention alone. On a GPU to count real tokens would be to wait for it.
+Padded, tokens are a block [row, token, width], and whatever is done to every token is done to the padding too. Of the
+views that a step shows, more than half are padding. Inside of `fast.enabled` on the CPU real tokens therefore lie side
+by side, [real token, width], and are padded for attention alone. On a GPU to count real tokens would be to wait for it.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from vlnbert.navigator.economy import current
+from vlnbert.navigator.fast.context import current
 
 
 def widest(mask: Tensor) -> int:
@@ -25,13 +25,13 @@ def widest(mask: Tensor) -> int:
     return int(mask.any(dim=0).nonzero().max()) + 1
 
 
-class Layout:
-    """The layout of some rows' tokens; every row has its first one."""
+class Packing:
+    """Where some rows' real tokens lie; every row has its first one."""
 
     def __init__(self, mask: Tensor, padded: bool = False) -> None:
         """`mask` [row, token] is true where a token is real; `padded` asks for a block in any case."""
         self.mask = mask
-        self.places: Tensor | None = None  # [real token] where each lies in the block
+        self.places: Tensor | None = None  # [real token] where each lies in the block; None for a block as it is
         if not padded and current() is not None and mask.device.type == "cpu" and not mask.all():
             self.places = mask.flatten().nonzero().squeeze(1)
             count = mask.sum(dim=1)
@@ -41,11 +41,11 @@ class Layout:
         """From a block to tokens as they lie."""
         return block if self.places is None else _Pack.apply(block, self.places)  # type: ignore[no-untyped-call]
 
-    def spread(self, tokens: Tensor) -> Tensor:
+    def unpack(self, tokens: Tensor) -> Tensor:
         """From tokens as they lie to a block, in which padding is zero."""
         if self.places is None:
             return tokens
-        return _Spread.apply(tokens, self.places, self.mask.shape)  # type: ignore[no-untyped-call]
+        return _Unpack.apply(tokens, self.places, self.mask.shape)  # type: ignore[no-untyped-call]
 
     def first(self, tokens: Tensor) -> Tensor:
         """[row, width] the first token of each row."""
@@ -53,7 +53,7 @@ class Layout:
 
 
 class _Pack(Function):
-    """A gather whose way back is a copy, since no place is taken twice; torch's own would add."""
+    """A gather whose backward is a copy, since no place is taken twice; torch's own would add."""
 
     @staticmethod
     def forward(ctx: Any, block: Tensor, places: Tensor) -> Tensor:
@@ -62,22 +62,22 @@ class _Pack(Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, wanted: Tensor) -> tuple[Tensor, None]:
-        return _spread(wanted, ctx.places, ctx.shape), None
+    def backward(ctx: Any, grad_out: Tensor) -> tuple[Tensor, None]:
+        return _unpacked(grad_out, ctx.places, ctx.shape), None
 
 
-class _Spread(Function):
+class _Unpack(Function):
     @staticmethod
     def forward(ctx: Any, tokens: Tensor, places: Tensor, shape: torch.Size) -> Tensor:
         ctx.places = places
-        return _spread(tokens, places, shape)
+        return _unpacked(tokens, places, shape)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, wanted: Tensor) -> tuple[Tensor, None, None]:
-        return wanted.flatten(0, 1).index_select(0, ctx.places), None, None
+    def backward(ctx: Any, grad_out: Tensor) -> tuple[Tensor, None, None]:
+        return grad_out.flatten(0, 1).index_select(0, ctx.places), None, None
 
 
-def _spread(tokens: Tensor, places: Tensor, shape: torch.Size) -> Tensor:
+def _unpacked(tokens: Tensor, places: Tensor, shape: torch.Size) -> Tensor:
     block = tokens.new_zeros(shape.numel(), tokens.shape[-1])
     return block.index_copy_(0, places, tokens).view(*shape, -1)

@@ -1,7 +1,8 @@
 """A navigator's folder, here or on the hub: what it must hold, and whether that fits together."""
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,16 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from vlnbert.errors import DataError, VlnbertError
-from vlnbert.navigator.config import NavigatorConfig
-from vlnbert.navigator.hub import fetched, is_hub_name
+from vlnbert.navigator.model import NavigatorConfig
+from vlnbert.navigator.storage.hub import exists, fetched, is_hub_name
 from vlnbert.sources.files import FETCH_AGAIN, read_json
+from vlnbert.sources.formats import FORMAT, format_of
 from vlnbert.tasks.tokens import SPECIAL
 
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
+NEWEST = 2  # format of config.json; 2 renamed two modules, and says so where 1 named no format
+RENAMED_IN_2 = {"views": "view_embedding", "objects": "object_embedding"}
+KNOWN = frozenset(field.name for field in fields(NavigatorConfig))
 GIVE = "give a navigator's folder, or its name on the hub"
 SAVE_AGAIN = "save the navigator again"
 NAMED_AT_ONCE = 8  # keys on one line
@@ -34,25 +39,59 @@ def find_folder(source: str | Path, **options: Any) -> Path:
     return folder
 
 
-def exists(path: Path) -> bool:
-    """Whether there is something at a path; one at which nobody may look is a fault."""
-    try:
-        return path.exists()
-    except OSError as error:
-        raise DataError(path, f"cannot be read ({error.strerror})", "check the path and its permissions") from None
+def write_config(path: Path, config: NavigatorConfig) -> None:
+    """Write a config.json, of today's format."""
+    path.write_text(json.dumps({FORMAT: NEWEST, **asdict(config)}, sort_keys=True, indent=2))
 
 
 def read_config(path: Path) -> NavigatorConfig:
     """The configuration in a config.json; what else stands there is left alone."""
-    settings = read_json(path, "configuration")
-    known = {field.name for field in fields(NavigatorConfig)}
-    if not isinstance(settings, dict) or known.isdisjoint(settings):
-        remedy = "give a navigator's folder, or make one with: vlnbert weights import"
-        raise DataError(path, "does not describe a navigator", remedy)
+    settings = _settings(path)
+    format_of(path, settings, NEWEST)
     try:
-        return NavigatorConfig(**{name: value for name, value in settings.items() if name in known})
+        return NavigatorConfig(**{name: value for name, value in settings.items() if name in KNOWN})
     except VlnbertError as error:
         raise DataError(path, str(error), SAVE_AGAIN) from None
+
+
+def describes_navigator(path: Path) -> bool:
+    """Whether a config.json is a navigator's, be it of a format that cannot be read or faulty."""
+    try:
+        return bool(_settings(path))
+    except DataError:
+        return False
+
+
+def _settings(path: Path) -> dict[str, Any]:
+    settings = read_json(path, "configuration")
+    if not isinstance(settings, dict) or KNOWN.isdisjoint(settings):
+        remedy = "give a navigator's folder, or make one with: vlnbert weights import"
+        raise DataError(path, "does not describe a navigator", remedy)
+    return settings
+
+
+def read_weights(path: Path, expected: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
+    """The weights of a navigator, under today's keys, in the shapes that are expected."""
+    tensors, _ = read_safetensors(path)
+    return checked_weights(path, tensors, expected)
+
+
+def checked_weights(
+    path: Path, tensors: Mapping[str, Tensor], expected: Mapping[str, tuple[int, ...]]
+) -> dict[str, Tensor]:
+    """The tensors of a file of ours under today's keys, if they fit: all of those that are expected, no others.
+
+    Which keys the file has is told by the format in the config.json beside it.
+    """
+    version = format_of(path.with_name(CONFIG), _settings(path.with_name(CONFIG)), NEWEST)
+    tensors = {_key_today(name, version): tensor for name, tensor in tensors.items()}
+    _check_fit(path, tensors, expected)
+    return tensors
+
+
+def _key_today(name: str, version: int) -> str:
+    part, dot, rest = name.partition(".")
+    return f"{RENAMED_IN_2[part]}{dot}{rest}" if version < 2 and part in RENAMED_IN_2 else name
 
 
 def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -66,7 +105,7 @@ def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         raise DataError(path, f"cannot be read ({error.strerror or error})", "check the file") from None
 
 
-def check_fit(path: Path, tensors: Mapping[str, Tensor], expected: Mapping[str, tuple[int, ...]]) -> None:
+def _check_fit(path: Path, tensors: Mapping[str, Tensor], expected: Mapping[str, tuple[int, ...]]) -> None:
     """A navigator's weights must be all of those that its configuration describes, no others, in their shapes."""
     found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     misshapen = [

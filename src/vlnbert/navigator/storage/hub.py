@@ -14,6 +14,14 @@ NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 FILE_ENDINGS = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".safetensors")
 
 
+def exists(path: Path) -> bool:
+    """Whether there is something at a path; one at which nobody may look is a fault."""
+    try:
+        return path.exists()
+    except OSError as error:
+        raise DataError(path, f"cannot be read ({error.strerror})", "check the path and its permissions") from None
+
+
 def is_hub_name(text: str) -> bool:
     """Whether a text that is no path here could be the name of a model, such as `bert-base-uncased` or `owner/name`."""
     return NAME.fullmatch(text) is not None and not text.endswith(FILE_ENDINGS)

@@ -1,0 +1,163 @@
+"""Recurrent VLN-BERT: two verbs over any backbone. `encode` reads instructions once; `step` looks, decides, remembers.
+
+Hong et al. 2021, "A Recurrent Vision-and-Language BERT for Navigation", arXiv:2011.13922; equations and sections are
+that paper's. A step is Eq. 13 (the decision before), Eq. 15 to 18 (visual tokens), Eq. 7 (the backbone), Eq. 9 to 12
+(state refinement) and Decision Making (sections 3.3 and B.2).
+"""
+
+import math
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from vlnbert.environment.environment import Observation
+from vlnbert.errors import UsageError
+from vlnbert.navigator import fast
+from vlnbert.navigator.model.config import NavigatorConfig
+from vlnbert.navigator.model.layers import CrossLayer, Embeddings, Layer, Pooler
+from vlnbert.navigator.model.one_stream import OneStream
+from vlnbert.navigator.model.recurrence import PastDecision, Refinement, attention_pool
+from vlnbert.navigator.model.two_stream import TwoStream
+from vlnbert.navigator.model.types import (
+    Backbone,
+    BackboneOutput,
+    Instruction,
+    Language,
+    Step,
+    VisualTokens,
+    check_instruction,
+    check_output,
+)
+from vlnbert.navigator.model.vision import ObjectEmbedding, ViewEmbedding
+
+
+class RecurrentVLNBert(nn.Module):
+    """The network of the paper, one-stream or two-stream, for R2R or REVERIE."""
+
+    def __init__(self, config: NavigatorConfig) -> None:
+        super().__init__()
+        self.config = config
+        with torch.device("meta"):  # torch would draw weights that are drawn again below
+            self.backbone: Backbone = make_backbone(config)
+            vision = (config.angle_width, config.hidden, config.feature_dropout, config.hidden_dropout)
+            self.view_embedding = ViewEmbedding(config.feature_width, *vision)
+            self.object_embedding = ObjectEmbedding(config.object_width, *vision) if config.object_width else None
+            self.past_decision = PastDecision(config.hidden, config.angle_width)
+            self.refinement = Refinement(config.hidden, config.matching)
+            self.critic = nn.Sequential(
+                nn.Linear(config.hidden, config.critic_width),
+                nn.ReLU(),
+                nn.Dropout(config.critic_dropout),
+                nn.Linear(config.critic_width, 1),
+            )
+        self.to_empty(device=torch.get_default_device())
+        self._initialise()
+
+    def encode(self, tokens: Tensor, mask: Tensor) -> Instruction:
+        """Eq. 8: read instructions [row, token], true in `mask` where a token is real. They are never read again."""
+        if tokens.shape[1] > self.config.positions:
+            raise UsageError(f"{tokens.shape[1]} tokens; this navigator reads at most {self.config.positions}")
+        if getattr(self.backbone, "uses_fast", False):
+            return self.backbone.encode(tokens, mask)
+        instruction = fast.foreign(self.backbone.encode, tokens, mask)
+        check_instruction(self.backbone, instruction, len(tokens), self.config.hidden)
+        return instruction
+
+    def step(
+        self, state: Tensor, instruction: Instruction, observation: Observation, attention_maps: bool = False
+    ) -> Step:
+        """Decide where to go from what is seen now; with `attention_maps`, also return all attention weights.
+
+        Decision Making (sections 3.3 and B.2): the mean scores of the state over the visual tokens are the logits. With
+        objects one stops at the best of them: the stop logit is the greatest object logit.
+        """
+        language = instruction.language
+        state = self.past_decision(state, self._angles(observation.facing, state))
+        visual, directions = self._visual_tokens(observation, state)
+        out = self._attend(state, visual, language, attention_maps)
+        language_weights, words = attention_pool(out.language_scores, language.mask, language.features)
+        scores, mask, tokens = (part[:, :directions] for part in (out.visual_scores, visual.mask, visual.tokens))
+        _, views = attention_pool(scores, mask, tokens)
+        logits = out.visual_scores.masked_fill(~visual.mask, -math.inf)
+        object_logits = None
+        if observation.visible_objects is not None:
+            object_logits = logits[:, directions:]
+            logits = torch.cat((object_logits.amax(dim=1, keepdim=True), logits[:, :directions]), dim=1)
+        logits = pad(logits, (0, observation.choosable.shape[1] - logits.shape[1]), value=-math.inf)
+        return Step(
+            state=self.refinement(out.pooled, words, views),
+            instruction=Instruction(instruction.state, out.language),
+            logits=logits,
+            object_logits=object_logits,
+            language_weights=language_weights,
+            attention_maps=out.attention_maps,
+        )
+
+    def value(self, state: Tensor) -> Tensor:
+        """Eq. 19: [row] what the critic expects of the state at the end of a step, s^f_t; as in the published code."""
+        inner, relu, dropout, outer = cast("tuple[nn.Linear, nn.ReLU, nn.Dropout, nn.Linear]", tuple(self.critic))
+        return fast.linear(dropout(relu(fast.linear(state, inner))), outer).squeeze(-1)
+
+    def _attend(self, state: Tensor, visual: VisualTokens, language: Language, attention_maps: bool) -> BackboneOutput:
+        """Eq. 7, by our backbones or by a foreign one."""
+        if getattr(self.backbone, "uses_fast", False):
+            return self.backbone(state, visual, language, attention_maps)
+        out = fast.foreign(self.backbone, state, visual, language, attention_maps)
+        check_output(self.backbone, out, visual, language)
+        return out
+
+    def _visual_tokens(self, observation: Observation, state: Tensor) -> tuple[VisualTokens, int]:
+        """The visual tokens, and how many of them, from the first, are attended to as views (F^v of Eq. 11).
+
+        Without objects those are all slots, the stop slot first (Eq. 17, where it is last). With objects there is no
+        stop token: objects stand behind the directions (Eq. 18).
+        """
+        if observation.features is None:
+            raise UsageError("a navigator needs features to see; give the environment a feature bank")
+        slots, found = fast.widest(observation.choosable), observation.visible_objects
+        mask, features, direction = (
+            part[:, :slots] for part in (observation.choosable, observation.features, observation.direction)
+        )
+        tokens = self.view_embedding(features, self._angles(direction, state), fast.Packing(mask))
+        if found is None:
+            return VisualTokens(tokens, mask), tokens.shape[1]
+        if self.object_embedding is None:
+            raise UsageError("this navigator was made without objects; choose one with object_width above 0")
+        objects = self.object_embedding(found.features, found.position.to(state), self._angles(found.direction, state))
+        present = torch.cat((found.present, found.present.new_ones(len(objects), 1)), dim=1)  # "no object" always is
+        visual = VisualTokens(torch.cat((tokens[:, 1:], objects), dim=1), torch.cat((mask[:, 1:], present), dim=1))
+        return visual, tokens.shape[1] - 1
+
+    def _angles(self, direction: Tensor, like: Tensor) -> Tensor:
+        """Directions of four numbers, repeated to the width that the weights were trained with (section B.1)."""
+        return direction.to(like).repeat(*(1,) * (direction.dim() - 1), self.config.angle_width // 4)
+
+    def _initialise(self) -> None:
+        """BERT's normal initialisation, with its deviation kept in proportion where a token is narrower."""
+        deviation = 0.02 * math.sqrt(768 / self.config.hidden)
+        for module in self.modules():
+            if isinstance(module, nn.Linear | nn.Embedding):
+                nn.init.normal_(module.weight, std=deviation)
+            if isinstance(module, nn.Linear) and module.bias is not None:
+                nn.init.zeros_(module.bias)
+            if isinstance(module, nn.LayerNorm):
+                module.reset_parameters()
+
+
+def key_shapes(config: NavigatorConfig) -> dict[str, tuple[int, ...]]:
+    """Every key of a navigator and its shape, without room for a single weight."""
+    with torch.device("meta"):
+        return {name: tuple(tensor.shape) for name, tensor in RecurrentVLNBert(config).state_dict().items()}
+
+
+def make_backbone(config: NavigatorConfig) -> Backbone:
+    """The Transformer that a configuration names."""
+    embeddings = Embeddings(config.vocabulary, config.positions, config.hidden, config.hidden_dropout)
+    shape = (config.hidden, config.heads, config.inner, config.hidden_dropout, config.attention_dropout)
+    layers = [Layer(*shape) for _ in range(config.layers)]
+    if config.backbone == "one-stream":
+        return OneStream(embeddings, layers, Pooler(config.hidden), config.language_attention)
+    cross = [CrossLayer(*shape) for _ in range(config.cross_layers)]
+    return TwoStream(embeddings, layers, cross, Pooler(config.hidden))

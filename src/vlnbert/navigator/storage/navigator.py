@@ -1,0 +1,122 @@
+"""The navigator that is saved to a folder or the hub, opened from there, and described in a model card."""
+
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import ModelCard, PyTorchModelHubMixin
+from tokenizers import Tokenizer
+
+from vlnbert.navigator.model import NavigatorConfig, RecurrentVLNBert, key_shapes
+from vlnbert.navigator.storage.folder import (
+    CONFIG,
+    TOKENIZER,
+    WEIGHTS,
+    find_folder,
+    read_config,
+    read_tokenizer,
+    read_weights,
+    write_config,
+)
+
+TEMPLATE = """---
+{{ card_data }}
+---
+
+# A Recurrent VLN-BERT navigator
+
+An agent that reads an instruction and walks through a house, by attention alone
+([paper](https://arxiv.org/abs/2011.13922)).
+{% if source %}
+Imported from `{{ source }}`{% if family %}, {{ family }}{% endif %}.
+{% endif %}{% if preset %}
+Trained with the preset `{{ preset }}`.
+{% endif %}{% if scores %}
+| split | SR | SPL |
+| --- | --- | --- |
+{% for split, score in scores.items() -%}
+| {{ split }} | {{ "%.2f"|format(100 * score.sr) }} | {{ "%.2f"|format(100 * score.spl) }} |
+{% endfor %}{% endif %}
+| configuration | |
+| --- | --- |
+{% for name, value in facts.items() -%}
+| {{ name }} | {{ value }} |
+{% endfor %}
+```python
+from vlnbert.navigator import Navigator
+
+navigator = Navigator.from_pretrained("{{ repo_id | default('path or hub name') }}")
+```
+"""
+
+
+class Navigator(
+    RecurrentVLNBert,
+    PyTorchModelHubMixin,
+    library_name="vlnbert",
+    tags=["vision-and-language-navigation", "embodied-ai"],
+    model_card_template=TEMPLATE,
+):
+    """A recurrent BERT that follows instructions. `tokenizer`, where set, is saved and loaded with it."""
+
+    def __init__(self, config: NavigatorConfig) -> None:
+        super().__init__(config)
+        self.tokenizer: Tokenizer | None = None
+
+    def _save_pretrained(self, save_directory: Path) -> None:
+        super()._save_pretrained(save_directory)
+        write_config(save_directory / CONFIG, self.config)
+        if self.tokenizer is not None:
+            self.tokenizer.save(str(save_directory / TOKENIZER))
+
+    def generate_model_card(self, *args: Any, **kwargs: Any) -> ModelCard:
+        """The card shows the configuration; it may be told `preset` and `scores`, or `source` and `family`."""
+        return super().generate_model_card(*args, facts=_facts(self.config), **kwargs)
+
+    @classmethod
+    def from_pretrained(  # type: ignore[override]  # there are no options of the model's own
+        cls,
+        pretrained_model_name_or_path: str | Path,
+        *,
+        force_download: bool = False,
+        token: str | bool | None = None,
+        cache_dir: str | Path | None = None,
+        local_files_only: bool = False,
+        revision: str | None = None,
+    ) -> "Navigator":
+        """A navigator from its folder, or by its name on the hub; the options are for the latter.
+
+        Loads every weight or fails: a checkpoint that fits in part is a fault, not a start.
+        """
+        folder = find_folder(
+            pretrained_model_name_or_path,
+            force_download=force_download,
+            token=token,
+            cache_dir=cache_dir,
+            local_files_only=local_files_only,
+            revision=revision,
+        )
+        config = read_config(folder / CONFIG)
+        weights = read_weights(folder / WEIGHTS, key_shapes(config))
+        navigator = cls(config)
+        navigator.load_state_dict(weights)
+        if (folder / TOKENIZER).exists():
+            navigator.tokenizer = read_tokenizer(folder / TOKENIZER)
+        return navigator.eval()
+
+
+def _facts(config: NavigatorConfig) -> dict[str, str]:
+    """What a reader of the card wants to know of the configuration."""
+    told = {
+        "backbone": config.backbone,
+        "layers": f"{config.layers} + {config.cross_layers} cross" if config.cross_layers else config.layers,
+        "width": config.hidden,
+        "heads": config.heads,
+        "feed-forward width": config.inner,
+        "word pieces": config.vocabulary,
+        "feature width": config.feature_width,
+        "direction width": config.angle_width,
+        "object width": config.object_width or "sees no objects",
+        "matching": config.matching,
+        "language attention": config.language_attention,
+    }
+    return {name: str(value) for name, value in told.items()}
