@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from vlnbert import runtime
-from vlnbert.cli.devices import chosen_precision
+from vlnbert.runtime import chosen_precision
 
 CPU = torch.device("cpu")
 

@@ -52,9 +52,9 @@ def test_a_trace_is_the_walk_with_its_attention(world: World) -> None:
         path_length=torch.tensor([2, 2]),
     )
     tokens = Tokens(torch.tensor([[4, 5, 6, 7], [8, 9, 10, 0]]), torch.tensor([4, 3]))
-    walked = evaluate_navigator(environment, navigator, episodes, tokens, limit=6).trajectories
+    walked = evaluate_navigator(environment, navigator, episodes, tokens, max_steps=6).trajectories
     for row in range(2):
-        trace = trace_episode(navigator, environment, episodes=episodes, tokens=tokens, row=row, limit=6)
+        trace = trace_episode(navigator, environment, episodes=episodes, tokens=tokens, row=row, max_steps=6)
         assert trace.viewpoint == walked.viewpoint[row, : len(trace.viewpoint)].tolist()
         assert trace.weights.shape == (len(trace.viewpoint), int(tokens.count[row]) - 1)
         torch.testing.assert_close(trace.weights.sum(dim=1), torch.ones(len(trace.viewpoint), dtype=torch.float64))

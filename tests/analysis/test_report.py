@@ -27,7 +27,7 @@ class Page(HTMLParser):
         self.open: list[str] = []
         self.elements: list[tuple[str, dict[str, str | None]]] = []
         self.text: list[str] = []
-        self.batches(self.source)
+        self.feed(self.source)
         self.close()
         assert self.open == []
 

@@ -20,7 +20,7 @@ from vlnbert.navigator import SIZES, Navigator
 from vlnbert.world.object_bank import STRIDE
 
 WAYS = ["without", "trimmed", "padded"]
-QUICK = ("--size", "tiny", "--agents", "2", "--max-tokens", "8", "--rounds", "2", "--threads", "1")
+QUICK = ("--size", "tiny", "--agents", "2", "--tokens", "8", "--rounds", "2", "--threads", "1")
 
 
 @pytest.fixture(params=["one-stream", "two-stream"])
@@ -102,7 +102,7 @@ def test_the_command_tells_people(tiny):
     ("words", "told"),
     [
         (("--agents", "0"), "--agents 0"),
-        (("--max-tokens", "513"), "--tokens 513"),
+        (("--tokens", "513"), "--tokens 513"),
         (("--rounds", "1"), "--rounds 1"),
         (("--threads", "257"), "--threads 257"),
         (("--size", "tini"), "did you mean tiny"),

@@ -52,8 +52,8 @@ def test_a_run_walks_as_it_was_trained(trained: Path) -> None:
 def test_scores_are_shown_and_results_written(run: Callable, house: Path, trained: Path, tmp_path: Path) -> None:
     outcome = run("evaluate", trained, "--data", house, *SPLIT, "--out", tmp_path / "out")
     assert outcome.code == 0
-    assert "trained on r2r" in outcome.out
-    assert "val_unseen" in outcome.out
+    assert "trained (rates in %)" in outcome.out
+    assert "r2r/val_unseen" in outcome.out
     assert (tmp_path / "out" / "r2r_val_unseen_trained.json").is_file()
 
 

@@ -1,6 +1,7 @@
 """`vlnbert features captions`: what it counts, where it keeps it, and what it says when something is missing."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -43,7 +44,7 @@ def test_an_object_tells_what_was_made(run: Callable, house: Path, bert: Path, c
 def test_a_table_tells_the_same(run: Callable, house: Path, bert: Path) -> None:
     facts = json.loads(run(*WORDS, house, "--encoder", bert, "--json").out)
     printed = run(*WORDS, house, "--encoder", bert).out
-    rows = {row[1].strip(): row[2].strip() for line in printed.splitlines() if len(row := line.split("│")) == 4}
+    rows = dict(re.split(r"  +", line.strip()) for line in printed.splitlines() if re.search(r"\S  +[\d,.]+$", line))
     assert rows["views that face a neighbour"] == f"{facts['views']:,}"
     assert rows["distinct captions"] == f"{facts['captions']:,}"
     assert rows["width of a caption's embedding"] == "24"

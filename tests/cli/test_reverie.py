@@ -224,8 +224,11 @@ def test_no_object_features_is_one_line_that_says_what_to_do(run: Callable, data
     outcome = run("train", "demo-reverie", "--data", data, "--out", tmp_path / "run")
     assert outcome.code == 2
     (line,) = outcome.err.splitlines()
-    assert "holds no object feature file; name one with --objects FILE; --objects names sees by names" in line
-    blind = run("train", "demo-reverie", "--data", data, "--out", tmp_path / "run", *SHORT, "--objects", "off")
+    assert (
+        "holds no object feature file; name one with --features.objects FILE, or see by --features.objects names"
+        in line
+    )
+    blind = run("train", "demo-reverie", "--data", data, "--out", tmp_path / "run", *SHORT, "--features.objects", "off")
     assert blind.code == 0
     for navigator in (tmp_path / "run", tmp_path / "run" / "best"):  # who sees no objects needs none to walk
         words = ("evaluate", navigator, "--task", "reverie", "--data", data, "--split", "val_unseen", "--json")

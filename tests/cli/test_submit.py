@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import tyro
 
-from vlnbert.cli.submit import submit
+from vlnbert.cli.score import submit
 from vlnbert.errors import InvalidFileError
 
 

@@ -15,7 +15,8 @@ import pytest
 
 from vlnbert import __version__
 from vlnbert.cli.main import VERBS
-from vlnbert.learning.presets import NEEDS, PRESETS
+from vlnbert.data.inventory import NEEDS
+from vlnbert.learning.presets import PRESETS
 
 KEYS = ["sr", "osr", "spl", "ndtw", "sdtw", "cls", "rgs", "rgspl", "tl", "ne", "episodes"]
 

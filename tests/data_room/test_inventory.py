@@ -3,7 +3,8 @@
 import h5py
 import numpy as np
 import pytest
-from vlnbert.tasks.inventory import meets, take_inventory
+
+from vlnbert.data.inventory import meets, take_inventory
 
 
 def faults(folder):

@@ -43,13 +43,13 @@ def scene(folder: DataFolder) -> tuple[Environment, Navigator, Episodes, Tokens]
 def test_a_split_is_walked_as_its_episodes_one_by_one(scene: tuple) -> None:
     environment, navigator, episodes, tokens = scene
     together = evaluate_navigator(environment, navigator, episodes, tokens, batch=7)
-    assert len(set(together.walk.length.tolist())) > 1, "some stop early and some do not"
+    assert len(set(together.trajectories.length.tolist())) > 1, "some stop early and some do not"
     for row in range(0, len(episodes), 5):
         rows = torch.tensor([row])
         alone = Tokens(tokens.ids[rows], tokens.count[rows])
         single = evaluate_navigator(environment, navigator, episodes.select(rows), alone)
-        assert torch.equal(single.walk.viewpoint[0], together.walk.viewpoint[row])
-        assert single.walk.length[0] == together.walk.length[row]
+        assert torch.equal(single.trajectories.viewpoint[0], together.trajectories.viewpoint[row])
+        assert single.trajectories.length[0] == together.trajectories.length[row]
         assert single.scores.spl[0] == together.scores.spl[row]
 
 
@@ -73,4 +73,4 @@ def test_saved_navigators_are_opened(scene: tuple, tmp_path: Path) -> None:
     navigator.save_pretrained(tmp_path / "saved")
     opened = open_navigator(tmp_path / "saved")
     before, after = (evaluate_navigator(environment, one, episodes, tokens) for one in (navigator, opened))
-    assert torch.equal(before.walk.viewpoint, after.walk.viewpoint)
+    assert torch.equal(before.trajectories.viewpoint, after.trajectories.viewpoint)

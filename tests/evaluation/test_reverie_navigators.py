@@ -33,7 +33,9 @@ class Scene:
     tokens: Tokens
 
     def named(self, limit: int = LIMIT, batch: int = 64) -> list[str | None]:
-        return evaluate_navigator(self.environment, self.navigator, self.episodes, self.tokens, limit, batch).objects
+        return evaluate_navigator(
+            self.environment, self.navigator, self.episodes, self.tokens, limit, batch
+        ).predicted_objects
 
     def select(self, rows: torch.Tensor) -> "Scene":
         tokens = Tokens(self.tokens.ids[rows], self.tokens.count[rows])

@@ -80,7 +80,7 @@ def house(folder: Path) -> Scene:
     world, tokenizer = open_world(data), load_tokenizer(data.vocabulary)
     objects, _ = open_object_features(world, open_object_table(world, data.boxes), data.object_feature_files()[0])
     environment = Environment(world, open_features(world, data.feature_files()[0]), objects)
-    whole = open_split(data, world, tokenizer, "reverie/train", objects=objects.objects)
+    whole = open_split(data, world, tokenizer, "reverie/train", visible=objects.object_table)
     rows = torch.arange(0, 48, 2)
     tokens = Tokens(whole.tokens.ids[rows], whole.tokens.count[rows])
     some = Split(whole.episodes.select(rows), tokens, whole.target[rows])

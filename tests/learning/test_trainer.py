@@ -111,7 +111,7 @@ def test_a_loss_that_is_no_number_stops_and_names_the_first_batch(house: Path, t
 
 def break_after(run: Trainer, batches: int) -> None:
     """Let the critic break once some batches are learned."""
-    learn, seen = run.eager.learn, []
+    learn, seen = run.eager.accumulate, []
 
     def learn_or_break(*words: Any, **options: Any) -> Tensor:
         if len(seen) == batches:
@@ -120,7 +120,7 @@ def break_after(run: Trainer, batches: int) -> None:
         seen.append(None)
         return learn(*words, **options)
 
-    run.eager.learn = learn_or_break
+    run.eager.accumulate = learn_or_break
 
 
 def test_the_best_is_kept(house: Path, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Every object is shown by its own name and the caption of its own view, and the second time from the cache."""
 
 import json
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -232,7 +233,7 @@ def test_the_verb_tells_what_was_made(run: Run, house: DataFolder, bert: Path, c
     assert facts["targets"]["train"]["at_goal"] > 0
     assert facts["targets"]["test"]["withheld"] > 0
     table = run(house.root, "--encoder", bert)[1]
-    rows = {row[1].strip(): row[2].strip() for line in table.splitlines() if len(row := line.split("│")) == 4}
+    rows = dict(re.split(r"  +", line.strip()) for line in table.splitlines() if re.search(r"\S  +[\d,.]+$", line))
     assert rows["objects shown"] == f"{len(objects):,}"
     assert rows["distinct names"] == f"{facts['names']:,}"
     assert rows["distinct captions of their views"] == f"{facts['captions']:,}"

@@ -110,7 +110,7 @@ def plain_grounding_loss(scene: Scene, rollout: Rollout) -> Tensor:
 @pytest.fixture
 def nobody_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who has stopped looks on, as on a GPU."""
-    monkeypatch.setattr("vlnbert.rollout.mixed.walking", lambda state, rows: None)
+    monkeypatch.setattr("vlnbert.rollout.mixed.active_rows", lambda state, rows: None)
 
 
 @pytest.mark.usefixtures("nobody_leaves")

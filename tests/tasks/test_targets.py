@@ -40,7 +40,7 @@ def test_the_place_at_any_viewpoint(world, objects, episodes):
 
 
 def test_the_place_in_a_bank_that_leaves_some_out(world, objects, episodes):
-    bank = ObjectBank.from_codebook(objects, codes_of(objects), most=3)
+    bank = ObjectBank.from_codebook(objects, codes_of(objects), max_objects=3)
     ending = ending_at(episodes, world.find("alpha", "a1"))
     assert target_index(bank.object_table, ending).tolist() == [-1, -1], "its box is among the smaller ones"
     report = report_targets(bank.object_table, ending)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from vlnbert.errors import DataError, Faults
 from vlnbert.navigator import NavigatorConfig, key_shapes
-from vlnbert.navigator.storage.folder import CONFIG, read_config, read_safetensors
+from vlnbert.navigator.storage.folder import CONFIG, checked_weights, read_config, read_safetensors
 from vlnbert.navigator.storage.hub import exists, fetched, is_hub_name
 from vlnbert.sources.files import FETCH_AGAIN, read_json
 from vlnbert.weights.report import ImportReport, non_finite_notes

@@ -89,7 +89,7 @@ def test_one_stops_at_the_best_object(name: str) -> None:
 def test_objects_are_seen_as_the_paper_says(name: str) -> None:
     """The token is LayerNorm(W [feature; W_p position; direction]); "no object" is the same of zeros."""
     config = CONFIGS[name]
-    navigator, found = make(config), sight(config, 3).objects
+    navigator, found = make(config), sight(config, 3).visible_objects
     direction = found.direction.repeat(1, 1, config.angle_width // 4)
     tokens = navigator.object_embedding(found.features, found.position, direction)
     whole = torch.cat(

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from vlnbert.learning.setting import own_weights
 
 from tests.navigator.samples import CONFIGS, ONE, make, sight, words
 from vlnbert.errors import DataError, VlnbertError
 from vlnbert.learning.checkpoints import Progress, load_checkpoint, save_checkpoint, unfilled_navigator
+from vlnbert.learning.start import own_weights
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.storage import hub
 from vlnbert.tasks.tokens import load_tokenizer
