@@ -65,7 +65,7 @@ def named(ids: list[str]) -> str:
 
 
 def test_results_score_as_they_were_evaluated(run: Callable, house: Path, trained: Path, tmp_path: Path) -> None:
-    words = (trained, "--data", house, "--splits", "val_unseen", "--limit", "3", "--out", tmp_path, "--json")
+    words = (trained, "--data", house, "--splits", "val_unseen", "--max-steps", "3", "--out", tmp_path, "--json")
     said = json.loads(run("evaluate", *words).out)["val_unseen"]
     file = tmp_path / "reverie_val_unseen_run.json"
     items = json.loads(file.read_text())

@@ -156,11 +156,11 @@ def test_navigators_that_do_not_fit_are_refused(run: Callable, house: Path, save
     (saved / "config.json").write_text(json.dumps(config))
     outcome = run("evaluate", saved, "--data", empty)
     assert outcome.code == 2
-    assert "holds no feature file; name one with --features FILE" in outcome.err
+    assert "holds no feature file; name one with --features.views FILE" in outcome.err
 
 
 def test_bench_navigator_reports_both_backbones(run: Callable) -> None:
-    words = ("--size", "tiny", "--agents", "2", "--max-tokens", "8", "--rounds", "2", "--threads", "1", "--json")
+    words = ("--size", "tiny", "--agents", "2", "--tokens", "8", "--rounds", "2", "--threads", "1", "--json")
     found = json.loads(run("bench", "navigator", *words).out)
     assert list(found) == ["one-stream", "two-stream"]
     assert all(gain["ratio"] > 0 for gains in found.values() for gain in gains.values())
@@ -209,9 +209,9 @@ MISTAKES = {
     "missing folder": (("data", "check", "nowhere"), "nowhere: no such data folder"),
     "unknown scan": (("world", "candidates", "hall", "--data", "{house}"), "no scan 'hall'"),
     "unknown split": (("evaluate", "--agent", "stop", "--splits", "val_unsen", "--data", "{house}"), "val_unseen"),
-    "endless": (("evaluate", "--agent", "stop", "--limit", "3000000", "--data", "{house}"), "--limit 3000000"),
+    "endless": (("evaluate", "--agent", "stop", "--max-steps", "3000000", "--data", "{house}"), "--max-steps 3000000"),
     "no folder": (("data", "check", "{house}/vocab.txt"), "is a file, not a data folder"),
-    "no steps": (("evaluate", "--agent", "stop", "--limit", "0", "--data", "{house}"), "--limit 0"),
+    "no steps": (("evaluate", "--agent", "stop", "--max-steps", "0", "--data", "{house}"), "--max-steps 0"),
     "goals withheld": (("evaluate", "--agent", "shortest", "--splits", "test", "--data", "{house}"), "withholds"),
     "missing file": (("score", "no.json", "--task", "r2r", "--split", "val_seen", "--data", "{house}"), "no.json"),
     "too few houses": (("house", "{tmp}/new", "--scans", "1"), "1 scans"),
