@@ -1,0 +1,1 @@
+"""A data folder, opened: its world, what agents see there, and its splits."""

@@ -1,0 +1,138 @@
+"""A data folder as one object: world, environment, splits and features, each opened when it is first asked for."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer
+
+from vlnbert.data.features import open_object_bank, open_view_bank
+from vlnbert.data.spec import OFF, FeatureSpec, as_spec
+from vlnbert.environment.environment import Environment
+from vlnbert.sources.layout import TASKS, DataFolder, open_folder
+from vlnbert.tasks.episodes import Episodes, load_episodes
+from vlnbert.tasks.splits import Split, open_split, task_and_split
+from vlnbert.tasks.tokens import load_tokenizer
+from vlnbert.world.banks import Bank
+from vlnbert.world.build import open_world
+from vlnbert.world.object_bank import ObjectBank
+from vlnbert.world.objects import ObjectTable, open_object_table
+from vlnbert.world.world import World
+
+
+class Data:
+    """A data folder. `world`, `environment`, `split(name)` and the rest are opened once, on the data's device."""
+
+    def __init__(
+        self, folder: DataFolder, features: FeatureSpec | None = None, device: torch.device | str = "cpu"
+    ) -> None:
+        self.folder, self.features, self.device = folder, features or FeatureSpec(), torch.device(device)
+
+    @cached_property
+    def world(self) -> World:
+        """The houses: viewpoints, choices, distances."""
+        return open_world(self.folder, device=self.device)
+
+    @cached_property
+    def view_bank(self) -> Bank:
+        """What views look like."""
+        return open_view_bank(self.world, self.folder, self.features)
+
+    @cached_property
+    def objects(self) -> ObjectTable:
+        """All objects of the folder, whether agents see them or not."""
+        return open_object_table(self.world, self.folder.boxes)
+
+    @property
+    def object_bank(self) -> ObjectBank | None:
+        """What objects look like; None where agents see none."""
+        return None if self.features.objects == OFF else self._object_bank[0]
+
+    @property
+    def object_notes(self) -> tuple[str, ...]:
+        """What of the objects' features does not fit, in words."""
+        return () if self.features.objects == OFF else self._object_bank[1]
+
+    @cached_property
+    def _object_bank(self) -> tuple[ObjectBank, tuple[str, ...]]:
+        return open_object_bank(self.world, self.folder, self.objects, self.features)
+
+    @cached_property
+    def environment(self) -> Environment:
+        """The world with all that agents see in it."""
+        return Environment(self.world, self.view_bank, self.object_bank)
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of the folder's vocabulary."""
+        return load_tokenizer(self.folder.vocabulary)
+
+    @property
+    def splits(self) -> dict[str, Path]:
+        """The file of every split, by names such as r2r/val_unseen."""
+        found = {task: self.folder.splits(task) for task in TASKS}
+        return {f"{task}/{split}": path for task, splits in found.items() for split, path in splits.items()}
+
+    def episodes(self, name: str) -> Episodes:
+        """The episodes of a split such as r2r/val_unseen, without tokens."""
+        task, split = task_and_split(name)
+        objects = self.objects if task == "reverie" else None
+        return load_episodes(self.folder, self.world, task, split, objects).to(self.device)
+
+    def split(self, name: str, tokenizer: Tokenizer | None = None, max_tokens: int | None = None) -> Split:
+        """A split such as r2r/val_unseen with its instructions as tokens: by default the folder's own, cut as the task is.
+
+        In REVERIE it also tells where each target stands among the objects that agents see.
+        """
+        sees_objects = task_and_split(name)[0] == "reverie"
+        bank = self.object_bank if sees_objects else None
+        return open_split(
+            self.folder,
+            self.world,
+            tokenizer or self.tokenizer,
+            name,
+            max_tokens=max_tokens,
+            visible=None if bank is None else bank.object_table,
+            objects=self.objects if sees_objects else None,
+        )
+
+    def seen_as(self, features: FeatureSpec, device: torch.device | str | None = None) -> "Data":
+        """The same folder with other features, or on another device; what is open already is shared where it fits."""
+        other = Data(self.folder, features, self.device if device is None else device)
+        for name in ("tokenizer", "world", "objects"):
+            if name in self.__dict__ and (name != "world" or other.device == self.device):
+                setattr(other, name, getattr(self, name))
+        return other
+
+    def __repr__(self) -> str:
+        lines = [f"{name}: {value}" for name, value in self._facts().items()]
+        return "\n".join([f"Data({str(self.folder.root)!r}, device={str(self.device)!r})", *(f"  {x}" for x in lines)])
+
+    def _facts(self) -> Mapping[str, str]:
+        """What the folder holds, without opening any of it."""
+        files = [path.name for path in (*self.folder.feature_files(), *self.folder.object_feature_files())]
+        shown = {
+            "scans": f"{len(self.folder.graphs()):,}",
+            "splits": ", ".join(self.splits),
+            "features": ", ".join([*files, *(["captions"] if self.folder.captions.is_dir() else [])]),
+        }
+        return {name: value or "none" for name, value in shown.items()}
+
+
+def open_data(
+    folder: "Data | str | Path", features: FeatureSpec | str | Path | None = None, device: str | None = None
+) -> Data:
+    """Open a data folder: `data.world`, `data.environment`, `data.split("r2r/val_unseen")`, `data.splits`.
+
+    Args:
+        folder: The folder; or data that is open already, to see it with other features or on another device.
+        features: What agents see: a `FeatureSpec`, or what views look like alone (a feature file, or the word captions).
+        device: Where the tensors are, such as cpu or cuda.
+    """
+    opened = folder if isinstance(folder, Data) else Data(open_folder(folder), device=device or "cpu")
+    opened.folder.graphs()  # a folder without graphs is no data folder
+    if features is None and device is None:
+        return opened
+    spec = opened.features if features is None else as_spec(features if isinstance(features, FeatureSpec) else str(features))
+    return opened.seen_as(spec, device)
