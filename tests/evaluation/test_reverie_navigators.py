@@ -9,7 +9,7 @@ from vlnbert.environment.environment import Environment
 from vlnbert.evaluation.evaluate import evaluate_navigator
 from vlnbert.house import generate
 from vlnbert.navigator import SIZES, Navigator
-from vlnbert.rollout.greedy import encode_tokens
+from vlnbert.rollout.episodes import encode_tokens
 from vlnbert.sources.layout import DataFolder, open_folder
 from vlnbert.tasks import Episodes, load_episodes
 from vlnbert.tasks.tokens import Tokens, load_tokenizer, tokenise

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from vlnbert.evaluation.metrics import ndtw
+from vlnbert.evaluation.metrics import dtw_cost, dtw_table, ndtw
 from vlnbert.evaluation.scoring import ScoredFile, score_file
 from vlnbert.evaluation.submission import arrival_views
-from vlnbert.evaluation.warping import warped, whole
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.episodes import Episodes, load_episodes, pad_paths
 from vlnbert.world.geometry import view_elevation, view_heading, wrapped
@@ -99,8 +98,8 @@ def test_ndtw_grows_move_by_move(golden: Path, open_data_world: World) -> None:
         length = torch.tensor([reference.shape[1]])
         steps = [walk["start"], *(step for step in walk["steps"] if step["action"] == "move")]
         here = torch.tensor([[world.find(walk["scan"], step["viewpoint"])] for step in steps])
-        table = warped(world.metres(here[..., None], reference), torch.ones_like(here, dtype=torch.bool))
-        for step, value in zip(steps, ndtw(whole(table, length), length)[:, 0].tolist(), strict=True):
+        table = dtw_table(world.metres(here[..., None], reference), torch.ones_like(here, dtype=torch.bool))
+        for step, value in zip(steps, ndtw(dtw_cost(table, length), length)[:, 0].tolist(), strict=True):
             assert math.isclose(value, step["ndtw_metres"], abs_tol=EXACT), walk["instr_id"]
             compared += 1
     assert compared > 1000

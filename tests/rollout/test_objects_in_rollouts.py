@@ -12,7 +12,7 @@ from vlnbert.environment.environment import Environment, State
 from vlnbert.learning.objective import Objective, ObjectiveConfig, navigation_objective
 from vlnbert.learning.rewards import RewardConfig, Rewards
 from vlnbert.navigator import Navigator, fast
-from vlnbert.rollout.greedy import encode_tokens
+from vlnbert.rollout.episodes import encode_tokens
 from vlnbert.rollout.mixed import SAMPLE, TEACHER, MixedAgent, Rollout, collect_rollout
 from vlnbert.rollout.noise import keys
 from vlnbert.sources.boxes import BoxedObject, ViewpointObjects

@@ -7,8 +7,7 @@ from torch import Tensor
 
 from vlnbert.environment.environment import Environment, State
 from vlnbert.navigator import Instruction, Navigator
-from vlnbert.rollout.episodes import MAX_STEPS, run_episodes
-from vlnbert.rollout.greedy import encode_tokens
+from vlnbert.rollout.episodes import MAX_STEPS, encode_tokens, run_episodes
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.tokens import Tokens
 

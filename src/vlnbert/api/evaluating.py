@@ -129,7 +129,9 @@ def evaluate(
         out: A folder for result files in the leaderboards' form, <task>_<split>_<agent>.json.
         bar: Show progress.
     """
-    require_within(max_steps=(1 if max_steps is None else max_steps, 1, 1000), batch=(1 if batch is None else batch, 1, 1_000_000))
+    require_within(
+        max_steps=(1 if max_steps is None else max_steps, 1, 1000), batch=(1 if batch is None else batch, 1, 1_000_000)
+    )
     with quiet(not bar):
         walker = _walker(agent)
         names = (split,) if isinstance(split, str) else tuple(split)

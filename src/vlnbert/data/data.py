@@ -81,7 +81,7 @@ class Data:
         return load_episodes(self.folder, self.world, task, split, objects).to(self.device)
 
     def split(self, name: str, tokenizer: Tokenizer | None = None, max_tokens: int | None = None) -> Split:
-        """A split such as r2r/val_unseen with its instructions as tokens: by default the folder's own, cut as the task is.
+        """A split such as r2r/val_unseen with its instructions as tokens, by default of the folder's own vocabulary.
 
         In REVERIE it also tells where each target stands among the objects that agents see.
         """
@@ -134,5 +134,9 @@ def open_data(
     opened.folder.graphs()  # a folder without graphs is no data folder
     if features is None and device is None:
         return opened
-    spec = opened.features if features is None else as_spec(features if isinstance(features, FeatureSpec) else str(features))
+    spec = (
+        opened.features
+        if features is None
+        else as_spec(features if isinstance(features, FeatureSpec) else str(features))
+    )
     return opened.seen_as(spec, device)

@@ -7,6 +7,7 @@ SR, SPL: Anderson et al. 2018, arXiv:1807.06757. CLS: Jain et al. 2019, arXiv:19
 2019, arXiv:1907.05446. RGS, RGSPL: Qi et al. 2020, arXiv:1904.10151.
 """
 
+import math
 from dataclasses import dataclass, fields
 from typing import Literal
 
@@ -14,7 +15,6 @@ import torch
 from torch import Tensor
 
 from vlnbert.errors import UnknownNameError
-from vlnbert.evaluation.warping import warped, whole
 from vlnbert.world.world import World
 
 NEAR = 3.0  # metres: closer than this is there, and the scale of nDTW and CLS
@@ -131,7 +131,38 @@ def ndtw(cost: Tensor, reference_length: Tensor) -> Tensor:
 def dtw(cost: Tensor, walked_length: Tensor, reference_length: Tensor) -> Tensor:
     """[episode] the cost of warping the walks onto the references, from the cost of each pair of their viewpoints."""
     counts = torch.arange(cost.shape[1], device=cost.device)[:, None] < walked_length
-    return whole(warped(cost.transpose(0, 1), counts)[-1], reference_length)
+    return dtw_cost(dtw_table(cost.transpose(0, 1), counts)[-1], reference_length)
+
+
+def dtw_table(cost: Tensor, counts: Tensor) -> Tensor:
+    """[time, episode, place] the DTW cost of each walk so far against the reference up to each of its places.
+
+    The table is filled by diagonals: cells whose time and place add up to the same do not wait for each other, so that
+    a walk of n viewpoints and a reference of m take n + m - 1 steps, not n x m.
+
+    `cost` [time, episode, place] is that of each pair of viewpoints. Where `counts` [time, episode] is false, a
+    viewpoint is passed over, and all stays as it was; the first always counts.
+    """
+    times, episodes, places = cost.shape
+    place = torch.arange(places, device=cost.device)
+    diagonal = torch.arange(times + places - 1, device=cost.device)[:, None]
+    time = diagonal - place  # [diagonal, place]; some are beyond a walk
+    at = time.clamp(0, times - 1)
+    own, counted = cost[at, :, place], counts[at]  # [diagonal, place, episode]
+    table = cost.new_full((len(time) + 2, places + 1, episodes), math.inf)  # diagonal and place, both from one before
+    table[0, 0] = 0  # only nothing matches nothing, for free
+    for number in range(len(time)):
+        older, last = table[number], table[number + 1]
+        best = torch.minimum(torch.minimum(last[1:], last[:-1]), older[:-1])
+        torch.where(counted[number], own[number] + best, last[1:], out=table[number + 2, 1:])
+    when = torch.arange(times, device=cost.device)[:, None]
+    return table[when + place + 2, place + 1].transpose(1, 2)
+
+
+def dtw_cost(table: Tensor, reference_length: Tensor) -> Tensor:
+    """[..., episode] the cost of having matched the whole reference: what lies behind its end does not count."""
+    last = (reference_length - 1).expand(table.shape[:-1])
+    return table.gather(-1, last[..., None]).squeeze(-1)
 
 
 def _by_reference(spl_by: str) -> bool:

@@ -12,8 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vlnbert.evaluation.metrics import NEAR, ndtw
-from vlnbert.evaluation.warping import warped, whole
+from vlnbert.evaluation.metrics import NEAR, dtw_cost, dtw_table, ndtw
 from vlnbert.world.world import STOP, World
 
 AT_GOAL = 1.0  # metres: who was this close should not leave
@@ -99,7 +98,7 @@ def running_ndtw(world: World, viewpoint: Tensor, path: Tensor, path_length: Ten
     pairs = world.pair(viewpoint[:, :, None], path)  # [time, row, hop]
     cost = distance[pairs].double()
     moved = torch.cat((torch.ones_like(viewpoint[:1], dtype=torch.bool), viewpoint[1:] != viewpoint[:-1]))
-    return ndtw(whole(warped(cost, moved), path_length), path_length)
+    return ndtw(dtw_cost(dtw_table(cost, moved), path_length), path_length)
 
 
 def hop_distances(world: World) -> Tensor:

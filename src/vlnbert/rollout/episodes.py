@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 
 from vlnbert.environment.environment import Environment, State
+from vlnbert.navigator import Instruction, Navigator
 
 MAX_STEPS = 15  # as in the paper
+PAD = 0  # the token that fills short instructions up
 
 Value = TypeVar("Value", Tensor, State)
 
@@ -69,6 +71,11 @@ def run_episodes(
     states += [state] * (max_steps + 1 - len(states))
     viewpoint, view = (torch.stack([getattr(state, name) for state in states], dim=1) for name in ("viewpoint", "view"))
     return Trajectories(viewpoint, view, length, memory)
+
+
+def encode_tokens(navigator: Navigator, tokens: Tensor) -> Instruction:
+    """Let a navigator read instructions [row, token]."""
+    return navigator.encode(tokens, tokens != PAD)
 
 
 def active_rows(state: State, rows: Tensor | None) -> Tensor | None:

@@ -7,16 +7,16 @@ from torch import Tensor
 
 from vlnbert.environment.environment import Environment, State
 from vlnbert.navigator import Instruction, Navigator, Step
-from vlnbert.rollout.episodes import Trajectories, active_rows, narrow_rows, scatter_rows, select_rows
+from vlnbert.rollout.episodes import (
+    Trajectories,
+    active_rows,
+    encode_tokens,
+    narrow_rows,
+    scatter_rows,
+    select_rows,
+)
 from vlnbert.world.objects import NONE
 from vlnbert.world.world import STOP
-
-PAD = 0  # the token that fills short instructions up
-
-
-def encode_tokens(navigator: Navigator, tokens: Tensor) -> Instruction:
-    """Let a navigator read instructions [row, token]."""
-    return navigator.encode(tokens, tokens != PAD)
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ from vlnbert.rollout.episodes import (
     MAX_STEPS,
     Trajectories,
     active_rows,
+    encode_tokens,
     narrow_rows,
     run_episodes,
     scatter_rows,
     select_rows,
 )
-from vlnbert.rollout.greedy import encode_tokens
 from vlnbert.rollout.noise import gumbel
 from vlnbert.world.objects import NONE
 from vlnbert.world.world import STOP

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from vlnbert.evaluation.warping import warped, whole
+from vlnbert.evaluation.metrics import dtw_cost, dtw_table
 
 
 def by_hand(cost: list[list[float]], counts: list[bool]) -> list[list[float]]:
@@ -29,8 +29,8 @@ def test_it_is_the_double_loop(seed: int, unreachable: float) -> None:
     cost[torch.rand(cost.shape, generator=generator) < unreachable] = math.inf
     counts = torch.rand(times, 3, generator=generator) < 0.7
     counts[0] = True
-    found = warped(cost, counts)
+    found = dtw_table(cost, counts)
     for episode in range(3):
         assert found[:, episode].tolist() == by_hand(cost[:, episode].tolist(), counts[:, episode].tolist())
     length = torch.randint(1, places + 1, (3,), generator=generator)
-    assert whole(found, length)[-1].tolist() == [found[-1, n, length[n] - 1].item() for n in range(3)]
+    assert dtw_cost(found, length)[-1].tolist() == [found[-1, n, length[n] - 1].item() for n in range(3)]
