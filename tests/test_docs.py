@@ -6,11 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
+import vlnbert
 from vlnbert.cli.main import VERBS
 from vlnbert.errors import Faults
 from vlnbert.evaluation.results import parse_results
-from vlnbert.house import generate
 from vlnbert.sources.boxes import read_boxes
 from vlnbert.sources.captions import read_captions
 from vlnbert.sources.connectivity import read_connectivity
@@ -78,15 +79,36 @@ def test_every_kind_of_file_has_an_example() -> None:
     assert kinds == {"connectivity", "r2r", "augmented", "reverie", "boxes", "view", "results", "candidates"}
 
 
-def test_readme_python_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+LIBRARY = (ROOT / "docs" / "library.md").read_text()
+
+
+@pytest.mark.parametrize(("page", "said"), [(README, "1.0"), (LIBRARY, "10 ")], ids=["README", "library"])
+def test_python_in_the_docs_runs(
+    page: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    generate(Path("my-house"), scans=3, paths_per_scan=8)
+    torch.set_num_threads(1)
     names: dict[str, object] = {}  # the examples build on each other
-    for example in blocks(README, "python"):
-        exec(compile(example, "README.md", "exec"), names)
-    assert capsys.readouterr().out.strip() == "1.0"
+    for example in blocks(page, "python"):
+        exec(compile(example, "docs", "exec"), names)
+    assert any(line.startswith(said) for line in capsys.readouterr().out.splitlines())
+
+
+def test_the_library_page_lists_every_public_name() -> None:
+    named = set(re.findall(r"`vln\.(\w+)", LIBRARY))
+    assert named == set(vlnbert.__all__)
+
+
+def test_the_first_python_example_takes_five_lines() -> None:
+    lines = [line for line in blocks(README, "python")[0].splitlines() if line.strip()]
+    assert len(lines) <= 5
+
+
+def test_the_picture_shows_every_room() -> None:
+    architecture = (ROOT / "docs" / "architecture.md").read_text()
+    picture = re.findall(r"^```mermaid\n(.*?)^```", architecture, flags=re.MULTILINE | re.DOTALL)[0]
+    there = {path.stem for path in (ROOT / "src" / "vlnbert").iterdir() if not path.name.startswith(("_", "py."))}
+    assert all(re.search(rf"\b{room}\b", picture) for room in there), there
 
 
 def test_every_command_in_the_docs_exists() -> None:

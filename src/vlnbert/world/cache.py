@@ -1,7 +1,7 @@
 """Tensors that are built once: kept on disk under a hash of what they were built from.
 
 A cache file is written beside and renamed, so two processes may build the same one at once; it carries a digest of
-its content, so a damaged one is noticed and built again.
+its content and the version of its format, so a damaged one, or one of another version, is noticed and built again.
 
 The digests of large files are remembered, by path, size and time of change: a feature file of gigabytes is read once.
 Those of small ones are remembered while the process lasts: several entries may be made of the same thousands of files.
@@ -25,8 +25,10 @@ from torch import Tensor
 from vlnbert.errors import DataError
 from vlnbert.sources.checks import is_list_of
 from vlnbert.sources.files import opened, read_json, write_json, written_beside
+from vlnbert.sources.formats import FORMAT
 
 Built = tuple[dict[str, Tensor], dict[str, list[str]]]  # tensors and lists of names
+VERSION = 2  # of the files here: entries and the memory of digests
 LARGE = 64 << 20  # bytes from which a file's digest is remembered
 SETTLED = 2 * 10**9  # nanoseconds after which another change shows in a file's times, however coarse their clock is
 
@@ -95,7 +97,7 @@ def _remembered_digest(path: Path) -> str:
         known[name] = [stamp, _hashed(path)]
         if _stamp(path) == stamp:  # else it was written to meanwhile
             with suppress(DataError):
-                write_json(memory, known)
+                write_json(memory, {FORMAT: VERSION, **known})
     return known[name][1]
 
 
@@ -123,7 +125,7 @@ def cached(key: Key, build: Callable[[], Built]) -> Built:
 
 
 def _save(path: Path, tensors: dict[str, Tensor], names: dict[str, list[str]]) -> None:
-    metadata = {"names": json.dumps(names), "digest": _digest(tensors, names)}
+    metadata = {FORMAT: str(VERSION), "names": json.dumps(names), "digest": _digest(tensors, names)}
     try:
         with written_beside(path) as temporary:
             save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, temporary, metadata)
@@ -137,7 +139,8 @@ def _load(path: Path) -> Built | None:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # no other way to list them
         names = json.loads(metadata["names"])
-        return (tensors, names) if metadata["digest"] == _digest(tensors, names) else None
+        whole = metadata[FORMAT] == str(VERSION) and metadata["digest"] == _digest(tensors, names)
+        return (tensors, names) if whole else None
     except (OSError, SafetensorError, KeyError, ValueError):
         return None
 
