@@ -6,10 +6,10 @@ from functools import partial
 from pathlib import Path
 
 from vlnbert.errors import VlnbertError
+from vlnbert.progress import track
 from vlnbert.sources.boxes import read_box_folder
 from vlnbert.sources.connectivity import ScanGraph, read_connectivity
 from vlnbert.sources.features import read_features
-from vlnbert.progress import track
 from vlnbert.sources.instructions import is_augmented, read_episodes
 from vlnbert.sources.layout import TASKS, DataFolder
 from vlnbert.sources.object_features import read_object_features
@@ -21,7 +21,6 @@ from vlnbert.world.object_features import find_fit, placed_objects
 from vlnbert.world.objects import ObjectTable, build_object_table, find_sightings
 from vlnbert.world.sights import placed, read_captions_of
 from vlnbert.world.world import World
-
 
 NEEDS = {
     "graphs": "connectivity/<scan>_connectivity.json",
