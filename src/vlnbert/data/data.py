@@ -82,7 +82,7 @@ class Data:
         return load_episodes(self.folder, self.world, task, split, objects).to(self.device)
 
     def split(self, name: str, tokenizer: Tokenizer | None = None, max_tokens: int | None = None) -> Split:
-        """A split such as r2r/val_unseen with its instructions as tokens: by the folder's vocabulary unless told otherwise.
+        """A split such as r2r/val_unseen with its instructions as tokens, by default of the folder's own vocabulary.
 
         In REVERIE it also tells where each target stands among the objects that agents see.
         """
