@@ -46,7 +46,7 @@ def test_importing_takes_no_time_and_no_torch() -> None:
 
 def test_what_is_listed_is_what_is_there() -> None:
     assert sorted(vln._MODULE_OF) == sorted(vln.__all__) == sorted(imported_for_types())
-    assert vln._MODULE_OF == imported_for_types()
+    assert imported_for_types() == vln._MODULE_OF
     assert set(dir(vln)) == {*vln.__all__, "__version__"}
     assert len(set(vln.__all__)) == len(vln.__all__)
     for name in vln.__all__:
