@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from vlnbert.api.runs import Run, open_run
     from vlnbert.api.scoring import score, submit
     from vlnbert.api.training import resume, train
+    from vlnbert.api.weights import export_weights, import_weights, inspect_weights
     from vlnbert.data.data import Data, open_data
     from vlnbert.data.spec import FeatureSpec
     from vlnbert.environment.environment import Environment
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from vlnbert.learning.presets import presets
     from vlnbert.learning.trainer import Callback
     from vlnbert.navigator import Navigator, NavigatorConfig
-    from vlnbert.weights.exporting import export_weights
-    from vlnbert.weights.importing import import_weights, inspect_weights
 
 _HOME = {
     "vlnbert.api.demonstrating": ("demo", "generate_house"),
@@ -43,6 +42,7 @@ _HOME = {
     "vlnbert.api.runs": ("Run", "open_run"),
     "vlnbert.api.scoring": ("score", "submit"),
     "vlnbert.api.training": ("resume", "train"),
+    "vlnbert.api.weights": ("export_weights", "import_weights", "inspect_weights"),
     "vlnbert.data.data": ("Data", "open_data"),
     "vlnbert.data.spec": ("FeatureSpec",),
     "vlnbert.environment.environment": ("Environment",),
@@ -51,8 +51,6 @@ _HOME = {
     "vlnbert.learning.presets": ("presets",),
     "vlnbert.learning.trainer": ("Callback",),
     "vlnbert.navigator": ("Navigator", "NavigatorConfig"),
-    "vlnbert.weights.exporting": ("export_weights",),
-    "vlnbert.weights.importing": ("import_weights", "inspect_weights"),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 

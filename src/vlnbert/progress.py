@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator, Sized
 from contextlib import contextmanager
 from contextvars import ContextVar
 from html import escape
+from importlib import import_module
 from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    pass
+    from rich.progress import Progress
 
 Item = TypeVar("Item")
 
@@ -124,34 +125,48 @@ class _Shown(Protocol):
 
 
 class _TerminalBar:
+    """A line of a terminal. A bar that opens while another is shown stands below it, until it is done."""
+
+    outermost: "Progress | None" = None  # of the bars that are shown now; two would draw over each other
+
     def __init__(self, bar: Bar) -> None:
         from rich.console import Console
-        from rich.markup import escape as plain
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-        counts = [MofNCompleteColumn()] if bar.lasting else []
-        columns = (TextColumn("{task.description}"), BarColumn(), *counts, TextColumn("{task.fields[note]}"))
-        console = Console(stderr=True)
-        self.progress: Progress = Progress(*columns, TimeRemainingColumn(), console=console, transient=not bar.lasting)
-        self.progress.start()
-        self.task = self.progress.add_task(plain(bar.what), total=bar.total, completed=bar.done, note="")
+        self.bar, self.inner = bar, _TerminalBar.outermost is not None
+        if _TerminalBar.outermost is None:
+            what, count, note = (
+                TextColumn(f"{{task.{part}}}", markup=False)
+                for part in ("description", "fields[count]", "fields[note]")
+            )
+            columns = (what, BarColumn(), count, note, TimeRemainingColumn())
+            _TerminalBar.outermost = Progress(*columns, console=Console(stderr=True), transient=not bar.lasting)
+            _TerminalBar.outermost.start()
+        self.progress = _TerminalBar.outermost
+        self.task = self.progress.add_task(bar.what, total=bar.total, completed=bar.done, count=self._count(), note="")
 
     def update(self, done: int, note: str) -> None:
-        self.progress.update(self.task, completed=done, note=note)
+        self.progress.update(self.task, completed=done, count=self._count(), note=note)
 
     def close(self) -> None:
-        self.progress.stop()
+        if self.inner:
+            self.progress.remove_task(self.task)
+        else:
+            _TerminalBar.outermost = None
+            self.progress.stop()
+
+    def _count(self) -> str:
+        return f"{self.bar.done}/{self.bar.total}" if self.bar.lasting and self.bar.total is not None else ""
 
 
 class _NotebookBar:
     """A picture that is replaced in place. It needs no widgets, so that it shows in any notebook and once saved too."""
 
     def __init__(self, bar: Bar) -> None:
-        from IPython.display import HTML, display  # type: ignore[import-not-found]  # there is a notebook
-
-        self.bar, self.picture, self.began, self.last = bar, HTML, time.monotonic(), 0.0
-        self.begun_at, self.note = bar.done, ""
-        self.handle = display(HTML(self._html()), display_id=True)
+        shown: Any = import_module("IPython.display")  # there is a notebook
+        self.bar, self.picture, self.began = bar, shown.HTML, time.monotonic()
+        self.begun_at, self.last, self.note = bar.done, self.began, ""
+        self.handle = shown.display(self.picture(self._html()), display_id=True)
 
     def update(self, done: int, note: str) -> None:
         self.note = note

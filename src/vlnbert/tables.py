@@ -7,7 +7,7 @@ from html import escape
 WIDE = 200  # characters of a line in a pipe or a file, which get whole rows
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Table:
     """Cells are text, already formatted; the first of a row names it. Columns of numbers are set flush right."""
 
@@ -33,12 +33,13 @@ class Table:
             Column(Text(name), justify="right" if number else "left", no_wrap=place == 0)
             for place, (name, number) in enumerate(sides)
         ]
-        title = Text(self.title) if self.title else None  # names from files are shown as they are
-        table = RichTable(*columns, title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 0))
+        table = RichTable(*columns, box=SIMPLE_HEAD, padding=(0, 0))
         for row in self.rows:
             table.add_row(*map(Text, row))
         console = Console(width=width, markup=False, highlight=False, color_system=None)
         with console.capture() as captured:
+            if self.title:
+                console.print(Text(self.title))  # by itself: as the table's own it would be no wider than that
             console.print(table)
         return "\n".join(line.rstrip() for line in captured.get().rstrip().splitlines())
 
@@ -52,6 +53,12 @@ class Table:
         )
         title = f"<caption>{escape(self.title)}</caption>" if self.title else ""
         return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def _repr_html_(self) -> str:
+        return self.html()
 
 
 def _is_number(cell: str) -> bool:

@@ -8,6 +8,7 @@ from vlnbert.api.reporting import Comparison, compare, write_run_report
 from vlnbert.api.runs import Run
 from vlnbert.api.training import resume, train
 from vlnbert.data.data import Data, open_data
+from vlnbert.errors import UnknownNameError
 from vlnbert.house import generate
 from vlnbert.learning.checkpoints import is_run
 from vlnbert.learning.presets import presets
@@ -81,6 +82,8 @@ def demo(
         threads: CPU threads. So small a navigator gains nothing from a second.
         bar: Show progress.
     """
+    if task not in PRESETS:
+        raise UnknownNameError("task", task, PRESETS)
     usual = presets[PRESETS[task]].experiment.training
     updates = usual.iterations if iterations is None else iterations
     require_within(iterations=(updates, 1, 1_000_000), seed=(seed, 0, 2**31))

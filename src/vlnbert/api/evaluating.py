@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from json import dumps
 from pathlib import Path
+from typing import get_args
 
 from vlnbert.api.runs import Run, open_run
 from vlnbert.data.data import Data, open_data
 from vlnbert.data.spec import OFF, FeatureSpec, as_spec
 from vlnbert.environment.environment import Environment
-from vlnbert.errors import UsageError
+from vlnbert.errors import UnknownNameError, UsageError
 from vlnbert.evaluation.evaluate import Evaluation, evaluate_agent, evaluate_navigator
 from vlnbert.evaluation.submission import write_results
 from vlnbert.evaluation.tables import score_table
@@ -18,7 +19,7 @@ from vlnbert.navigator import Navigator, fast
 from vlnbert.progress import quiet, say
 from vlnbert.rollout.baselines import BASELINES, baseline
 from vlnbert.rollout.episodes import MAX_STEPS
-from vlnbert.runtime import Precision, chosen_precision, require_device, require_within, usual_batch
+from vlnbert.runtime import Precision, chosen_precision, require_within, usual_batch
 from vlnbert.tables import Table
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.splits import task_and_split
@@ -130,8 +131,11 @@ def evaluate(
         bar: Show progress.
     """
     require_within(
-        max_steps=(1 if max_steps is None else max_steps, 1, 1000), batch=(1 if batch is None else batch, 1, 1_000_000)
+        max_steps=(1 if max_steps is None else max_steps, 1, 1000),
+        batch=(1 if batch is None else batch, 1, 1_000_000),
     )
+    if precision not in get_args(Precision):
+        raise UnknownNameError("precision", precision, get_args(Precision))
     with quiet(not bar):
         walker = _walker(agent)
         names = (split,) if isinstance(split, str) else tuple(split)
@@ -184,8 +188,6 @@ def _walker(agent: Run | Navigator | str | Path) -> _Walker:
 def _opened(data: Data | str | Path | None, device: str | None) -> Data:
     if data is None:
         raise UsageError("no data to walk in; give a data folder: data=DIR")
-    if device is not None:
-        require_device(device)
     return open_data(data, device=device)
 
 

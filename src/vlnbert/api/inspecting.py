@@ -76,20 +76,34 @@ class DataReport:
 
 
 def check_data(folder: str | Path, *, bar: bool = True) -> DataReport:
-    """Read every file of a data folder and say what is there, what is damaged and what each preset still needs."""
+    """Read every file of a data folder and say what is there, what is damaged and what each preset still needs.
+
+    Args:
+        folder: The data folder.
+        bar: Show progress.
+    """
     with quiet(not bar):
         return DataReport(Path(folder), take_inventory(open_folder(folder)))
 
 
 def check_world(data: Data | str | Path) -> Data:
-    """Check that the graphs of a data folder make a world that agents can rely on; raises where they do not."""
+    """Check that the graphs of a data folder make a world that agents can rely on; raises where they do not.
+
+    Args:
+        data: The data folder, or what `vln.open_data` gave.
+    """
     opened = open_data(data)
     contract.require(contract.check_world(opened.world) + contract.check_environment(Environment(opened.world)))
     return opened
 
 
 def candidates(data: Data | str | Path, scan: str) -> dict[str, list[Candidate]]:
-    """Where one can go from each viewpoint of a scan, in the simulator's order."""
+    """Where one can go from each viewpoint of a scan, in the simulator's order.
+
+    Args:
+        data: The data folder, or what `vln.open_data` gave.
+        scan: The scan's name, as in connectivity/<scan>_connectivity.json.
+    """
     paths = open_data(data).folder.graphs()
     if scan not in paths:
         raise UnknownNameError("scan", scan, paths)
@@ -117,6 +131,12 @@ def caption_features(
 
     Gives back views that face a neighbour, distinct captions, caption_width, classes, width of both together, seconds,
     and cache, the file (None where none could be written).
+
+    Args:
+        data: The data folder, or what `vln.open_data` gave.
+        encoder: The BERT that reads them: a folder or a hub name.
+        device: Where it reads, such as cpu or cuda.
+        bar: Show progress.
     """
     require_device(device)
     opened = open_data(data)
@@ -143,6 +163,12 @@ def object_features(
 
     Gives back objects shown, distinct names, distinct captions of their views, width, seconds, cache, and targets: what
     becomes of those of each REVERIE split.
+
+    Args:
+        data: The data folder, or what `vln.open_data` gave.
+        encoder: The BERT that reads them: a folder or a hub name.
+        device: Where it reads, such as cpu or cuda.
+        bar: Show progress.
     """
     require_device(device)
     opened = open_data(data)

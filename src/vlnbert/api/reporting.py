@@ -1,7 +1,7 @@
 """Pictures of a run: its curves, and a report as one HTML file."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -19,6 +19,7 @@ from vlnbert.evaluation.tables import Summary, score_table
 from vlnbert.navigator import Navigator
 from vlnbert.perception.objects import readable_name
 from vlnbert.progress import quiet
+from vlnbert.runtime import require_within
 from vlnbert.tables import Table as ScoreTable
 from vlnbert.tasks.splits import Split
 from vlnbert.world.objects import NONE
@@ -89,6 +90,7 @@ def report(
         context: What it is about, in a sentence or two; by default what the run's folder tells.
         bar: Show progress.
     """
+    require_within(episodes=(episodes, 1, 1000))
     run = open_run(run)
     with quiet(not bar):
         compared = compare(run, data, split=split, seed=seed)
@@ -98,7 +100,9 @@ def report(
 def compare(run: Run, data: Data | str | Path | None = None, *, split: str | None = None, seed: int = 0) -> Comparison:
     """A run beside what it must beat and what nobody can, on one split."""
     name = _validated(run, split)
-    opened = open_data(run.record.data if data is None else data).seen_as(run.experiment.seen)
+    opened = open_data(run.record.data if data is None else data)
+    features = run.experiment.features.updated_by(opened.features)
+    opened = opened.seen_as(replace(run.experiment, features=features).seen)
     steps = run.experiment.training.max_steps
     agents: dict[str, Run | str] = {"random": "random", "shortest": "shortest", "navigator": run}
     walked = {agent: evaluate(one, opened, name, seed=seed, max_steps=steps)[name] for agent, one in agents.items()}

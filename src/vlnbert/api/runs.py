@@ -107,7 +107,11 @@ class Run:
 
 
 def open_run(folder: Run | str | Path) -> Run:
-    """A run by its folder; one that is damaged, or of a newer format, says so at once."""
+    """A run by its folder; one that is damaged, or of a newer format, says so at once.
+
+    Args:
+        folder: What a training wrote; or a run, which is given back.
+    """
     run = folder if isinstance(folder, Run) else Run(Path(folder))
     _ = run.record
     return run

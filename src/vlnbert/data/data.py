@@ -10,6 +10,7 @@ from tokenizers import Tokenizer
 from vlnbert.data.features import open_object_bank, open_view_bank
 from vlnbert.data.spec import OFF, FeatureSpec, as_spec
 from vlnbert.environment.environment import Environment
+from vlnbert.runtime import require_device
 from vlnbert.sources.layout import TASKS, DataFolder, open_folder
 from vlnbert.tasks.episodes import Episodes, load_episodes
 from vlnbert.tasks.splits import Split, open_split, task_and_split
@@ -127,16 +128,14 @@ def open_data(
 
     Args:
         folder: The folder; or data that is open already, to see it with other features or on another device.
-        features: What agents see: a `FeatureSpec`, or what views look like alone (a feature file, or the word captions).
+        features: What agents see: a `FeatureSpec`, or what views look like alone: a feature file, or the word captions.
         device: Where the tensors are, such as cpu or cuda.
     """
+    if device is not None:
+        require_device(device)
     opened = folder if isinstance(folder, Data) else Data(open_folder(folder), device=device or "cpu")
     opened.folder.graphs()  # a folder without graphs is no data folder
     if features is None and device is None:
         return opened
-    spec = (
-        opened.features
-        if features is None
-        else as_spec(features if isinstance(features, FeatureSpec) else str(features))
-    )
-    return opened.seen_as(spec, device)
+    spec = as_spec(str(features) if isinstance(features, Path) else features)
+    return opened.seen_as(opened.features if features is None else spec, device)

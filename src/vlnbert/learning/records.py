@@ -42,7 +42,8 @@ def with_changes(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     several = {place for place, value in _leaves(values) if isinstance(value, tuple)}
     for name, value in changes.items():
         if name not in known:
-            raise UnknownNameError("setting", name, by_name)
+            containing = [one for one in by_name if name in one]  # who writes rate means learning_rate, not patience
+            raise UnknownNameError("setting", name, by_place if "." in name else containing or by_name)
         _set(values, known[name], _plain(value, known[name] in several))
     return from_plain(type(settings), values)
 
@@ -93,7 +94,8 @@ def _value(kind: Any, value: Any, place: str) -> Any:
     if get_origin(kind) is tuple and isinstance(value, list | tuple):
         return tuple(_value(get_args(kind)[0], item, place) for item in value)
     if not _fits(kind, value):
-        raise UsageError(f"{place} is {value!r}, where {getattr(kind, '__name__', kind)} is expected")
+        expected = " or ".join(get_args(kind)) if get_origin(kind) is Literal else getattr(kind, "__name__", kind)
+        raise UsageError(f"{place} is {value!r}, where {expected} is expected")
     return value
 
 

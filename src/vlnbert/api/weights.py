@@ -1,0 +1,59 @@
+"""Other people's checkpoints in, the published agents' format out."""
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from vlnbert.errors import UnknownNameError
+from vlnbert.weights import exporting, importing
+from vlnbert.weights.exporting import ExportReport
+from vlnbert.weights.options import ImportOptions
+from vlnbert.weights.report import ImportReport
+
+
+def import_weights(source: str | Path, out: str | Path, **options: Any) -> ImportReport:
+    """Make a navigator of somebody's weights, and say what became of every key.
+
+    Knows published Recurrent VLN-BERT agents of both kinds, pre-trained OSCAR and PREVALENT, LXMERT, and any BERT. A
+    key that is not known, is missing or does not fit is an error that names it; then nothing is written.
+
+    Args:
+        source: A checkpoint file, a folder with model.safetensors or pytorch_model.bin, or a model's name on the hub.
+        out: The navigator's folder; must be new or empty.
+        options: The navigator that they shall become, such as backbone="two-stream" or feature_width=384: the fields of
+            `vlnbert.weights.options.ImportOptions`.
+    """
+    return importing.import_weights(source, Path(out), _options(options))
+
+
+def inspect_weights(source: str | Path, **options: Any) -> ImportReport:
+    """Say what somebody's weights are and what an import would do with every key; write nothing.
+
+    Args:
+        source: A checkpoint file, a folder of weights (a navigator's own too), or a model's name on the hub.
+        options: As for `vln.import_weights`.
+    """
+    return importing.inspect_weights(source, _options(options))
+
+
+def export_weights(folder: str | Path, out: str | Path) -> ExportReport:
+    """Write a navigator in the format of the published Recurrent VLN-BERT agents.
+
+    What was imported from such an agent comes back bit for bit, tensors that no navigator uses included; for another
+    navigator those are filled with copies of others of the same shape.
+
+    Args:
+        folder: A navigator's folder, or its name on the hub.
+        out: The file to write; must be new.
+    """
+    return exporting.export_weights(folder, Path(out))
+
+
+def _options(given: dict[str, Any]) -> ImportOptions:
+    known = [field.name for field in fields(ImportOptions)]
+    for name in given:
+        if name not in known:
+            raise UnknownNameError("option", name, known)
+    if given.get("vocabulary") is not None:
+        given = {**given, "vocabulary": Path(given["vocabulary"])}
+    return ImportOptions(**given)

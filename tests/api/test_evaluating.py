@@ -1,0 +1,99 @@
+"""Evaluating from Python: scores as a mapping, as text, as HTML, as JSON and as result files."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import vlnbert as vln
+from tests.api.conftest import SPLIT
+
+
+@pytest.fixture(scope="module")
+def evaluated(trained: vln.Run) -> vln.Evaluations:
+    return vln.evaluate(trained, bar=False)
+
+
+def test_a_run_scores_as_its_best_validation(trained: vln.Run, evaluated: vln.Evaluations) -> None:
+    validated = {line["iteration"]: line["scores"] for line in trained.log if "scores" in line}
+    best = validated[trained.progress.best_iteration][SPLIT]
+    assert evaluated.scores[SPLIT] == pytest.approx(best)
+    assert best["spl"] == trained.progress.best
+
+
+def test_evaluations_are_a_mapping(evaluated: vln.Evaluations) -> None:
+    assert list(evaluated) == ["r2r/val_seen", SPLIT]
+    assert len(evaluated) == 2
+    assert SPLIT in evaluated
+    result = evaluated[SPLIT]
+    assert result.scores is not None
+    assert len(result.scores.sr) == len(result.episodes) == evaluated.scores[SPLIT]["episodes"]
+    with pytest.raises(KeyError):
+        evaluated["r2r/train"]
+
+
+def test_scores_as_json(evaluated: vln.Evaluations) -> None:
+    assert json.loads(evaluated.to_json()) == evaluated.scores
+    assert json.loads(evaluated.to_json(indent=2)) == evaluated.scores
+
+
+def test_scores_as_text_and_html(trained: vln.Run, evaluated: vln.Evaluations) -> None:
+    text = str(evaluated)
+    assert text == repr(evaluated) == evaluated.table().text()
+    assert "\x1b" not in text
+    for word in ("SR", "SPL", SPLIT, trained.folder.name, f"{100 * evaluated.scores[SPLIT]['sr']:.1f}"):  # type: ignore[operator]
+        assert word in text
+    html = evaluated._repr_html_()
+    assert html.startswith("<table>")
+    assert ">SR</th>" in html
+    strange = vln.Evaluations("<b>", {f"<i>{name}": one for name, one in evaluated.items()})
+    assert "<b>" not in strange._repr_html_()
+    assert "<i>" not in strange._repr_html_()
+    assert f"&lt;i&gt;{SPLIT}" in strange._repr_html_()
+
+
+def test_result_files_score_the_same(data: vln.Data, evaluated: vln.Evaluations, tmp_path: Path) -> None:
+    for split, path in zip(evaluated, evaluated.write(tmp_path / "results"), strict=True):
+        assert path == tmp_path / "results" / f"{split.replace('/', '_')}_trained.json"
+        for folder in (data, data.folder.root, str(data.folder.root)):
+            scored = vln.score(str(path), folder, split)
+            assert scored.summary == pytest.approx(evaluated.scores[split])
+        assert "SPL" in str(scored)
+        assert "<table>" in scored._repr_html_()
+
+
+@pytest.mark.parametrize("how", ["run", "folder", "text", "navigator", "weights"])
+def test_an_agent_by_any_name(how: str, trained: vln.Run, house: Path, evaluated: vln.Evaluations) -> None:
+    agents = {
+        "run": trained,
+        "folder": trained.folder,
+        "text": str(trained.folder),
+        "navigator": trained.navigator,
+        "weights": trained.folder / "best",
+    }
+    steps = trained.experiment.training.max_steps if how in ("navigator", "weights") else None
+    found = vln.evaluate(agents[how], house, SPLIT, max_steps=steps, bar=False)
+    assert found.scores[SPLIT] == evaluated.scores[SPLIT]
+
+
+def test_batches_make_no_difference(trained: vln.Run, data: vln.Data, evaluated: vln.Evaluations) -> None:
+    found = vln.evaluate(trained, data, [SPLIT], batch=3, bar=False)
+    assert found.scores[SPLIT] == pytest.approx(evaluated.scores[SPLIT])
+
+
+def test_baselines(data: vln.Data) -> None:
+    assert vln.evaluate("shortest", data, SPLIT, bar=False).scores[SPLIT]["sr"] == 1.0
+    assert vln.evaluate("stop", data, SPLIT, bar=False).scores[SPLIT]["tl"] == 0.0
+    one, same, other = (vln.evaluate("random", data, SPLIT, seed=seed, bar=False).scores for seed in (0, 0, 1))
+    assert one == same
+    assert one != other
+
+
+def test_withheld_goals_are_walked_and_not_scored(trained: vln.Run, data: vln.Data, tmp_path: Path) -> None:
+    found = vln.evaluate(trained, data, ["r2r/test", SPLIT], out=tmp_path / "out", bar=False)
+    assert list(found) == ["r2r/test", SPLIT]
+    assert list(found.scores) == [SPLIT]
+    assert found["r2r/test"].scores is None
+    written = tmp_path / "out" / "r2r_test_trained.json"
+    done = vln.submit(written, tmp_path / "submission.json", data, "r2r/test")
+    assert done.results == len(found["r2r/test"].episodes) == len(json.loads(done.path.read_text()))

@@ -1,0 +1,58 @@
+"""Reports and curves from Python."""
+
+from pathlib import Path
+
+import pytest
+from matplotlib.figure import Figure
+
+import vlnbert as vln
+from tests.api.conftest import SPLIT
+
+
+def test_a_report_names_the_scores(trained: vln.Run, data: vln.Data, tmp_path: Path) -> None:
+    path = vln.report(trained, str(tmp_path / "report.html"), data, episodes=2, title="A <report>", bar=False)
+    assert path == tmp_path / "report.html"
+    html = path.read_text()
+    assert "A &lt;report&gt;" in html
+    for agent in (trained, "random", "shortest"):
+        steps = trained.experiment.training.max_steps
+        scores = vln.evaluate(agent, data, SPLIT, max_steps=steps, bar=False).scores[SPLIT]
+        for name in ("sr", "spl", "ndtw"):
+            assert f">{100 * scores[name]:.1f}<" in html, (agent, name)  # type: ignore[operator]
+        assert f">{scores['ne']:.2f}<" in html
+    assert html.count("<article") == 2, "episodes"
+
+
+def test_a_report_is_the_same_twice(trained: vln.Run, tmp_path: Path) -> None:
+    """By default of the run's own data and split, wherever it is called from."""
+    one, other = (vln.report(trained.folder, tmp_path / name, bar=False) for name in ("a.html", "b.html"))
+    assert one.read_bytes() == other.read_bytes()
+    third = vln.report(trained, tmp_path / "c.html", split=SPLIT, bar=False)
+    assert third.read_bytes() == one.read_bytes()
+
+
+@pytest.mark.parametrize(("name", "begin"), [("curves.svg", b"<?xml"), ("curves.png", b"\x89PNG"), ("c.pdf", b"%PDF")])
+def test_curves(name: str, begin: bytes, trained: vln.Run, tmp_path: Path) -> None:
+    figure = vln.curves(trained, tmp_path / name)
+    assert isinstance(figure, Figure)
+    assert (tmp_path / name).read_bytes().startswith(begin)
+
+
+def test_curves_of_a_run(trained: vln.Run) -> None:
+    assert isinstance(trained.curves(), Figure)
+    assert isinstance(vln.curves(str(trained.folder), split=SPLIT), Figure)
+
+
+def test_a_demo(tmp_path: Path) -> None:
+    made = vln.demo(tmp_path / "demo", iterations=2, scans=3, bar=False)
+    assert made.report is not None
+    assert made.report.is_file()
+    assert made.run.progress.iteration == 2
+    for word in ("random", "shortest", "navigator", "SPL"):
+        assert word in str(made)
+        assert word in made._repr_html_()
+    before = made.report.read_bytes()
+    again = vln.demo(str(tmp_path / "demo"), iterations=2, scans=3, bar=False)
+    assert again.run.folder == made.run.folder
+    assert again.report is not None
+    assert again.report.read_bytes() == before
