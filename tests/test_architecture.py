@@ -8,8 +8,19 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "vlnbert"
 ROOMS = [
-    *("errors", "progress", "tables", "runtime", "ranks", "sources", "house", "world", "tasks", "environment"),
-    *("navigator", "weights", "perception", "data", "rollout", "evaluation", "learning", "pretraining", "analysis"),
+    *("errors", "registry", "progress", "tables", "runtime", "ranks", "sources", "house", "world", "tasks"),
+    *(
+        "environment",
+        "navigator",
+        "weights",
+        "perception",
+        "data",
+        "rollout",
+        "evaluation",
+        "learning",
+        "pretraining",
+        "analysis",
+    ),
     *("explorer", "api", "benchmarks", "cli"),
 ]
 WITHOUT_TORCH = ("sources", "house")

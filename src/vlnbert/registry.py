@@ -1,0 +1,117 @@
+"""Things by name, ours and other people's: registered in code, found through entry points, or brought by a plugin.
+
+A plugin is a module, or a file, that registers something when it is imported. Packages announce theirs in the entry
+points of the group `vlnbert.plugins`; a script says `vlnbert --plugin my_module ...` or `vln.load_plugin("my.py")`.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from hashlib import blake2b
+from importlib import import_module
+from importlib.metadata import entry_points
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Generic, TypeVar
+
+from vlnbert.errors import UnknownNameError, UsageError
+
+GROUP = "vlnbert.plugins"
+
+Thing = TypeVar("Thing")
+
+_loaded: dict[str, str] = {}  # the plugins of this process: what they were asked for by -> their module
+_announced = False  # whether entry points have been looked at
+
+
+class Registry(Mapping[str, Thing], Generic[Thing]):
+    """The things of one kind, by name; an unknown one is answered with the nearest."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._things: dict[str, Thing] = {}
+        self._homes: dict[str, str] = {}  # the module that registered each
+
+    def register(self, name: str, thing: Thing, home: str | None = None) -> Thing:
+        """Add a thing; another one of that name must be the same, registered again by its own module."""
+        home = home or getattr(thing, "__module__", "") or ""
+        if name in self._things and self._homes[name] != home:
+            problem = f"two {self.kind}s are called '{name}', of {self._homes[name]} and of {home}"
+            raise UsageError(f"{problem}; give one of them another name")
+        self._things[name], self._homes[name] = thing, home
+        return thing
+
+    def home(self, name: str) -> str:
+        """The module that registered a thing."""
+        return self._homes[name]
+
+    def __getitem__(self, name: str) -> Thing:
+        if name not in self:
+            raise UnknownNameError(self.kind, name, self)
+        return self._things[name]
+
+    def __contains__(self, name: object) -> bool:
+        if name not in self._things:
+            load_announced()
+        return name in self._things
+
+    def __iter__(self) -> Iterator[str]:
+        load_announced()
+        return iter(dict(self._things))
+
+    def __len__(self) -> int:
+        load_announced()
+        return len(self._things)
+
+
+def load_plugin(plugin: str | Path) -> ModuleType:
+    """Import a plugin: a module by name, or a file by its path. What it registers can then be named."""
+    name = str(plugin)
+    if name in _loaded:
+        return sys.modules[_loaded[name]]
+    try:
+        module = _from_file(Path(name)) if name.endswith(".py") else import_module(name)
+    except UsageError:
+        raise
+    except Exception as error:  # a stranger's module may raise anything
+        reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+        raise UsageError(f"the plugin {name} cannot be imported ({reason}); mend it, or leave it out") from error
+    _loaded[name] = module.__name__
+    return module
+
+
+def loaded_plugins() -> tuple[str, ...]:
+    """The plugins that this process was asked for, files by their whole paths."""
+    return tuple(str(Path(name).resolve()) if name.endswith(".py") else name for name in _loaded)
+
+
+def load_announced() -> None:
+    """Import what installed packages announce, once a process."""
+    global _announced
+    if _announced:
+        return
+    _announced = True  # first, since plugins look things up as well
+    for point in entry_points(group=GROUP):
+        load_plugin(point.value.partition(":")[0])
+
+
+def _from_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise UsageError(f"no plugin at {path}; give a module's name or the path of a .py file")
+    name = f"{path.stem}_{blake2b(str(path.resolve()).encode(), digest_size=4).hexdigest()}"
+    spec = spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{path} is no Python file; give a module's name or the path of a .py file")
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def by_name(registry: Registry[Thing], name: str) -> Callable[[Thing], Thing]:
+    """A decorator that registers what it decorates under a name."""
+    return lambda thing: registry.register(name, thing)

@@ -1,0 +1,105 @@
+"""Registries and plugins: names that are found, told apart and missed in one line."""
+
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+from vlnbert import registry
+from vlnbert.errors import UnknownNameError, UsageError
+from vlnbert.registry import Registry, by_name, load_plugin, loaded_plugins
+
+
+@pytest.fixture
+def things(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry[object]]:
+    """A registry of its own, which plugins find as `registry.THINGS`; nothing loaded stays."""
+    made: Registry[object] = Registry("thing")
+    monkeypatch.setattr(registry, "THINGS", made, raising=False)
+    monkeypatch.setattr(registry, "_loaded", {})
+    monkeypatch.setattr(registry, "_announced", True)
+    return made
+
+
+PLUGIN = """
+from vlnbert import registry
+
+@registry.by_name(registry.THINGS, {name!r})
+def thing():
+    return 7
+"""
+
+
+def write(path: Path, name: str = "mine") -> Path:
+    path.write_text(PLUGIN.format(name=name))
+    return path
+
+
+def test_a_file_registers_what_it_names(things: Registry[object], tmp_path: Path) -> None:
+    path = write(tmp_path / "my.py")
+    module = load_plugin(path)
+    assert things["mine"]() == 7
+    assert load_plugin(path) is module, "once a process"
+    assert loaded_plugins() == (str(path),)
+    assert list(things) == ["mine"]
+    assert things.home("mine") == module.__name__
+
+
+def test_a_module_by_name(things: Registry[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "a_plugin_of_mine.py")
+    monkeypatch.syspath_prepend(tmp_path)
+    load_plugin("a_plugin_of_mine")
+    assert "mine" in things
+    assert loaded_plugins() == ("a_plugin_of_mine",)
+
+
+def test_packages_announce_theirs(things: Registry[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "announced_plugin.py")
+    monkeypatch.syspath_prepend(tmp_path)
+    points = [EntryPoint("mine", "announced_plugin", registry.GROUP)]
+    monkeypatch.setattr(registry, "entry_points", lambda group: points if group == registry.GROUP else [])
+    monkeypatch.setattr(registry, "_announced", False)
+    assert "mine" in things
+
+
+def test_two_of_one_name_are_refused(things: Registry[object], tmp_path: Path) -> None:
+    load_plugin(write(tmp_path / "one.py"))
+    with pytest.raises(UsageError, match=r"two things are called 'mine', of one_\w+ and of two_\w+; give one of them"):
+        load_plugin(write(tmp_path / "two.py"))
+
+
+def test_registered_again_by_its_own_module(things: Registry[object]) -> None:
+    for _ in range(2):
+        by_name(things, "again")(test_registered_again_by_its_own_module)
+    assert list(things) == ["again"]
+
+
+def test_unknown_names_are_answered_with_near_ones(things: Registry[object]) -> None:
+    things.register("two-stream", 1, "here")
+    with pytest.raises(UnknownNameError, match="no thing 'two-steam'; did you mean two-stream"):
+        _ = things["two-steam"]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("import nothing_of_this_name", "No module named 'nothing_of_this_name'"),
+        ("1 / 0", "ZeroDivisionError"),
+        ("(", "SyntaxError"),
+    ],
+)
+def test_a_plugin_that_does_not_import(things: Registry[object], tmp_path: Path, content: str, words: str) -> None:
+    path = tmp_path / "broken.py"
+    path.write_text(content)
+    with pytest.raises(UsageError, match="cannot be imported") as caught:
+        load_plugin(path)
+    assert words in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+    assert loaded_plugins() == ()
+
+
+@pytest.mark.parametrize("name", ["missing.py", "no_such_module_anywhere"])
+def test_a_plugin_that_is_not_there(things: Registry[object], name: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        load_plugin(name)
+    assert len(str(caught.value).splitlines()) == 1
