@@ -55,7 +55,7 @@ def scored(pairs: list[tuple[Walk, Walk]], extra_walk: int = 0, extra_reference:
         HOUSE,
         *batch(walked, extra_walk),
         *batch(references, extra_reference),
-        sighted=sighted | seen,
+        arrived=sighted | seen,
         grounded=grounded,
     )
 

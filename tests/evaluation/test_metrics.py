@@ -107,7 +107,7 @@ def test_dtw_against_a_plain_programme(hall: World) -> None:
 def test_reverie_looks_at_what_is_visible(hall: World) -> None:
     walks, references = paths("abcd", "abcd"), paths("abcd", "abcd")
     sighted = torch.tensor([[False, True, False, False], [False, False, False, True]])
-    scores = measure(hall, *walks, *references, sighted=sighted, grounded=torch.tensor([True, False]))
+    scores = measure(hall, *walks, *references, arrived=sighted, grounded=torch.tensor([True, False]))
     assert scores.sr.tolist() == [0, 1]
     assert scores.osr.tolist() == [1, 1]
     assert scores.rgs is not None
@@ -125,6 +125,6 @@ def test_nothing_waits_for_the_device(hall: World) -> None:
     """Tensors without data cannot be looked at: what runs on them never asks the host."""
     walks, references = [tensor.to("meta") for tensor in paths("abc", "ab")], [t.to("meta") for t in paths("abc", "ab")]
     sighted, grounded = torch.ones(2, 3, device="meta") > 0, torch.ones(2, device="meta") > 0
-    scores = measure(hall.to("meta"), *walks, *references, sighted=sighted, grounded=grounded)
+    scores = measure(hall.to("meta"), *walks, *references, arrived=sighted, grounded=grounded)
     assert scores.cls.shape == (2,)
     assert scores.ndtw.dtype == torch.float64

@@ -19,6 +19,7 @@ from vlnbert.errors import UsageError
 from vlnbert.perception import objects as module
 from vlnbert.perception.objects import object_names_key, open_descriptions, open_object_names, readable_name
 from vlnbert.sources.layout import DataFolder
+from vlnbert.tasks.task import TASKS
 from vlnbert.world import ObjectTable, World, open_object_table, open_world
 from vlnbert.world.sights import index_captions_of
 
@@ -229,7 +230,7 @@ def test_the_verb_tells_what_was_made(run: Run, house: DataFolder, bert: Path, c
         *map(len, (said.names, said.captions)),
     )
     assert (facts["width"], facts["cache"]) == (48, str(next(cache.glob("object-names-*.safetensors"))))
-    assert facts["targets"].keys() == house.splits("reverie").keys()
+    assert facts["targets"].keys() == TASKS["reverie"].files(house).keys()
     assert facts["targets"]["train"]["at_goal"] > 0
     assert facts["targets"]["test"]["withheld"] > 0
     table = run(house.root, "--encoder", bert)[1]

@@ -1,18 +1,25 @@
 """Rollouts: each row chooses in its own way, and the record is what happened."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from tests.navigator.samples import TWO, make
-from vlnbert.environment.environment import Environment, State, teacher_steps
+from vlnbert.environment.environment import Environment, State
 from vlnbert.rollout.mixed import GREEDY, SAMPLE, TEACHER, MixedAgent, Rollout, TeacherRows, collect_rollout
 from vlnbert.rollout.noise import gumbel, keys
+from vlnbert.tasks.task import TASKS
 from vlnbert.world import STOP, FeatureBank, World
 from vlnbert.world.sights import facing_views
 
 LIMIT = 6
+
+
+def teacher_steps(world: World, start: torch.Tensor, goal: torch.Tensor) -> int:
+    """R2R's teacher, who needs to know the goals alone."""
+    return TASKS["r2r"].teacher_steps(world, start, SimpleNamespace(goal=goal))
 
 
 @pytest.fixture

@@ -2,7 +2,8 @@
 
 import pytest
 
-from vlnbert.sources.instructions import EpisodeRecord, read_augmented, read_episodes, read_r2r, read_reverie
+from vlnbert.sources.instructions import EpisodeRecord, read_augmented, read_r2r, read_reverie
+from vlnbert.tasks.task import TASKS
 
 R2R, REVERIE, AUGMENTED = "r2r/R2R_train.json", "reverie/REVERIE_train.json", "r2r/prevalent_aug.json"
 
@@ -45,12 +46,12 @@ def test_augmented_tokens_lose_their_padding(tiny):
 
 
 def test_the_file_name_tells_the_kind(tiny):
-    assert next(read_episodes("r2r", tiny.path(AUGMENTED))).tokens
-    assert next(read_episodes("r2r", tiny.path(R2R))).id == "10_0"
-    assert next(read_episodes("reverie", tiny.path(REVERIE))).id == "10_7_0"
+    assert next(TASKS["r2r"].read(tiny.path(AUGMENTED))).tokens
+    assert next(TASKS["r2r"].read(tiny.path(R2R))).id == "10_0"
+    assert next(TASKS["reverie"].read(tiny.path(REVERIE))).id == "10_7_0"
     for name, augmented in {"R2R_my_AUG.json": True, "R2R_august.json": False, "augustus.json": False}.items():
         copy = tiny.write(f"r2r/{name}", tiny.read(AUGMENTED))
-        assert bool(next(read_episodes("r2r", copy)).tokens) == augmented
+        assert bool(next(TASKS["r2r"].read(copy)).tokens) == augmented
 
 
 COMMON = [

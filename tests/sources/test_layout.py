@@ -4,14 +4,15 @@ import pytest
 
 from vlnbert.errors import UnknownNameError
 from vlnbert.sources.layout import DataFolder, open_folder
+from vlnbert.tasks.task import TASKS
 
 
 def test_everything_is_found(tiny):
     folder = open_folder(str(tiny.root))
     assert list(folder.graphs()) == ["alpha", "beta", "gamma"]
-    assert list(folder.splits("r2r")) == ["test", "train", "val_unseen", "aug"]
-    assert list(folder.splits("reverie")) == ["test", "train", "val_unseen"]
-    assert folder.split("r2r", "aug") == tiny.path("r2r/prevalent_aug.json")
+    assert list(TASKS["r2r"].files(folder)) == ["test", "train", "val_unseen", "aug"]
+    assert list(TASKS["reverie"].files(folder)) == ["test", "train", "val_unseen"]
+    assert TASKS["r2r"].file(folder, "aug") == tiny.path("r2r/prevalent_aug.json")
     assert [path.name for path in folder.feature_files()] == ["tiny.hdf5", "tiny.tsv"]
     assert folder.object_feature_files() == []
     for path in (folder.connectivity, folder.boxes, folder.captions, folder.features, folder.vocabulary):
@@ -36,13 +37,13 @@ def test_no_folder(tmp_path, refuses):
 def test_an_empty_folder(tmp_path, refuses):
     folder = DataFolder(tmp_path)
     refuses(tmp_path / "connectivity", folder.graphs, "holds no <scan>_connectivity.json")
-    refuses(tmp_path / "r2r", lambda: folder.split("r2r", "train"), "holds no R2R_<split>.json")
-    assert folder.splits("reverie") == {}
+    refuses(tmp_path / "r2r", lambda: TASKS["r2r"].file(folder, "train"), "holds no R2R_<split>.json")
+    assert TASKS["reverie"].files(folder) == {}
     assert folder.feature_files() == folder.object_feature_files() == []
 
 
 def test_unknown_names(tiny):
     with pytest.raises(UnknownNameError, match="no task 'r3r'; did you mean r2r"):
-        tiny.folder.splits("r3r")
+        tiny.TASKS["r3r"].files(folder)
     with pytest.raises(UnknownNameError, match="'val_unsen'; did you mean val_unseen"):
-        tiny.folder.split("r2r", "val_unsen")
+        TASKS["r2r"].file(tiny.folder, "val_unsen")

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from vlnbert.analysis.inline_svg import PALETTE
 from vlnbert.analysis.plan import GAP, WIDTH, FloorPlan, Move, PanelLayout, lay_out, plan_episode
-from vlnbert.evaluation.metrics import NEAR
+from vlnbert.tasks.task import NEAR
 from vlnbert.world.world import World
 
 TITLE, OUTCOME, FOOTER = 24, 24, 30  # pixels

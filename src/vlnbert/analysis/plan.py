@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from vlnbert.evaluation.metrics import NEAR
+from vlnbert.tasks.task import NEAR
 from vlnbert.world.world import World
 
 # Sizes are pixels of a web page, 96 to the inch.

@@ -18,12 +18,12 @@ from vlnbert.learning.checkpoints import BEST, is_run
 from vlnbert.navigator import Navigator, fast
 from vlnbert.progress import quiet, say
 from vlnbert.rollout.baselines import BASELINES, baseline
-from vlnbert.rollout.episodes import MAX_STEPS
 from vlnbert.runtime import Precision, chosen_precision, require_within, usual_batch
 from vlnbert.tables import Table
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.splits import task_and_split
-from vlnbert.tasks.tokens import MAX_TOKENS_OF, piece_count, tokenise
+from vlnbert.tasks.task import R2R, TASKS
+from vlnbert.tasks.tokens import piece_count, tokenise
 from vlnbert.weights.importing import open_navigator
 
 USUAL = ("val_seen", "val_unseen")  # the splits to walk, unless told otherwise
@@ -91,10 +91,10 @@ class _Walker:
 
     name: str
     agent: Navigator | str  # a navigator, or the name of a baseline
-    task: str = "r2r"
+    task: str = R2R.name
     data: str | None = None
     features: FeatureSpec = field(default_factory=FeatureSpec)
-    max_steps: int = MAX_STEPS
+    max_steps: int | None = None  # by default the task's
     max_tokens: int | None = None
 
 
@@ -122,7 +122,7 @@ def evaluate(
             Test splits withhold their goals: they are walked, not scored.
         features: What the navigator sees, where that differs from what a run was trained with.
         seed: Of the random baseline.
-        max_steps: Steps after which an episode ends; by default as in a run's training, else 15.
+        max_steps: Steps after which an episode ends; by default as in a run's training, else the task's: 15 in R2R.
         batch: Episodes that a navigator walks together; by default 64 on a CPU, 1024 on a GPU.
         precision: Of a navigator's tokens; fastest is what multiplies faster on this device. In bfloat16 scores differ
             by rounding.
@@ -159,7 +159,7 @@ def evaluate(
 
 def usual_task(agent: str | Path) -> str:
     """The task of an agent, unless told otherwise: what a run was trained for, else R2R."""
-    return task_and_split(open_run(agent).experiment.best_on)[0] if is_run(Path(agent)) else "r2r"
+    return task_and_split(open_run(agent).experiment.best_on)[0] if is_run(Path(agent)) else R2R.name
 
 
 def _walker(agent: Run | Navigator | str | Path) -> _Walker:
@@ -200,7 +200,8 @@ def _baseline_walk(
             if not one.scored:
                 raise UsageError(f"{split} withholds its goals, so nobody knows the shortest path; leave it out")
     environment = Environment(data.world)
-    return lambda one: evaluate_agent(environment, baseline(name, data.world, seed), one, walker.max_steps)
+    agent = baseline(name, data.world, seed)
+    return lambda one: evaluate_agent(environment, agent, one, walker.max_steps or TASKS[one.task].max_steps)
 
 
 def _navigator_walk(
@@ -212,7 +213,7 @@ def _navigator_walk(
     batch: int | None,
 ) -> Callable[[Episodes], Evaluation]:
     config = navigator.to(data.device).config
-    finds = config.object_width > 0 and any(task_and_split(name)[0] == "reverie" for name in names)
+    finds = config.object_width > 0 and any(TASKS[task_and_split(name)[0]].sees_objects for name in names)
     spec = replace(walker.features, view_width=config.feature_width, object_width=config.object_width or None)
     data = data.seen_as(spec if finds else replace(spec, objects=OFF))
     tokenizer = navigator.tokenizer or data.tokenizer
@@ -224,14 +225,15 @@ def _navigator_walk(
     dtype = fast.dtype_of(chosen_precision(precision, data.device, config.hidden))
 
     def walk(episodes: Episodes) -> Evaluation:
-        path = data.folder.split(episodes.task, episodes.split)
-        tokens = tokenise(episodes, tokenizer, path, walker.max_tokens or MAX_TOKENS_OF[episodes.task])
+        asked = TASKS[episodes.task]
+        path = asked.file(data.folder, episodes.split)
+        tokens = tokenise(episodes, tokenizer, path, walker.max_tokens or asked.max_tokens)
         return evaluate_navigator(
             data.environment,
             navigator,
             episodes,
             tokens.to(data.device),
-            max_steps=walker.max_steps,
+            max_steps=walker.max_steps or asked.max_steps,
             batch=batch or usual_batch(data.device),
             precision=dtype,
         )

@@ -17,11 +17,11 @@ from vlnbert.perception.objects import object_names_key, open_descriptions
 from vlnbert.progress import quiet
 from vlnbert.runtime import require_device
 from vlnbert.sources.connectivity import read_connectivity
-from vlnbert.sources.instructions import read_episodes
 from vlnbert.sources.layout import open_folder
 from vlnbert.tables import Table
 from vlnbert.tasks.episodes import bind
 from vlnbert.tasks.targets import TargetReport, report_targets
+from vlnbert.tasks.task import REVERIE, TASKS
 from vlnbert.weights.options import MINILM
 from vlnbert.world.banks import JoinedBank
 from vlnbert.world.candidates import find_candidates
@@ -188,10 +188,9 @@ def object_features(
 
 def target_reports(data: Data) -> dict[str, TargetReport]:
     """What becomes of the targets of each REVERIE split that is there."""
-    sightings, reports = find_sightings(data.world, data.objects), {}
-    for split, path in data.folder.splits("reverie").items():
-        records = read_episodes("reverie", path)
-        episodes = bind(path, records, data.world, task="reverie", split=split, sightings=sightings)
+    sightings, reports, task = find_sightings(data.world, data.objects), {}, TASKS[REVERIE.name]
+    for split, path in task.files(data.folder).items():
+        episodes = bind(path, task.read(path), data.world, task=task.name, split=split, sightings=sightings)
         reports[split] = report_targets(data.objects, episodes)
     return reports
 

@@ -13,6 +13,8 @@ from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.runs import RunRecord, read_record
 from vlnbert.navigator import Navigator
 from vlnbert.tables import Table
+from vlnbert.tasks.splits import task_and_split
+from vlnbert.tasks.task import TASKS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -81,7 +83,11 @@ class Run:
         """A row for each validation, with the scores on every split."""
         lines = [line for line in read_log(self.folder / LOG) if "scores" in line] if self._logged else []
         splits = self.experiment.validate_on
-        keys = [(split, key) for split in splits for key in ("sr", "spl", *(("rgs",) if "reverie" in split else ()))]
+        keys = [
+            (split, key)
+            for split in splits
+            for key in ("sr", "spl", *(("rgs",) if TASKS[task_and_split(split)[0]].sees_objects else ()))
+        ]
         rows = [
             [f"{line['iteration']:,}", *(shown(key, line["scores"].get(split, {}).get(key)) for split, key in keys)]
             for line in lines

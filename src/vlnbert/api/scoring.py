@@ -8,9 +8,9 @@ from vlnbert.evaluation.metrics import SplBy
 from vlnbert.evaluation.results import Notes
 from vlnbert.evaluation.scoring import ScoredFile, score_file
 from vlnbert.evaluation.submission import write_submission
-from vlnbert.sources.instructions import read_episodes
 from vlnbert.tasks.episodes import bind, require_goals
 from vlnbert.tasks.splits import task_and_split
+from vlnbert.tasks.task import TASKS
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,8 @@ def score(
         allow_missing: Score the instructions that are there when the file lacks some of the split.
     """
     opened = open_data(data)
-    path = opened.folder.split(*task_and_split(split))
+    task, name = task_and_split(split)
+    path = TASKS[task].file(opened.folder, name)
     episodes = opened.episodes(split)
     require_goals(episodes, path)
     return score_file(
@@ -64,8 +65,8 @@ def submit(file: str | Path, out: str | Path, data: Data | str | Path, split: st
         split: The split that the leaderboard asks for, such as r2r/test.
     """
     opened, (task, name) = open_data(data), task_and_split(split)
-    path = opened.folder.split(task, name)
+    path = TASKS[task].file(opened.folder, name)
     # Where targets are visible is the leaderboard's business, so the box files are not read.
-    episodes = bind(path, read_episodes(task, path), opened.world, task=task, split=name)
+    episodes = bind(path, TASKS[task].read(path), opened.world, task=task, split=name)
     notes = write_submission(Path(file), Path(out), episodes, opened.world, folder=opened.folder)
     return Submission(Path(out), len(episodes), notes)

@@ -63,7 +63,7 @@ def _print(report: "DataReport") -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from vlnbert.data.inventory import NEEDS
+    from vlnbert.data.inventory import describe_need
     from vlnbert.learning.presets import presets
 
     console = screen()
@@ -74,7 +74,7 @@ def _print(report: "DataReport") -> None:
     console.print(table)
     shown = Table("preset", "what it is", "data it still needs", title="presets", title_justify="left")
     for name, missing in report.missing.items():
-        needs = "\n".join(NEEDS[need] for need in missing)
+        needs = "\n".join(describe_need(need) for need in missing)
         shown.add_row(name, presets[name].description, needs or Text("nothing", "green"))
     console.print(shown)
     for path, note in ((part.path, note) for part in report.parts for note in part.notes):

@@ -11,9 +11,10 @@ from vlnbert.data.features import open_object_bank, open_view_bank
 from vlnbert.data.spec import OFF, FeatureSpec, as_spec
 from vlnbert.environment.environment import Environment
 from vlnbert.runtime import require_device
-from vlnbert.sources.layout import TASKS, DataFolder, open_folder
+from vlnbert.sources.layout import DataFolder, open_folder
 from vlnbert.tasks.episodes import Episodes, load_episodes
 from vlnbert.tasks.splits import Split, open_split, task_and_split
+from vlnbert.tasks.task import TASKS
 from vlnbert.tasks.tokens import load_tokenizer
 from vlnbert.world.banks import Bank
 from vlnbert.world.build import open_world
@@ -72,13 +73,13 @@ class Data:
     @property
     def splits(self) -> dict[str, Path]:
         """The file of every split, by names such as r2r/val_unseen."""
-        found = {task: self.folder.splits(task) for task in TASKS}
+        found = {name: task.files(self.folder) for name, task in TASKS.items()}
         return {f"{task}/{split}": path for task, splits in found.items() for split, path in splits.items()}
 
     def episodes(self, name: str) -> Episodes:
         """The episodes of a split such as r2r/val_unseen, without tokens."""
         task, split = task_and_split(name)
-        objects = self.objects if task == "reverie" else None
+        objects = self.objects if TASKS[task].sees_objects else None
         return load_episodes(self.folder, self.world, task, split, objects).to(self.device)
 
     def split(self, name: str, tokenizer: Tokenizer | None = None, max_tokens: int | None = None) -> Split:
@@ -86,7 +87,7 @@ class Data:
 
         In REVERIE it also tells where each target stands among the objects that agents see.
         """
-        sees_objects = task_and_split(name)[0] == "reverie"
+        sees_objects = TASKS[task_and_split(name)[0]].sees_objects
         bank = self.object_bank if sees_objects else None
         return open_split(
             self.folder,

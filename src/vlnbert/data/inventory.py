@@ -10,11 +10,12 @@ from vlnbert.progress import track
 from vlnbert.sources.boxes import read_box_folder
 from vlnbert.sources.connectivity import ScanGraph, read_connectivity
 from vlnbert.sources.features import read_features
-from vlnbert.sources.instructions import is_augmented, read_episodes
-from vlnbert.sources.layout import TASKS, DataFolder
+from vlnbert.sources.instructions import is_augmented
+from vlnbert.sources.layout import DataFolder
 from vlnbert.sources.object_features import read_object_features
 from vlnbert.tasks.episodes import bind
 from vlnbert.tasks.targets import report_targets
+from vlnbert.tasks.task import TASKS
 from vlnbert.tasks.tokens import load_tokenizer
 from vlnbert.world.build import build_world
 from vlnbert.world.object_features import find_fit, placed_objects
@@ -22,17 +23,20 @@ from vlnbert.world.objects import ObjectTable, build_object_table, find_sighting
 from vlnbert.world.sights import placed, read_captions_of
 from vlnbert.world.world import World
 
-NEEDS = {
+NEEDS = {  # beside the tasks themselves
     "graphs": "connectivity/<scan>_connectivity.json",
     "vocabulary": "vocab.txt of an uncased BERT",
-    "r2r": "r2r/R2R_{train,val_seen,val_unseen}.json",
     "augmented": "r2r/prevalent_aug.json",
-    "reverie": "reverie/REVERIE_{train,val_seen,val_unseen}.json",
     "boxes": "reverie/BBox/<scan>_<viewpoint>.json",
     "features": "image features in features/, as .hdf5 or 36-view .tsv",
     "object features": "object features in features/, as obj*.hdf5",
     "captions": "captions/<scan>.json",
 }
+
+
+def describe_need(need: str) -> str:
+    """What a kind of data is: the files of a task, or what `NEEDS` says."""
+    return f"{need}/{need.upper()}_{{train,val_seen,val_unseen}}.json" if need in TASKS else NEEDS[need]
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,7 @@ def take_inventory(folder: DataFolder) -> list[Part]:
         return parts  # nothing else can be held against the graphs
     objects, boxes = _boxes(world, folder.boxes)
     for task in TASKS:
-        for split, path in folder.splits(task).items():
+        for split, path in TASKS[task].files(folder).items():
             need = "augmented" if is_augmented(path) else f"{task} {split}"
             parts.append(_part(need, path, partial(_episodes, world, task, split, path, objects)))
     parts += boxes
@@ -123,8 +127,8 @@ def _boxes(world: World, folder: Path) -> tuple[ObjectTable | None, list[Part]]:
 def _episodes(
     world: World, task: str, split: str, path: Path, objects: ObjectTable | None
 ) -> str | tuple[str, list[str]]:
-    sightings = find_sightings(world, objects) if task == "reverie" and objects is not None else None
-    episodes = bind(path, read_episodes(task, path), world, task, split, sightings)
+    sightings = find_sightings(world, objects) if TASKS[task].sees_objects and objects is not None else None
+    episodes = bind(path, TASKS[task].read(path), world, task=task, split=split, sightings=sightings)
     holds = f"{len(episodes):,} instructions" + ("" if episodes.scored else ", goals withheld")
     if sightings is None or objects is None:
         return holds

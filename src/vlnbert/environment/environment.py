@@ -1,11 +1,12 @@
 """The environment as pure functions: state in, state out. A step is a gather; nothing here waits for the device."""
 
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from vlnbert.tasks.task import TASKS
 from vlnbert.world.banks import Bank, rows_of
 from vlnbert.world.geometry import STEPS, VIEWS, angle_feature, level_view, view_elevation, view_heading
 from vlnbert.world.object_bank import ObjectBank, VisibleObjects
@@ -45,8 +46,8 @@ class Environment:
         self._facing = angle_feature(view_heading(views), view_elevation(views), width=4)
 
     def for_task(self, task: str) -> "Environment":
-        """The same environment as a task has it: only REVERIE's agents look at objects."""
-        if task == "reverie" or self.object_bank is None:
+        """The same environment as a task has it: some show no objects."""
+        if TASKS[task].sees_objects or self.object_bank is None:
             return self
         plain = copy(self)
         plain.object_bank = None
@@ -78,16 +79,7 @@ class Environment:
 
 def shortest_path_teacher(world: World, state: State, goal: Tensor) -> Tensor:
     """[agent] the slot that starts the shortest path to the goal: stop when there, or when no path leads there."""
-    pair = rows_of(world.row, state.viewpoint) + rows_of(world.column, goal)
-    return rows_of(world.next_slot, pair).long()
-
-
-def teacher_steps(world: World, start: Tensor, goal: Tensor) -> int:
-    """The most steps that the teacher takes from any of these starts to its goal, the stop included."""
-    state, steps = State(start, torch.zeros_like(start), torch.zeros_like(start, dtype=torch.bool)), 1
-    while (slot := shortest_path_teacher(world, state, goal)).any():
-        state, steps = replace(state, viewpoint=world.neighbour[state.viewpoint, slot]), steps + 1
-    return steps
+    return world.slot_toward(state.viewpoint, goal)
 
 
 def _compass(world: World, real: Tensor) -> Tensor:

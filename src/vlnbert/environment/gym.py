@@ -16,6 +16,7 @@ from vlnbert.environment.environment import Environment, State, shortest_path_te
 from vlnbert.errors import UsageError
 from vlnbert.sources.layout import open_folder
 from vlnbert.tasks.episodes import load_episodes
+from vlnbert.tasks.task import TASKS
 from vlnbert.tasks.tokens import MAX_TOKENS, load_tokenizer, piece_count, tokenise
 from vlnbert.world.build import open_world
 from vlnbert.world.sights import open_features
@@ -52,7 +53,7 @@ class NavigationEnv(gymnasium.Env[Seen, np.int64]):
         self.environment = Environment(world, bank)
         self.episodes = load_episodes(folder, world, task, split)
         tokenizer = load_tokenizer(folder.vocabulary)
-        self.tokens = tokenise(self.episodes, tokenizer, folder.split(task, split))
+        self.tokens = tokenise(self.episodes, tokenizer, TASKS[task].file(folder, split))
         self.limit, self.render_mode = limit, render_mode
         self.action_space = Discrete(world.slots)
         self.observation_space = _space(world.slots, piece_count(tokenizer), 0 if bank is None else bank.width)

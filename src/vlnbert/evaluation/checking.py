@@ -9,9 +9,10 @@ from torch import Tensor
 
 from vlnbert.errors import Faults, VlnbertError
 from vlnbert.evaluation.results import Result, ResultFile
-from vlnbert.sources.instructions import is_augmented, read_episodes
-from vlnbert.sources.layout import TASKS, DataFolder
+from vlnbert.sources.instructions import is_augmented
+from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.episodes import Episodes, pad_paths
+from vlnbert.tasks.task import TASKS
 from vlnbert.world.world import World
 
 NAMED = 3  # ids that a line about many of them shows
@@ -78,11 +79,11 @@ def guess_split(ids: set[str], task: str, folder: DataFolder) -> tuple[str, str]
     """The task and split that have most of these instructions, if any has more than half of them."""
     found = []
     for other in sorted(TASKS, key=lambda name: name != task):  # ids of the tasks may coincide: the one meant is first
-        for split, path in folder.splits(other).items():
+        for split, path in TASKS[other].files(folder).items():
             if is_augmented(path):
                 continue  # a million paths that nobody submits; not worth reading to make a guess
             with suppress(VlnbertError):  # another split's faults are not this file's
-                known = {record.id for record in read_episodes(other, path)}
+                known = {record.id for record in TASKS[other].read(path)}
                 shared = len(ids & known)
                 found.append((shared, shared / len(known), other, split))
     shared, _, other, split = max(found, key=lambda guess: guess[:2], default=(0, 0.0, "", ""))

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from vlnbert.errors import UnknownNameError
+from vlnbert.tasks.task import NEAR
 from vlnbert.world.world import World
 
-NEAR = 3.0  # metres: closer than this is there, and the scale of nDTW and CLS
 SHORTEST_WALK = 0.01  # metres: what SPL takes an agent that never moved to have walked
 SUMMARY = ("sr", "osr", "spl", "ndtw", "sdtw", "cls", "rgs", "rgspl", "tl", "ne")
 
@@ -65,7 +65,7 @@ def measure(
     reference: Tensor,
     reference_length: Tensor,
     *,
-    sighted: Tensor | None = None,
+    arrived: Tensor | None = None,
     grounded: Tensor | None = None,
     spl_by: SplBy = "shortest",
 ) -> Scores:
@@ -77,13 +77,14 @@ def measure(
         walked_length: [episode] how many of them are real.
         reference: [episode, hop] the paths that the instructions describe.
         reference_length: [episode] how many of their viewpoints are real.
-        sighted: [episode, hop] REVERIE: whether the target is visible from each viewpoint of `walked`.
+        arrived: [episode, hop] whether to stop at each viewpoint of `walked` succeeds; by default less than 3 m from
+            the goal.
         grounded: [episode] REVERIE: whether the agent named the target.
         spl_by: what a trajectory is compared with, the shortest path to the goal or the reference path.
     """
     cost = world.metres(walked[:, :, None], reference[:, None, :])  # [episode, walked hop, reference hop]
     to_goal = cost[:, :, -1]
-    there = (to_goal < NEAR if sighted is None else sighted).double()
+    there = (to_goal < NEAR if arrived is None else arrived).double()
     success = there[:, -1]
     taken, described = path_metres(world, walked), path_metres(world, reference)
     shortest = described if _by_reference(spl_by) else world.metres(walked[:, 0], reference[:, -1])

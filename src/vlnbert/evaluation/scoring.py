@@ -15,6 +15,7 @@ from vlnbert.evaluation.tables import meaning_table
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tables import Table
 from vlnbert.tasks.episodes import Episodes
+from vlnbert.tasks.task import TASKS
 from vlnbert.world.world import World
 
 
@@ -52,14 +53,22 @@ def score_walks(
     spl_by: SplBy = "shortest",
 ) -> Scores:
     """Score one walk [hop] an episode, and in REVERIE one object (or None); all on the world's device."""
-    sighted = grounded = None
-    if episodes.sightings is not None:
-        sighted = (walked[:, :, None] == episodes.sightings[:, None, :]).any(dim=2)
+    asked, grounded = TASKS[episodes.task], None
+    if asked.sees_objects:
         named = zip(predicted_objects or [None] * len(episodes), episodes.targets, strict=True)
         right = [name is not None and name == target for name, target in named]
         grounded = torch.tensor(right, dtype=torch.bool, device=walked.device)
     reference, length = episodes.path, episodes.path_length
-    return measure(world, walked, walked_length, reference, length, sighted=sighted, grounded=grounded, spl_by=spl_by)
+    return measure(
+        world,
+        walked,
+        walked_length,
+        reference,
+        length,
+        arrived=asked.arrived(world, walked, episodes),
+        grounded=grounded,
+        spl_by=spl_by,
+    )
 
 
 def score_results(

@@ -18,6 +18,7 @@ from vlnbert.evaluation.results import Notes, read_results
 from vlnbert.sources.files import write_json
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.episodes import Episodes
+from vlnbert.tasks.task import TASKS
 from vlnbert.world.geometry import level_view, view_elevation, view_heading
 from vlnbert.world.world import STOP, World
 
@@ -55,7 +56,7 @@ def write_submission(
         problem = f"{file.notes.different:,} repeated entries differ from the first of their instruction"
         faults.add("", problem, "keep the one that is to be submitted")
     walks = bind_walks(file.results, episodes, world, faults)
-    if episodes.task == "reverie":
+    if TASKS[episodes.task].sees_objects:
         _check_objects(walks, file.notes, faults)
     faults.raise_if_any()
     write_json(target, _items(episodes, _with_given_angles(walks, episodes, world), _predicted_objects(walks)))
@@ -100,7 +101,7 @@ def _items(
         {"instr_id": name, "trajectory": trajectory}
         for name, trajectory in zip(episodes.ids, trajectories, strict=True)
     ]
-    if episodes.task == "reverie":
+    if TASKS[episodes.task].sees_objects:
         for item, name in zip(items, predicted_objects or [None] * len(items), strict=True):
             item["predObjId"] = int(name) if name is not None and _is_number(name) else name
     return items

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from vlnbert.environment.environment import teacher_steps
 from vlnbert.ranks import Ranks
 from vlnbert.rollout.mixed import SAMPLE, TEACHER, TeacherRows
 from vlnbert.rollout.noise import keys
 from vlnbert.tasks.batches import Batch, TrainingBatches, bucket, take
 from vlnbert.tasks.splits import Split
+from vlnbert.tasks.task import TASKS
 from vlnbert.world.world import World
 
 
@@ -25,7 +25,8 @@ class BatchStream:
 
     def teacher_rows(self, world: World) -> TeacherRows:
         """The rows of this rank that follow the teacher, and the most steps that it takes."""
-        steps = max(teacher_steps(world, split.episodes.start, split.episodes.goal) for split in self.splits)
+        episodes = [split.episodes for split in self.splits]
+        steps = max(TASKS[one.task].teacher_steps(world, one.start, one) for one in episodes)
         return TeacherRows(int((self.row_policy == TEACHER).sum()), steps)
 
     def split_of(self, number: int) -> Split:

@@ -14,6 +14,7 @@ from vlnbert.learning.records import require_range
 from vlnbert.learning.rewards import RewardConfig
 from vlnbert.navigator import NavigatorConfig
 from vlnbert.tasks.splits import task_and_split
+from vlnbert.tasks.task import TASKS
 
 MOST = 1_000_000_000  # of anything that is counted
 AUGMENTED = "r2r/aug"
@@ -44,8 +45,8 @@ class TrainConfig:
     graphs: bool = True
     """On one GPU, record updates as CUDA graphs and replay them: the same numbers, several times faster. Updates from
     several batches (accumulate) or several processes are not recorded."""
-    max_steps: int = 15
-    """Steps after which an episode ends."""
+    max_steps: int | None = None
+    """Steps after which an episode ends; by default the task's: 15 in R2R and REVERIE, 30 in R4R."""
     validate_every: int = 2000
     """Updates between validations, which are also when the run is saved."""
     validation_batch: int = 256
@@ -64,9 +65,11 @@ class TrainConfig:
     def __post_init__(self) -> None:
         if self.batch < 2 or self.batch % 2:
             raise UsageError(f"a batch of {self.batch} has no two halves; choose an even number")
-        require_range(self, 1, MOST, "iterations", "accumulate", "max_steps", "validate_every", "validation_batch")
+        require_range(self, 1, MOST, "iterations", "accumulate", "validate_every", "validation_batch")
         require_range(self, 1, MOST, "report_every", "batch")
         require_range(self, 0, MOST, "warmup", "patience")
+        if self.max_steps is not None:
+            require_range(self, 1, MOST, "max_steps")
         require_range(self, 0, 2**63 - 1, "seed")
         require_range(self, 0.0, 1.0, "learning_rate", "weight_decay")
         require_range(self, 1e-9, 1e9, "grad_clip")
@@ -94,7 +97,8 @@ class Experiment:
     """Weights to start from (a BERT, OSCAR, PREVALENT, LXMERT or an agent; file, folder or hub name), which then decide
     the navigator's size. Without any, it starts from random ones."""
     max_tokens: int | None = None
-    """Longest instruction, in word pieces, [CLS] and [SEP] included; by default 80 in R2R and 50 in REVERIE."""
+    """Longest instruction, in word pieces, [CLS] and [SEP] included; by default the task's: 80 in R2R, 50 in REVERIE,
+    160 in R4R."""
     features: FeatureSpec = field(default_factory=FeatureSpec)
     """What views and objects look like."""
     navigator: NavigatorConfig = field(default_factory=NavigatorConfig)
@@ -116,19 +120,19 @@ class Experiment:
     @property
     def seen(self) -> FeatureSpec:
         """What its agents see: objects in REVERIE alone."""
-        return self.features if "reverie" in self.tasks else replace(self.features, objects=OFF)
+        sees_objects = any(TASKS[name].sees_objects for name in self.tasks)
+        return self.features if sees_objects else replace(self.features, objects=OFF)
 
     @property
     def needs(self) -> tuple[str, ...]:
         """The kinds of data that it reads, as `data.inventory.NEEDS` names them."""
-        seen, tasks = self.seen, self.tasks
+        seen, tasks = self.seen, dict.fromkeys(self.tasks, True)
         needed = {
             "graphs": True,
             "vocabulary": True,
-            "r2r": "r2r" in tasks,
+            **tasks,
             "augmented": AUGMENTED in self.splits,
-            "reverie": "reverie" in tasks,
-            "boxes": "reverie" in tasks,
+            "boxes": any(TASKS[name].sees_objects for name in tasks),
             "features": seen.views != CAPTIONS,
             "object features": seen.objects is None,
             "captions": seen.reads_captions,

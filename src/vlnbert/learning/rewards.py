@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vlnbert.evaluation.metrics import NEAR, dtw_cost, dtw_table, ndtw
+from vlnbert.evaluation.metrics import dtw_cost, dtw_table, ndtw
+from vlnbert.tasks.task import NEAR
 from vlnbert.world.world import STOP, World
 
 AT_GOAL = 1.0  # metres: who was this close should not leave

@@ -29,6 +29,7 @@ from vlnbert.sources.formats import FORMAT, format_of
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.splits import task_and_split
 from vlnbert.tasks.targets import report_targets
+from vlnbert.tasks.task import TASKS
 from vlnbert.world.cache import Key
 from vlnbert.world.objects import NONE
 
@@ -119,9 +120,10 @@ def fingerprints(experiment: Experiment, folder: DataFolder) -> dict[str, str]:
     if folder.vocabulary.exists():
         files[folder.vocabulary.name] = [folder.vocabulary]
     for name in experiment.splits:
-        path = folder.split(*task_and_split(name))
+        task, split = task_and_split(name)
+        path = TASKS[task].file(folder, split)
         files[str(path.relative_to(folder.root))] = [path]
-    if "reverie" in experiment.tasks:
+    if any(TASKS[name].sees_objects for name in experiment.tasks):
         files["reverie/BBox"] = box_files(folder.boxes)
     if seen.reads_captions:
         files["captions"] = sorted(folder.captions.glob("*.json"))

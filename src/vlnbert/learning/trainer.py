@@ -30,6 +30,7 @@ from vlnbert.navigator import Navigator
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.sources.folders import locked
 from vlnbert.tasks.splits import Split
+from vlnbert.tasks.task import TASKS
 
 
 class TrainingError(VlnbertError):
@@ -197,7 +198,7 @@ class Trainer:
             self.navigator,
             split.episodes,
             split.tokens,
-            max_steps=self.config.max_steps,
+            max_steps=self.config.max_steps or TASKS[split.episodes.task].max_steps,
             batch=self.config.validation_batch,
             ranks=self.ranks,
         )

@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +25,7 @@ from vlnbert.navigator import Navigator, fast
 from vlnbert.ranks import Ranks
 from vlnbert.rollout.mixed import MixedAgent, TeacherRows, collect_rollout
 from vlnbert.tasks.batches import Batch
+from vlnbert.tasks.task import TASKS
 
 PARTS = ("total", "imitation", "policy", "value", "entropy", "grounding")
 TORCH = Path(torch.__file__).parent
@@ -52,7 +54,7 @@ class Learner(nn.Module):
 
     def forward(self, batch: Batch, row_policy: Tensor, key: Tensor) -> Tensor:
         """[part] the objective of a batch and its parts, as PARTS names them; the first carries the gradient."""
-        environment = self.environment.for_task("r2r" if batch.sightings is None else "reverie")
+        task, environment = TASKS[batch.task], self.environment.for_task(batch.task)
         agent = MixedAgent(
             self.navigator,
             environment,
@@ -60,8 +62,10 @@ class Learner(nn.Module):
             row_policy=row_policy,
             key=key,
             target=batch.target,
-            max_steps=self.config.max_steps,
+            max_steps=self.config.max_steps or task.max_steps,
             teacher_rows=self.teacher_rows,
+            task=task,
+            lesson=task.begin_teacher(batch),
         )
         with fast.enabled(fast.dtype_of(self.config.precision)):
             rollout = collect_rollout(environment, agent, batch.start, batch.heading, batch.goal)
@@ -119,13 +123,14 @@ class GraphUpdate:
 
     def __init__(self, eager: EagerUpdate) -> None:
         self.eager = eager
-        self.recordings: dict[tuple[int, ...], _Recording | None] = {}
+        self.recordings: dict[tuple[str, tuple[int, ...]], _Recording | None] = {}
         self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         # Graphs are replayed one at a time and leave nothing behind but losses, which are copied: they share memory.
         self.pool = torch.cuda.graph_pool_handle()
 
     def __call__(self, batch: Batch, key: Tensor) -> Tensor:
-        shape = tuple(size for tensor in batch.tensors().values() for size in tensor.shape)  # tells tasks apart too
+        sizes = tuple(size for tensor in batch.tensors().values() for size in tensor.shape)
+        shape = batch.task, sizes
         if shape not in self.recordings:
             self.recordings[shape] = None
             return self._warm_up(batch, key)
@@ -148,7 +153,8 @@ class GraphUpdate:
 
     def _record(self, batch: Batch, key: Tensor) -> _Recording:
         """Nothing is computed while recording; the gradients that it lays out belong to the graph."""
-        own = replace(batch, **{name: tensor.clone() for name, tensor in batch.tensors().items()})
+        copies: dict[str, Any] = {name: tensor.clone() for name, tensor in batch.tensors().items()}
+        own = replace(batch, **copies)
         own_key, graph = key.clone(), torch.cuda.CUDAGraph()
         self.eager.optimiser.zero_grad(set_to_none=True)
         try:

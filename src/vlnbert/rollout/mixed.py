@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from vlnbert.environment.environment import Environment, State, shortest_path_teacher
+from vlnbert.environment.environment import Environment, State
 from vlnbert.navigator import Instruction, Navigator
 from vlnbert.rollout.episodes import (
     MAX_STEPS,
@@ -19,6 +19,7 @@ from vlnbert.rollout.episodes import (
     select_rows,
 )
 from vlnbert.rollout.noise import gumbel
+from vlnbert.tasks.task import R2R, TASKS, Task, TeacherMemory
 from vlnbert.world.objects import NONE
 from vlnbert.world.world import STOP
 
@@ -55,7 +56,7 @@ class MixedMemory:
 
     hidden: Tensor
     instruction: Instruction
-    goal: Tensor
+    teacher: TeacherMemory  # what the teacher knows of them
     noise: Tensor  # [time, row, slot] what is added to the logits before the best is taken
     rows: Tensor | None = None  # which rows are active; None for all
     records: list[dict[str, Tensor]] = field(default_factory=list)
@@ -65,7 +66,7 @@ class MixedMemory:
         return MixedMemory(
             hidden=self.hidden.index_select(0, kept),
             instruction=self.instruction.only(kept),
-            goal=self.goal.index_select(0, kept),
+            teacher=tuple(part.index_select(0, kept) for part in self.teacher),
             noise=self.noise.index_select(1, kept),
             rows=narrow_rows(self.rows, kept),
             records=self.records,
@@ -85,28 +86,32 @@ class MixedAgent:
         target: Tensor | None = None,
         max_steps: int = MAX_STEPS,
         teacher_rows: TeacherRows | None = None,
+        task: Task | None = None,
+        lesson: TeacherMemory | None = None,
     ) -> None:
         """[row, token] instructions, the policy of each row, and the key of its noise.
 
         `target` [row] is, in REVERIE, the place of the target among the objects of the goal; NONE where that does not
-        show it.
+        show it. `task` has the teacher, R2R by default, and `lesson` what it knows of each row, by default the goal.
         """
         self.navigator, self.environment, self.tokens = navigator, environment, tokens
         self.row_policy, self.key, self.target = row_policy, key, target
         self.max_steps, self.teacher_rows = max_steps, teacher_rows
+        self.task, self.lesson = task or TASKS[R2R.name], lesson
 
     def begin(self, state: State, goal: Tensor) -> MixedMemory:
         instruction = encode_tokens(self.navigator, self.tokens)
         noise = gumbel(self.key, self.max_steps, self.environment.world.slots)
         sampled = (self.row_policy == SAMPLE)[:, None]
-        return MixedMemory(instruction.state, instruction, goal, noise * sampled)
+        lesson = (goal,) if self.lesson is None else self.lesson
+        return MixedMemory(instruction.state, instruction, lesson, noise * sampled)
 
     def act(self, state: State, memory: MixedMemory) -> tuple[Tensor, MixedMemory]:
         memory = self._leave(state, memory)
         here, policy = select_rows(state, memory.rows), select_rows(self.row_policy, memory.rows)
         step = self.navigator.step(memory.hidden, memory.instruction, self.environment.observe(here))
         logits = _at_least_float32(step.logits)
-        teacher = shortest_path_teacher(self.environment.world, here, memory.goal)
+        teacher, lesson = self.task.teacher(self.environment.world, here.viewpoint, memory.teacher)
         sampled = (logits.detach() + memory.noise[len(memory.records)]).argmax(dim=1)
         slot = torch.where(policy == TEACHER, teacher, sampled)
         record = {"slot": slot, "teacher": teacher, "logits": logits, "hidden": step.state}
@@ -119,7 +124,7 @@ class MixedAgent:
         after = MixedMemory(
             hidden=step.state,
             instruction=step.instruction,
-            goal=memory.goal,
+            teacher=lesson,
             noise=memory.noise,
             rows=memory.rows,
             records=[*memory.records, record],

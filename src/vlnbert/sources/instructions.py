@@ -50,13 +50,6 @@ def is_augmented(path: Path) -> bool:
     return path.stem.lower().endswith("_aug")
 
 
-def read_episodes(task: str, path: Path) -> Iterator[EpisodeRecord]:
-    """The records of any instruction file of a task, chosen by the file's name."""
-    if is_augmented(path):
-        return read_augmented(path)
-    return read_reverie(path) if task == "reverie" else read_r2r(path)
-
-
 Parse = Callable[[dict[str, Any], str, Faults], Iterator[EpisodeRecord]]
 
 

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from vlnbert.errors import DataError, UnknownNameError
+from vlnbert.errors import DataError
 
-TASKS = ("r2r", "reverie")
 HDF5 = (".hdf5", ".h5")
 MAKE_ONE = "unpack the open data there, or make a house with: vlnbert house DIR"
 
@@ -44,24 +43,10 @@ class DataFolder:
             raise DataError(self.connectivity, f"holds no <scan>{suffix}", MAKE_ONE)
         return found
 
-    def splits(self, task: str) -> dict[str, Path]:
-        """The instruction file of every split of a task, by split."""
-        if task not in TASKS:
-            raise UnknownNameError("task", task, TASKS)
+    def instruction_files(self, task: str) -> dict[str, Path]:
+        """The files <task>/<TASK>_<split>.json, by split."""
         prefix = f"{task.upper()}_"
-        found = {path.stem.removeprefix(prefix): path for path in sorted((self.root / task).glob(f"{prefix}*.json"))}
-        if task == "r2r" and (augmented := self.root / "r2r" / "prevalent_aug.json").exists():
-            found["aug"] = augmented
-        return found
-
-    def split(self, task: str, split: str) -> Path:
-        """The instruction file of one split."""
-        found = self.splits(task)
-        if not found:
-            raise DataError(self.root / task, f"holds no {task.upper()}_<split>.json", MAKE_ONE)
-        if split not in found:
-            raise UnknownNameError(f"{task} split in {self.root}", split, found)
-        return found[split]
+        return {path.stem.removeprefix(prefix): path for path in sorted((self.root / task).glob(f"{prefix}*.json"))}
 
     def feature_files(self) -> list[Path]:
         """Image feature files that lie in `features/`."""

@@ -1,5 +1,7 @@
-"""What an episode asks: instructions as tokens, R2R and REVERIE episodes as tensors, seeded batches of them."""
+"""What an episode asks: tasks, their episodes as tensors, instructions as tokens, seeded batches."""
 
+from vlnbert.tasks import r4r  # registers it
 from vlnbert.tasks.episodes import Episodes, load_episodes
+from vlnbert.tasks.task import TASKS, Task, register_task
 
-__all__ = ["Episodes", "load_episodes"]
+__all__ = ["TASKS", "Episodes", "Task", "load_episodes", "r4r", "register_task"]

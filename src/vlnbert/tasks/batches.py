@@ -24,6 +24,7 @@ WINDOW = 16  # batches that are sorted by length together: more means less paddi
 class Batch:
     """Some episodes of a split, ready for a device."""
 
+    task: str
     index: Tensor  # [row] their places in the split
     tokens: Tensor  # [row, token] as wide as the bucket of the longest
     token_count: Tensor  # [row]
@@ -37,7 +38,7 @@ class Batch:
 
     def tensors(self) -> dict[str, Tensor]:
         named = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: value for name, value in named.items() if value is not None}
+        return {name: value for name, value in named.items() if isinstance(value, Tensor)}
 
 
 def take(episodes: Episodes, tokens: Tokens, index: Tensor, width: int, target: Tensor | None = None) -> Batch:
@@ -46,6 +47,7 @@ def take(episodes: Episodes, tokens: Tokens, index: Tensor, width: int, target: 
     `target` [episode] is, in REVERIE, the place of each target among the objects of its goal.
     """
     return Batch(
+        task=episodes.task,
         index=index,
         tokens=pad(tokens.ids[index], (0, width - tokens.ids.shape[1])),
         token_count=tokens.count[index],

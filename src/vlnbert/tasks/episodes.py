@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from vlnbert.errors import DataError, Faults
-from vlnbert.sources.instructions import EpisodeRecord, read_episodes
+from vlnbert.sources.instructions import EpisodeRecord
 from vlnbert.sources.layout import DataFolder
+from vlnbert.tasks.task import TASKS
 from vlnbert.world.objects import ObjectTable, Sightings, find_sightings, open_object_table
 from vlnbert.world.world import World
 
@@ -65,10 +66,11 @@ def load_episodes(
     folder: DataFolder, world: World, task: str, split: str, objects: ObjectTable | None = None
 ) -> Episodes:
     """Read a split of a data folder and bind it to a world; who has the folder's objects open may give them."""
-    path, sightings = folder.split(task, split), None
-    if task == "reverie":
+    asked = TASKS[task]
+    path, sightings = asked.file(folder, split), None
+    if asked.sees_objects:
         sightings = find_sightings(world, open_object_table(world, folder.boxes) if objects is None else objects)
-    return bind(path, read_episodes(task, path), world, task, split, sightings)
+    return bind(path, asked.read(path), world, task=task, split=split, sightings=sightings)
 
 
 def bind(

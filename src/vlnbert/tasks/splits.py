@@ -10,7 +10,8 @@ from vlnbert.errors import UsageError
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.episodes import Episodes, load_episodes
 from vlnbert.tasks.targets import target_index
-from vlnbert.tasks.tokens import MAX_TOKENS_OF, Tokens, tokenise
+from vlnbert.tasks.task import TASKS
+from vlnbert.tasks.tokens import Tokens, tokenise
 from vlnbert.world.objects import ObjectTable
 from vlnbert.world.world import World
 
@@ -56,6 +57,7 @@ def open_split(
     """
     task, split = task_and_split(name)
     episodes = load_episodes(folder, world, task, split, objects)
-    tokens = tokenise(episodes, tokenizer, folder.split(task, split), max_tokens or MAX_TOKENS_OF[task])
-    target = None if visible is None or task != "reverie" else target_index(visible, episodes)
+    asked = TASKS[task]
+    tokens = tokenise(episodes, tokenizer, asked.file(folder, split), max_tokens or asked.max_tokens)
+    target = None if visible is None or not asked.sees_objects else target_index(visible, episodes)
     return Split(episodes, tokens, target).to(world.device)

@@ -21,7 +21,6 @@ from vlnbert.tasks.episodes import Episodes
 from vlnbert.world.cache import Built, Key, cached
 
 MAX_TOKENS = 80
-MAX_TOKENS_OF = {"r2r": MAX_TOKENS, "reverie": 50}  # by task, as in the paper
 MANY = 1000  # texts whose tokens are kept in the cache; fewer are made as fast as they are read
 VERSION = 1  # of what is kept; a new one makes old caches unused
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")

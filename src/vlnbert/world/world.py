@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from vlnbert.errors import UnknownNameError
+from vlnbert.world.banks import rows_of
 
 STOP = 0  # the slot of "stay here"; neighbours take slots 1 and up
 
@@ -63,6 +64,10 @@ class World:
     def metres(self, start: Tensor, end: Tensor) -> Tensor:
         """The length of the shortest path between viewpoints of the same scan."""
         return self.distance[self.pair(start, end)]
+
+    def slot_toward(self, start: Tensor, goal: Tensor) -> Tensor:
+        """The slot that starts the shortest path: STOP at the goal, and where no path leads there."""
+        return rows_of(self.next_slot, rows_of(self.row, start) + rows_of(self.column, goal)).long()
 
     def find(self, scan: str, viewpoint: str) -> int:
         """The number of a viewpoint; an error names what is unknown, the scan or the viewpoint."""

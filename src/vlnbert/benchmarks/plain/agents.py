@@ -12,10 +12,10 @@ from vlnbert.benchmarks.plain.observations import PlainObserver
 from vlnbert.navigator import Navigator, Step
 from vlnbert.rollout.episodes import MAX_STEPS
 from vlnbert.tasks.episodes import Episodes
-from vlnbert.tasks.tokens import MAX_TOKENS_OF, Tokens
+from vlnbert.tasks.tokens import MAX_TOKENS, Tokens
 from vlnbert.world.geometry import level_view
 
-WIDTH = MAX_TOKENS_OF["r2r"]  # tokens of every instruction, however short
+WIDTH = MAX_TOKENS  # tokens of every instruction, however short
 ROWS = 8  # that are evaluated together, as in the published code
 
 

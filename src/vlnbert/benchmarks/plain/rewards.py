@@ -6,8 +6,8 @@ The rules are those of `learning/rewards.py`, which explains them.
 import math
 from collections.abc import Sequence
 
-from vlnbert.evaluation.metrics import NEAR
 from vlnbert.learning.rewards import AT_GOAL, FINAL, RewardConfig, Rewards
+from vlnbert.tasks.task import NEAR
 from vlnbert.world.world import STOP, World
 
 

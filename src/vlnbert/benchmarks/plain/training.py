@@ -13,6 +13,7 @@ from vlnbert.benchmarks.plain.rewards import PlainRewards
 from vlnbert.learning.experiment import TrainConfig
 from vlnbert.learning.losses import actor_critic_loss, discounted_returns, imitation_loss
 from vlnbert.navigator import Navigator
+from vlnbert.rollout.episodes import MAX_STEPS
 from vlnbert.rollout.noise import gumbel, keys
 from vlnbert.tasks.batches import Batch, TrainingBatches, take
 from vlnbert.tasks.splits import Split
@@ -30,6 +31,7 @@ class PlainTraining:
         self.observer = PlainObserver(world, bank, navigator.config.angle_width)
         self.rewards = PlainRewards(world, config.rewards)
         self.batches = TrainingBatches(split.tokens.count.cpu(), config.batch, config.seed)
+        self.max_steps = config.max_steps or MAX_STEPS
         self.optimiser = torch.optim.AdamW(
             navigator.parameters(), config.learning_rate, weight_decay=config.weight_decay
         )
@@ -60,7 +62,7 @@ class PlainTraining:
         """The loss of rows that follow the teacher (teacher forcing)."""
         agents, goals = self._begin(batch), batch.goal.tolist()
         loss = torch.zeros((), device=self.world.device)
-        for _ in range(self.config.max_steps):
+        for _ in range(self.max_steps):
             live, teachers = agents.live, agents.teachers(goals)
             loss = loss + self._imitation(agents.decide().logits, teachers, live, self.config.objective.imitation)
             agents.move(teachers)
@@ -75,7 +77,7 @@ class PlainTraining:
         starts = [state.viewpoint for state in agents.states]
         rewards = [self.rewards.begin(start, path) for start, path in zip(starts, paths, strict=True)]
         record, student_forcing = ExplorationRecord(), torch.zeros((), device=self.world.device)
-        for noise in gumbel(key, self.config.max_steps, self.world.slots):
+        for noise in gumbel(key, self.max_steps, self.world.slots):
             live, teachers, step = agents.live, agents.teachers(goals), agents.decide()
             slot = (step.logits.detach() + noise[:, : step.logits.shape[1]]).argmax(dim=1)
             slots = [taken if alive else STOP for taken, alive in zip(slot.tolist(), live, strict=True)]

@@ -1,0 +1,170 @@
+"""What an episode asks: its files and their reader, how long it may be, what the teacher does, when one has arrived.
+
+A task of one's own is a subclass that is registered; nothing else asks for a task by name:
+
+    @vln.register_task
+    class Backwards(vln.R2R):
+        name = "backwards"
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from vlnbert.errors import DataError, UnknownNameError, UsageError
+from vlnbert.registry import Registry
+from vlnbert.sources.instructions import EpisodeRecord, is_augmented, read_augmented, read_r2r, read_reverie
+from vlnbert.sources.layout import MAKE_ONE, DataFolder
+from vlnbert.world.world import World
+
+NEAR = 3.0  # metres: who stops closer than this to the goal has arrived, and the scale of nDTW and CLS
+NAVIGATION = ("sr", "osr", "spl", "ndtw", "sdtw", "cls", "tl", "ne")  # metrics of every task
+GROUNDING = ("rgs", "rgspl")  # metrics of tasks that ask for an object
+
+TeacherMemory = tuple[Tensor, ...]  # each [row, ...]: what the teacher knows of its rows
+
+
+class Described(Protocol):
+    """Episodes, or a batch of them: where each leads, [row, ...]."""
+
+    @property
+    def goal(self) -> Tensor:
+        """[row] viewpoints."""
+
+    @property
+    def path(self) -> Tensor:
+        """[row, hop] the described path; its last viewpoint repeats as padding."""
+
+    @property
+    def path_length(self) -> Tensor:
+        """[row] viewpoints of the path."""
+
+    @property
+    def sightings(self) -> Tensor | None:
+        """[row, any] the viewpoints that show the target, padded with -1, in tasks that see objects."""
+
+
+class Task:
+    """The base of all tasks. What is not said otherwise is R2R's."""
+
+    name: str = ""
+    max_tokens: int = 80  # of an instruction, [CLS] and [SEP] included
+    max_steps: int = 15  # of an episode
+    sees_objects: bool = False  # whether agents see objects, stop at one and name it
+    stop_distance: float = NEAR  # metres from the goal within which the paper's reward calls a stop right
+    metrics: tuple[str, ...] = NAVIGATION  # what tables show
+
+    def files(self, folder: DataFolder) -> dict[str, Path]:
+        """The instruction file of every split that a data folder holds, by split."""
+        return folder.instruction_files(self.name)
+
+    def file(self, folder: DataFolder, split: str) -> Path:
+        """The instruction file of one split."""
+        found = self.files(folder)
+        if not found:
+            raise DataError(folder.root / self.name, f"holds no {self.name.upper()}_<split>.json", MAKE_ONE)
+        if split not in found:
+            raise UnknownNameError(f"{self.name} split in {folder.root}", split, found)
+        return found[split]
+
+    def read(self, path: Path) -> Iterator[EpisodeRecord]:
+        """The records of an instruction file; its faults are collected and raised together."""
+        raise NotImplementedError
+
+    def begin_teacher(self, episodes: Described) -> TeacherMemory:
+        """What the teacher needs to know of each row, [row, ...]; here the goal."""
+        return (episodes.goal,)
+
+    def teacher(self, world: World, viewpoint: Tensor, memory: TeacherMemory) -> tuple[Tensor, TeacherMemory]:
+        """[row] what to do at these viewpoints, and the memory for the next step; here the shortest path to the goal.
+
+        Called once a step for every row, in the order of the walk. It may not wait for the device.
+        """
+        (goal,) = memory
+        return world.slot_toward(viewpoint, goal), memory
+
+    def teacher_steps(self, world: World, start: Tensor, episodes: Described) -> int:
+        """The most steps that the teacher takes in any of these episodes, the stop included. Waits for the device."""
+        viewpoint, memory, steps = start, self.begin_teacher(episodes), 1
+        slot, memory = self.teacher(world, viewpoint, memory)
+        while slot.any():
+            viewpoint = world.neighbour[viewpoint, slot]
+            slot, memory = self.teacher(world, viewpoint, memory)
+            steps += 1
+        return steps
+
+    def arrived(self, world: World, viewpoint: Tensor, episodes: Described) -> Tensor:
+        """[row, time] whether to stop at viewpoints [row, time] is a success; here less than 3 m from the goal."""
+        return world.metres(viewpoint, episodes.goal[:, None].expand_as(viewpoint)) < NEAR
+
+
+TASKS: Registry[Task] = Registry("task")
+
+AnyTask = TypeVar("AnyTask", bound=type[Task])
+
+
+def register_task(task: AnyTask) -> AnyTask:
+    """Make a task known by its name: a decorator for subclasses of `Task`."""
+    if not task.name:
+        raise UsageError(f"the task {task.__name__} has no name; give it one: name = ...")
+    if task.read is Task.read:
+        raise UsageError(f"the task {task.name} has no reader; define read(self, path), or inherit that of vln.R2R")
+    TASKS.register(task.name, task(), task.__module__)
+    return task
+
+
+@register_task
+class R2R(Task):
+    """Room-to-Room: go where the instruction leads. Augmented paths are its split "aug"."""
+
+    name = "r2r"
+
+    def files(self, folder: DataFolder) -> dict[str, Path]:
+        augmented = folder.root / self.name / "prevalent_aug.json"
+        return super().files(folder) | ({"aug": augmented} if augmented.exists() else {})
+
+    def read(self, path: Path) -> Iterator[EpisodeRecord]:
+        return read_augmented(path) if is_augmented(path) else read_r2r(path)
+
+
+@register_task
+class REVERIE(Task):
+    """Go where the object is that the instruction asks for, stop there and name it."""
+
+    name = "reverie"
+    max_tokens = 50
+    sees_objects = True
+    stop_distance = 1.0
+    metrics = (*NAVIGATION[:6], *GROUNDING, *NAVIGATION[6:])
+
+    def read(self, path: Path) -> Iterator[EpisodeRecord]:
+        return read_augmented(path) if is_augmented(path) else read_reverie(path)
+
+    def arrived(self, world: World, viewpoint: Tensor, episodes: Described) -> Tensor:
+        """Where the target is visible."""
+        if episodes.sightings is None:
+            raise UsageError("nobody knows where the targets are visible; open the objects with the episodes")
+        return (viewpoint[:, :, None] == episodes.sightings[:, None, :]).any(dim=2)
+
+
+def path_teacher(world: World, viewpoint: Tensor, memory: TeacherMemory) -> tuple[Tensor, TeacherMemory]:
+    """Follow a path by one's progress along it: memory is the path [row, hop], its length [row] and the progress [row].
+
+    Progress is the place of the path's last viewpoint that was reached in order. On the path the teacher goes on to the
+    next one, and stops at the last. Off the path it takes the shortest way back, to the nearer of the viewpoint where
+    it left the path and the next one; of equals, to the next. So no part of a path is skipped that comes by the same
+    place twice.
+    """
+    path, length, progress = memory
+    rows = torch.arange(len(path), device=path.device)
+    following = (progress + 1).minimum(length - 1)
+    reached = (viewpoint == path[rows, following]) & (following > progress)
+    progress = progress + reached.long()
+    left, following = path[rows, progress], path[rows, (progress + 1).minimum(length - 1)]
+    on_path = viewpoint == left
+    nearer_back = world.metres(viewpoint, left) < world.metres(viewpoint, following)
+    aim = torch.where(on_path | ~nearer_back, following, left)
+    return world.slot_toward(viewpoint, aim), (path, length, progress)
