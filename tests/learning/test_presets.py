@@ -11,6 +11,7 @@ from vlnbert.errors import UnknownNameError
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.presets import PRESETS, Preset, presets
 from vlnbert.learning.records import from_plain, to_plain
+from vlnbert.tasks.task import TASKS
 
 BY_NAME = {preset.name: preset for preset in PRESETS}
 
@@ -90,6 +91,7 @@ OWN = [
             "features.max_objects",
         },
     ),
+    ("r4r-open", "r2r-open", WHERE),
     ("reverie-r2r-open", "reverie-open", {"train_on", "validate_on", *PACE}),
 ]
 
@@ -100,7 +102,7 @@ def test_names_are_unique_and_described() -> None:
 
 
 def test_needs_are_known() -> None:
-    assert {need for preset in PRESETS for need in preset.experiment.needs} <= set(NEEDS)
+    assert {need for preset in PRESETS for need in preset.experiment.needs} <= {*NEEDS, *TASKS}
 
 
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.name)
@@ -147,7 +149,7 @@ def test_needs_say_what_is_read(preset: Preset) -> None:
     """Who has what a preset needs can train it; what it does not need is not read."""
     experiment, seen = preset.experiment, preset.experiment.features
     needs = set(experiment.needs)
-    assert {"r2r", "reverie"} & needs == set(experiment.tasks)
+    assert set(TASKS) & needs == set(experiment.tasks)
     assert ("boxes" in needs) == ("reverie" in experiment.tasks)
     assert ("captions" in needs) == (seen.views == "captions" or seen.objects == "names")
     assert ("features" in needs) == (seen.views is None)

@@ -162,7 +162,7 @@ DAMAGES = {
     ),
     "a wrong type": (
         lambda text: text.replace('"max_steps": 5', '"max_steps": "5"'),
-        "max_steps is '5', where int is expected",
+        "max_steps is '5', where int . None is expected",
     ),
     "a missing part": (lambda text: text.replace('"preset": "mine",', ""), "is damaged"),
     "nonsense": (lambda text: text.replace('"batch": 4', '"batch": 3'), "a batch of 3 has no two halves"),

@@ -7,6 +7,7 @@ from vlnbert.errors import UnknownNameError, VlnbertError
 from vlnbert.sources.instructions import read_r2r
 from vlnbert.tasks import load_episodes
 from vlnbert.tasks.episodes import NONE, bind, require_goals
+from vlnbert.tasks.task import TASKS
 from vlnbert.world import open_object_table, open_world
 
 TRAIN = "r2r/R2R_train.json"
@@ -61,7 +62,7 @@ def test_a_target_at_every_other_scan_is_not_this_ones(tiny, load):
 def test_test_splits_withhold_their_goals(tiny, load, refuses, task):
     episodes = load(task, "test")
     assert not episodes.scored
-    path = tiny.folder.split(task, "test")
+    path = TASKS[task].file(tiny.folder, "test")
     refuses(path, lambda: require_goals(episodes, path), "withholds its goals")
     require_goals(load(task, "train"), path)
 
@@ -141,7 +142,7 @@ def test_names_that_are_unknown(load):
     with pytest.raises(UnknownNameError, match="did you mean train"):
         load("r2r", "trian")
     with pytest.raises(UnknownNameError, match="no task"):
-        load("r4r", "train")
+        load("r5r", "train")
 
 
 def test_no_boxes(tiny, load, refuses):

@@ -20,6 +20,7 @@ from vlnbert.sources.connectivity import read_connectivity
 from vlnbert.sources.layout import open_folder
 from vlnbert.tables import Table
 from vlnbert.tasks.episodes import bind
+from vlnbert.tasks.r4r import write_r4r
 from vlnbert.tasks.targets import TargetReport, report_targets
 from vlnbert.tasks.task import REVERIE, TASKS
 from vlnbert.weights.options import MINILM
@@ -84,6 +85,18 @@ def check_data(folder: str | Path, *, bar: bool = True) -> DataReport:
     """
     with quiet(not bar):
         return DataReport(Path(folder), take_inventory(open_folder(folder)))
+
+
+def make_r4r(data: Data | str | Path, *, bar: bool = True) -> dict[str, tuple[int, int]]:
+    """Write r4r/R4R_<split>.json, made of a data folder's R2R; by split, how many paths and instructions.
+
+    Args:
+        data: The data folder, with connectivity/ and r2r/, or what `vln.open_data` gave.
+        bar: Show progress.
+    """
+    opened = open_data(data)
+    with quiet(not bar):
+        return write_r4r(opened.folder, opened.world.to("cpu"))
 
 
 def check_world(data: Data | str | Path) -> Data:

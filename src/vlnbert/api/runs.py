@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vlnbert.errors import DataError
-from vlnbert.evaluation.tables import shown
+from vlnbert.evaluation.tables import METRICS, shown
 from vlnbert.learning.callbacks import read_log
 from vlnbert.learning.checkpoints import POINTER, Progress, best_weights, last_checkpoint, read_progress
 from vlnbert.learning.experiment import Experiment
@@ -103,7 +103,8 @@ class Run:
         made = f"{self.folder}: {self.preset}, {done.iteration:,} of {total:,} updates"
         if done.best is None:
             return f"{made}, none of them validated"
-        return f"{made}, best SPL {100 * done.best:.1f} on {self.experiment.best_on} after {done.best_iteration:,}"
+        metric = METRICS[self.experiment.best_metric][0]
+        return f"{made}, best {metric} {100 * done.best:.1f} on {self.experiment.best_on} after {done.best_iteration:,}"
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r})"

@@ -39,6 +39,23 @@ def check_data(
         raise SystemExit(2)
 
 
+def make_r4r(folder: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="DIR")]]) -> None:
+    """Make R4R of a data folder's R2R: paths joined in pairs, with every pair of their instructions.
+
+    Two paths of a house are joined where the end of the first lies less than 3 m, along the graph, from the start of
+    the second, by the shortest way between them (Jain et al. 2019). Writes r4r/R4R_<split>.json beside R2R's own files.
+
+    Example: vlnbert data r4r data
+
+    Args:
+        folder: The data folder, with connectivity/ and r2r/.
+    """
+    from vlnbert.api import inspecting
+
+    for split, (paths, instructions) in inspecting.make_r4r(folder).items():
+        print(f"{folder}/r4r/R4R_{split}.json: {paths:,} paths, {instructions:,} instructions")
+
+
 def presets(json: Flag = False) -> None:
     """List the experiments that can be trained by name, and the data that each of them needs.
 

@@ -1,16 +1,16 @@
 """`vlnbert demo` and `vlnbert house`: houses to walk in, and a navigator that learns to walk them."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
-from vlnbert.cli.options import Task, show
+from vlnbert.cli.options import show
 
 
 def demo(
     out: Path = Path("demo"),
-    task: Task = "r2r",
+    task: Literal["r2r", "reverie"] = "r2r",
     seed: int = 0,
     scans: int = 24,
     iterations: int | None = None,

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from vlnbert.cli.options import DataPath, Flag, Task, show
+from vlnbert.cli.options import DataPath, Flag, TaskName, show
 from vlnbert.data.spec import FeatureSpec
 from vlnbert.runtime import Precision
 
@@ -15,7 +15,7 @@ def evaluate(
     *,
     data: DataPath,
     agent: Literal["random", "stop", "shortest"] | None = None,
-    task: Task | None = None,
+    task: TaskName | None = None,
     splits: Annotated[tuple[str, ...], tyro.conf.arg(aliases=["--split"])] = ("val_seen", "val_unseen"),
     features: FeatureSpec = FeatureSpec(),  # noqa: B008  # frozen
     seed: int = 0,
@@ -40,11 +40,13 @@ def evaluate(
         data: Folder with connectivity/ and the task's instructions.
         agent: Instead of a navigator: random (R2R's: a random heading, then five steps forward), stop (stays where it
             starts) or shortest (knows the goal: what the graph allows).
-        task: r2r or reverie; by default what a run was trained for, else r2r. The baseline agents name no object.
+        task: r2r, reverie, r4r or a plugin's; by default what a run was trained for, else r2r. The baseline agents name
+            no object.
         splits: The splits to walk. Test splits withhold their goals: they are walked and written, not scored.
         features: What the navigator sees; by default what a run was trained with.
         seed: Of the random agent.
-        max_steps: Steps after which an episode ends; by default as in a run's training, else 15.
+        max_steps: Steps after which an episode ends; by default as in a run's training, else the
+            task's: 15 in R2R.
         batch: Episodes that a navigator walks together; by default 64 on a CPU, 1024 on a GPU.
         precision: Of a navigator's tokens; fastest is what multiplies faster on this device. In bfloat16 scores differ
             by rounding.

@@ -3,7 +3,7 @@
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 DataPath = Annotated[Path, tyro.conf.arg(metavar="DIR")]
 RunPath = Annotated[Path, tyro.conf.arg(metavar="RUN")]
-Task = Literal["r2r", "reverie"]
+TaskName = Annotated[str, tyro.conf.arg(metavar="TASK")]
 
 
 def show(table: Table) -> None:

@@ -6,14 +6,14 @@ from typing import Annotated, Literal
 
 import tyro
 
-from vlnbert.cli.options import DataPath, Flag, Task, show
+from vlnbert.cli.options import DataPath, Flag, TaskName, show
 
 ResultPath = Annotated[Path, tyro.conf.arg(metavar="FILE")]
 
 
 def score(
     file: tyro.conf.Positional[ResultPath],
-    task: Task,
+    task: TaskName,
     split: str,
     data: DataPath,
     json: Flag = False,
@@ -29,7 +29,8 @@ def score(
 
     Args:
         file: Results, commonly a JSON list of {"instr_id", "trajectory": [[viewpoint, heading, elevation], ...]}.
-        task: What the agent was asked: r2r (go there) or reverie (go there and name the object).
+        task: What the agent was asked: r2r (go there), reverie (go there and name the object), r4r (follow the path) or
+            a plugin's.
         split: The split that the results are of, such as val_seen or val_unseen. Test splits withhold their goals.
         data: Folder with connectivity/ and the task's instructions.
         json: Print one JSON object instead of a table: rates as fractions, tl and ne in metres.
@@ -52,7 +53,7 @@ def score(
 def submit(
     file: tyro.conf.Positional[ResultPath],
     out: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="OUT")]],
-    task: Task,
+    task: TaskName,
     data: DataPath,
     split: str = "test",
 ) -> None:
@@ -66,7 +67,7 @@ def submit(
     Args:
         file: Results in any dialect that `vlnbert score` reads.
         out: Where to write the submission; an older file there is replaced.
-        task: Whose leaderboard: r2r or reverie.
+        task: Whose leaderboard, such as r2r or reverie.
         data: Folder with connectivity/ and the task's instructions.
         split: The split that the leaderboard asks for.
     """

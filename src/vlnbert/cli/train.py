@@ -95,6 +95,7 @@ def _resuming(run: Path, data: Path | None, device: str, threads: int | None) ->
 
 def _tell(run: "Run", data: Path | None, again: str) -> None:
     """How it ended, from the one process that talks to people."""
+    from vlnbert.evaluation.tables import METRICS
     from vlnbert.ranks import is_first
 
     if not is_first():
@@ -106,7 +107,8 @@ def _tell(run: "Run", data: Path | None, again: str) -> None:
         print(f"{run.folder}: {done.iteration} updates, none of them validated")
     else:
         when = f"{done.iteration} updates, the best after {done.best_iteration}"
-        print(f"{run.folder}: {when}, SPL {100 * done.best:.1f} on {run.experiment.best_on}")
+        metric = METRICS[run.experiment.best_metric][0]
+        print(f"{run.folder}: {when}, {metric} {100 * done.best:.1f} on {run.experiment.best_on}")
         print(f"score it in full with: vlnbert evaluate {where} --data {shlex.quote(str(data or 'DIR'))}")
 
 

@@ -92,7 +92,7 @@ class Experiment:
     validate_on: tuple[str, ...] = ("r2r/val_seen", "r2r/val_unseen")
     """Splits to validate on."""
     best_on: str = "r2r/val_unseen"
-    """The split whose SPL says which weights are the best."""
+    """The split whose score says which weights are the best: SPL, or SDTW in R4R."""
     start: str | None = None
     """Weights to start from (a BERT, OSCAR, PREVALENT, LXMERT or an agent; file, folder or hub name), which then decide
     the navigator's size. Without any, it starts from random ones."""
@@ -116,6 +116,11 @@ class Experiment:
     def tasks(self) -> tuple[str, ...]:
         """Their tasks."""
         return tuple(dict.fromkeys(task_and_split(name)[0] for name in self.splits))
+
+    @property
+    def best_metric(self) -> str:
+        """The score by which the best weights are chosen."""
+        return TASKS[task_and_split(self.best_on)[0]].best_metric
 
     @property
     def seen(self) -> FeatureSpec:

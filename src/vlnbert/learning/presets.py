@@ -100,6 +100,12 @@ def _both(experiment: Experiment) -> Experiment:
     )
 
 
+def _on_r4r(experiment: Experiment) -> Experiment:
+    """The same experiment on R4R, made of R2R by `vlnbert data r4r`."""
+    validate_on = tuple(name.replace("r2r", "r4r") for name in experiment.validate_on)
+    return replace(experiment, train_on=("r4r/train",), validate_on=validate_on, best_on="r4r/val_unseen")
+
+
 REVERIE_DEMO = _reverie(
     DEMO,
     objective=replace(
@@ -121,6 +127,7 @@ PRESETS = (
         "reverie-open", "REVERIE with open data alone: captions and object names as features, from MiniLM", REVERIE_OPEN
     ),
     Preset("reverie-r2r-open", "one navigator for both tasks, with open data alone", _both(REVERIE_OPEN)),
+    Preset("r4r-open", "R4R, long paths to be followed, with open data alone", _on_r4r(OPEN)),
     Preset("r2r-one-stream", "the paper's R2R agent from OSCAR", _paper(ONE), OSCAR),
     Preset(
         "r2r-one-stream-unmatched",

@@ -29,7 +29,7 @@ from vlnbert.learning.updates import PARTS, EagerUpdate, GraphUpdate, Learner, U
 from vlnbert.navigator import Navigator
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.sources.folders import locked
-from vlnbert.tasks.splits import Split
+from vlnbert.tasks.splits import Split, task_and_split
 from vlnbert.tasks.task import TASKS
 
 
@@ -61,7 +61,7 @@ class Trainer:
         ranks: Ranks = ALONE,
         card: Mapping[str, Any] | None = None,
     ) -> None:
-        """`best_on` names the validation split whose SPL decides; `card` is what the best's model card shall tell."""
+        """`best_on` names the validation split whose score decides; `card` is what the best's model card shall tell."""
         self.run, self.navigator, self.environment, self.config = run, navigator, environment, config
         self.validation, self.best_on, self.ranks, self.card = validation, best_on, ranks, dict(card or {})
         self.callbacks: Sequence[Callback] = ()
@@ -91,6 +91,11 @@ class Trainer:
         self.saved: int | None = None  # the update after which the newest checkpoint was made
         self.unreported: list[Tensor] = []  # the losses of the last updates, which nobody has looked at yet
         self.stopping: bool = False  # set from outside to end after the update under way
+
+    @property
+    def best_metric(self) -> str:
+        """The score that says which weights are the best."""
+        return TASKS[task_and_split(self.best_on)[0]].best_metric
 
     def resume(self) -> None:
         """Go on from the newest checkpoint of the run."""
@@ -186,7 +191,7 @@ class Trainer:
         scores = {name: self._scores(split) for name, split in self.validation.items()}
         for callback in self.callbacks:
             callback.validated(self.progress.iteration, scores)
-        score = scores[self.best_on]["spl"] if self.best_on in scores else None
+        score = scores[self.best_on][self.best_metric] if self.best_on in scores else None
         if score is not None and (self.progress.best is None or score > self.progress.best):
             self.progress = Progress(self.progress.iteration, float(score), self.progress.iteration)
             if self.ranks.writes:

@@ -17,7 +17,7 @@ from vlnbert.progress import track
 from vlnbert.sources.files import read_json, write_json
 from vlnbert.sources.instructions import EpisodeRecord, read_r2r
 from vlnbert.sources.layout import DataFolder
-from vlnbert.tasks.task import NAVIGATION, R2R, TASKS, Described, Task, TeacherMemory, path_teacher, register_task
+from vlnbert.tasks.task import R2R, TASKS, Described, Task, TeacherMemory, path_teacher, register_task
 from vlnbert.world.world import World
 
 JOINED = 3.0  # metres along the graph, less than which end and start must be apart
@@ -31,7 +31,7 @@ class R4R(Task):
     name = "r4r"
     max_tokens = 160
     max_steps = 30
-    metrics = NAVIGATION
+    best_metric = "sdtw"
 
     def read(self, path: Path) -> Iterator[EpisodeRecord]:
         return read_r2r(path)

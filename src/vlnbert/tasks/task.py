@@ -56,6 +56,7 @@ class Task:
     sees_objects: bool = False  # whether agents see objects, stop at one and name it
     stop_distance: float = NEAR  # metres from the goal within which the paper's reward calls a stop right
     metrics: tuple[str, ...] = NAVIGATION  # what tables show
+    best_metric: str = "spl"  # by which a training chooses its best weights
 
     def files(self, folder: DataFolder) -> dict[str, Path]:
         """The instruction file of every split that a data folder holds, by split."""
