@@ -19,7 +19,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from vlnbert.api.demonstrating import demo, generate_house
     from vlnbert.api.evaluating import Evaluations, evaluate
-    from vlnbert.api.inspecting import candidates, caption_features, check_data, check_world, object_features
+    from vlnbert.api.inspecting import candidates, caption_features, check_data, check_world, make_r4r, object_features
     from vlnbert.api.reporting import curves, report
     from vlnbert.api.runs import Run, open_run
     from vlnbert.api.scoring import score, submit
@@ -33,11 +33,19 @@ if TYPE_CHECKING:
     from vlnbert.learning.presets import presets
     from vlnbert.learning.trainer import Callback
     from vlnbert.navigator import Navigator, NavigatorConfig
+    from vlnbert.tasks.task import R2R, REVERIE, Task, register_task
 
 _HOME = {
     "vlnbert.api.demonstrating": ("demo", "generate_house"),
     "vlnbert.api.evaluating": ("Evaluations", "evaluate"),
-    "vlnbert.api.inspecting": ("candidates", "caption_features", "check_data", "check_world", "object_features"),
+    "vlnbert.api.inspecting": (
+        "candidates",
+        "caption_features",
+        "check_data",
+        "check_world",
+        "make_r4r",
+        "object_features",
+    ),
     "vlnbert.api.reporting": ("curves", "report"),
     "vlnbert.api.runs": ("Run", "open_run"),
     "vlnbert.api.scoring": ("score", "submit"),
@@ -51,10 +59,13 @@ _HOME = {
     "vlnbert.learning.presets": ("presets",),
     "vlnbert.learning.trainer": ("Callback",),
     "vlnbert.navigator": ("Navigator", "NavigatorConfig"),
+    "vlnbert.tasks.task": ("R2R", "REVERIE", "Task", "register_task"),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
+    "R2R",
+    "REVERIE",
     "Callback",
     "Data",
     "DataError",
@@ -65,6 +76,7 @@ __all__ = [
     "Navigator",
     "NavigatorConfig",
     "Run",
+    "Task",
     "TrainConfig",
     "UsageError",
     "VlnbertError",
@@ -79,10 +91,12 @@ __all__ = [
     "generate_house",
     "import_weights",
     "inspect_weights",
+    "make_r4r",
     "object_features",
     "open_data",
     "open_run",
     "presets",
+    "register_task",
     "report",
     "resume",
     "score",

@@ -108,7 +108,11 @@ AnyTask = TypeVar("AnyTask", bound=type[Task])
 
 
 def register_task(task: AnyTask) -> AnyTask:
-    """Make a task known by its name: a decorator for subclasses of `Task`."""
+    """Make a task known by its name: a decorator.
+
+    Args:
+        task: A subclass of `Task` with a name and a reader.
+    """
     if not task.name:
         raise UsageError(f"the task {task.__name__} has no name; give it one: name = ...")
     if task.read is Task.read:

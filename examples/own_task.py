@@ -1,0 +1,53 @@
+"""A task of one's own: R2R's instructions, but the agent must stop at the very goal, and the teacher keeps to the path.
+
+    python examples/own_task.py
+    vlnbert --plugin examples/own_task.py train demo --data house --out run --train-on exact/train \
+        --validate-on exact/val_unseen --best-on exact/val_unseen
+    vlnbert --plugin examples/own_task.py evaluate --agent shortest --task exact --data house
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import mkdtemp
+
+import torch
+from torch import Tensor
+
+import vlnbert as vln
+from vlnbert.tasks.task import Described, TeacherMemory, path_teacher
+
+
+@vln.register_task
+class Exact(vln.R2R):
+    """Follow the described path and stop less than a metre from its end."""
+
+    name = "exact"
+    max_steps = 12
+    stop_distance = 1.0  # what the reward calls a right stop, in metres
+    best_metric = "sdtw"
+
+    def files(self, folder) -> dict[str, Path]:
+        """R2R's own files: this task only asks something else of them."""
+        return {split: path for split, path in folder.instruction_files("r2r").items() if split != "test"}
+
+    def read(self, path: Path) -> Iterator:
+        return super().read(path)  # R2R's reader, which collects the faults of a file and tells them together
+
+    def begin_teacher(self, episodes: Described) -> TeacherMemory:
+        """The path, how long it is, and how far along each row is."""
+        return episodes.path, episodes.path_length, torch.zeros_like(episodes.path_length)
+
+    def teacher(self, world, viewpoint: Tensor, memory: TeacherMemory) -> tuple[Tensor, TeacherMemory]:
+        return path_teacher(world, viewpoint, memory)
+
+    def arrived(self, world, viewpoint: Tensor, episodes: Described) -> Tensor:
+        """[row, time] whether to stop there succeeds. Tensors in, tensors out: nothing may wait for the device."""
+        return world.metres(viewpoint, episodes.goal[:, None].expand_as(viewpoint)) < 1.0
+
+
+if __name__ == "__main__":
+    folder = Path(mkdtemp())
+    data = vln.generate_house(folder / "house", scans=12)
+    splits = {"train_on": "exact/train", "validate_on": "exact/val_unseen", "best_on": "exact/val_unseen"}
+    run = vln.train("demo", data, folder / "run", iterations=200, warmup=20, validate_every=100, threads=1, **splits)
+    print(vln.evaluate(run, split=["exact/val_unseen", "r2r/val_unseen"]))
