@@ -13,7 +13,7 @@ from vlnbert.errors import UnknownNameError
 STOP = 0  # the slot of "stay here"; neighbours take slots 1 and up
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class World:
     """Constants of navigation. Viewpoints are integers; a viewpoint's choices are slots: 0 stops, the rest move.
 
@@ -37,6 +37,9 @@ class World:
 
     def __len__(self) -> int:
         return len(self.viewpoints)
+
+    def __repr__(self) -> str:
+        return f"World({len(self.scans):,} scans, {len(self):,} viewpoints, on {self.device})"
 
     @property
     def slots(self) -> int:
