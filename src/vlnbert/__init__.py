@@ -28,9 +28,12 @@ if TYPE_CHECKING:
     from vlnbert.data.data import Data, open_data
     from vlnbert.data.spec import FeatureSpec
     from vlnbert.environment.environment import Environment
-    from vlnbert.errors import DataError, UsageError, VlnbertError
+    from vlnbert.errors import DataError, UnknownNameError, UsageError, VlnbertError
+    from vlnbert.evaluation.evaluate import Evaluation
     from vlnbert.learning.experiment import Experiment, TrainConfig
-    from vlnbert.learning.presets import presets
+    from vlnbert.learning.objective import ObjectiveConfig
+    from vlnbert.learning.presets import Preset, presets
+    from vlnbert.learning.rewards import RewardConfig
     from vlnbert.learning.trainer import Callback
     from vlnbert.navigator import Navigator, NavigatorConfig
     from vlnbert.tasks.task import R2R, REVERIE, Task, register_task
@@ -54,9 +57,12 @@ _HOME = {
     "vlnbert.data.data": ("Data", "open_data"),
     "vlnbert.data.spec": ("FeatureSpec",),
     "vlnbert.environment.environment": ("Environment",),
-    "vlnbert.errors": ("DataError", "UsageError", "VlnbertError"),
+    "vlnbert.errors": ("DataError", "UnknownNameError", "UsageError", "VlnbertError"),
+    "vlnbert.evaluation.evaluate": ("Evaluation",),
     "vlnbert.learning.experiment": ("Experiment", "TrainConfig"),
-    "vlnbert.learning.presets": ("presets",),
+    "vlnbert.learning.objective": ("ObjectiveConfig",),
+    "vlnbert.learning.presets": ("Preset", "presets"),
+    "vlnbert.learning.rewards": ("RewardConfig",),
     "vlnbert.learning.trainer": ("Callback",),
     "vlnbert.navigator": ("Navigator", "NavigatorConfig"),
     "vlnbert.tasks.task": ("R2R", "REVERIE", "Task", "register_task"),
@@ -70,14 +76,19 @@ __all__ = [
     "Data",
     "DataError",
     "Environment",
+    "Evaluation",
     "Evaluations",
     "Experiment",
     "FeatureSpec",
     "Navigator",
     "NavigatorConfig",
+    "ObjectiveConfig",
+    "Preset",
+    "RewardConfig",
     "Run",
     "Task",
     "TrainConfig",
+    "UnknownNameError",
     "UsageError",
     "VlnbertError",
     "candidates",
@@ -105,12 +116,14 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module 'vlnbert' has no attribute {name!r}", name=name, obj=import_module(__name__))
-    value = getattr(import_module(_MODULE_OF[name]), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # a type checker knows the names above, and no others
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULE_OF:
+            raise AttributeError(f"module 'vlnbert' has no attribute {name!r}", name=name, obj=import_module(__name__))
+        value = getattr(import_module(_MODULE_OF[name]), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

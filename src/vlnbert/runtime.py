@@ -33,8 +33,8 @@ def require_device(name: str) -> None:
     import torch
 
     try:
-        torch.zeros(1, device=name)
-    except (RuntimeError, AssertionError, NotImplementedError):
+        torch.zeros(1, device=name).tolist()  # who has no memory, such as meta, has nothing to tell
+    except (RuntimeError, AssertionError, NotImplementedError, TypeError):
         devices = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
         raise UsageError(f"no device '{name}' here; choose one of {', '.join(devices)}") from None
 
@@ -42,7 +42,7 @@ def require_device(name: str) -> None:
 def require_within(**options: tuple[int, int, int]) -> None:
     """Refuse numbers out of range: each option comes with its value, the least and the most that make sense."""
     for name, (value, least, most) in options.items():
-        if not least <= value <= most:
+        if type(value) is not int or not least <= value <= most:
             raise UsageError(f"--{name.replace('_', '-')} {value} is out of range; choose {least:,} to {most:,}")
 
 

@@ -1,9 +1,11 @@
 """Tables that print well: in a terminal, in a file and in a notebook."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
+NUMBER = re.compile(r"[-+]?[\d.,]+( ?%| ?m)?|[-—]?")  # cells that line up on the right; a dash stands for none
 WIDE = 200  # characters of a line in a pipe or a file, which get whole rows
 
 
@@ -14,11 +16,13 @@ class Table:
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     title: str = ""
+    note: str = ""
 
     @property
     def numeric(self) -> list[bool]:
-        """[column] whether all of its cells are numbers, or dashes for none."""
-        return [all(_is_number(row[place]) for row in self.rows) for place in range(len(self.columns))]
+        """[column] whether its cells are numbers, or dashes for none."""
+        columns = zip(*self.rows, strict=True) if self.rows else [()] * len(self.columns)
+        return [any(column) and all(NUMBER.fullmatch(cell) for cell in column) for column in columns]
 
     def text(self, width: int = WIDE) -> str:
         """For a terminal, no line longer than `width`."""
@@ -41,6 +45,8 @@ class Table:
             if self.title:
                 console.print(Text(self.title))  # by itself: as the table's own it would be no wider than that
             console.print(table)
+            if self.note:
+                console.print(Text(self.note))
         return "\n".join(line.rstrip() for line in captured.get().rstrip().splitlines())
 
     def html(self) -> str:
@@ -52,14 +58,11 @@ class Table:
             for row in self.rows
         )
         title = f"<caption>{escape(self.title)}</caption>" if self.title else ""
-        return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        note = f"<p>{escape(self.note)}</p>" if self.note else ""
+        return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{note}"
 
     def __repr__(self) -> str:
         return self.text()
 
     def _repr_html_(self) -> str:
         return self.html()
-
-
-def _is_number(cell: str) -> bool:
-    return cell == "-" or cell.replace(",", "").replace(".", "", 1).removeprefix("-").isdecimal()

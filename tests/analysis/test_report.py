@@ -10,8 +10,9 @@ import pytest
 from matplotlib.figure import Figure
 
 from vlnbert.analysis.inline_svg import PALETTE, figure_svg
-from vlnbert.analysis.report import Drawing, EpisodeCard, Report, Table, attended_words, write_report
+from vlnbert.analysis.report import Drawing, EpisodeCard, Report, attended_words, write_report
 from vlnbert.errors import DataError
+from vlnbert.tables import Table
 
 EVIL = "<script>alert(1)</script> \"quoted\" & 'more'"
 VOID = {"meta", "br", "hr", "link", "img"}
@@ -58,8 +59,8 @@ def drawn(label: str, width: float = 2) -> str:
 
 @pytest.fixture
 def report() -> Report:
-    scores = Table(EVIL, ("agent", "SR", EVIL), (("random", "16.3", "—"), (EVIL, "100.0", "2 m")), note=EVIL)
-    steps = Table("Steps", ("step", "words"), (("1", attended_words(["turn", EVIL], [0.2, 0.8])), ("2", EVIL)))
+    scores = Table(("agent", "SR", EVIL), (("random", "16.3", "—"), (EVIL, "100.0", "2 m")), title=EVIL, note=EVIL)
+    steps = Table(("step", "words"), (("1", attended_words(["turn", EVIL], [0.2, 0.8])), ("2", EVIL)), title="Steps")
     svgs = [drawn(f"{EVIL} {number}") for number in range(3)]
     return Report(
         title=EVIL,
@@ -135,7 +136,9 @@ def test_dark_screens_have_every_colour() -> None:
 
 
 def test_an_empty_report_is_a_page(tmp_path: Path) -> None:
-    write_report(tmp_path / "new" / "report.html", Report("Nothing yet", "No runs.", tables=(Table("T", ("a",), ()),)))
+    write_report(
+        tmp_path / "new" / "report.html", Report("Nothing yet", "No runs.", tables=(Table(("a",), (), title="T"),))
+    )
     page = Page(tmp_path / "new" / "report.html")
     assert not page.all("article")
     assert len(page.all("table")) == 1
@@ -145,7 +148,7 @@ def test_a_ragged_table_is_refused_and_leaves_the_old_report(tmp_path: Path) -> 
     path = tmp_path / "report.html"
     path.write_text("old")
     with pytest.raises(ValueError, match="zip"):
-        write_report(path, Report("R", "", tables=(Table("T", ("a", "b"), (("1", "2"), ("3",))),)))
+        write_report(path, Report("R", "", tables=(Table(("a", "b"), (("1", "2"), ("3",)), title="T"),)))
     assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
     assert path.read_text() == "old"
 

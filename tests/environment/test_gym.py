@@ -49,7 +49,7 @@ def test_stopping_far_from_the_goal_costs(house: Path) -> None:
 
 
 def test_the_limit_truncates(house: Path) -> None:
-    env = NavigationEnv(house, limit=2)
+    env = NavigationEnv(house, max_steps=2)
     env.reset(options={"episode": 0})
     assert env.step(np.int64(1))[2:4] == (False, False)
     assert env.step(np.int64(1))[2:4] == (False, True)

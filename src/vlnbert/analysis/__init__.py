@@ -2,14 +2,13 @@
 
 from vlnbert.analysis.floorplan import draw_episode
 from vlnbert.analysis.inline_svg import figure_svg
-from vlnbert.analysis.report import Drawing, EpisodeCard, Markup, Report, Table, attended_words, write_report
+from vlnbert.analysis.report import Drawing, EpisodeCard, Markup, Report, attended_words, write_report
 
 __all__ = [
     "Drawing",
     "EpisodeCard",
     "Markup",
     "Report",
-    "Table",
     "attended_words",
     "draw_episode",
     "figure_svg",

@@ -1,7 +1,6 @@
 """A report as one HTML file that needs nothing else: tables, figures and episodes, for light and dark screens."""
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
@@ -9,25 +8,15 @@ from pathlib import Path
 
 from vlnbert.analysis.inline_svg import PALETTE
 from vlnbert.sources.files import written_beside
+from vlnbert.tables import Table
 
 # Even a report that was tampered with loads nothing and runs nothing.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-NUMBER = re.compile(r"[-+]?[\d.,]+( ?%| ?m)?|[-—]?")  # cells that line up on the right; a dash stands for none
 VERDICTS = {"success": "Success", "failure": "Failure", "withheld": "Goal withheld"}
 
 
 class Markup(str):
     """HTML that this module made and that is safe to show as it is; every other text is escaped."""
-
-
-@dataclass(frozen=True)
-class Table:
-    """Cells are text, already formatted; the first of a row names it. Columns of numbers are set flush right."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -108,8 +97,7 @@ def _table(table: Table) -> str:
 
 def _grid(table: Table) -> str:
     """The table itself, which scrolls sideways on a narrow screen."""
-    columns = zip(*table.rows, strict=True) if table.rows else [()] * len(table.columns)
-    aligned = [' class="number"' if _is_numeric(column) else "" for column in columns]
+    aligned = [' class="number"' if number else "" for number in table.numeric]
     aligned[0] = ""  # names stay on the left, numbers though they may be
     head = "".join(
         f'<th scope="col"{align}>{escape(name)}</th>' for name, align in zip(table.columns, aligned, strict=True)
@@ -127,11 +115,6 @@ def _row(cells: Sequence[str], aligned: Sequence[str]) -> str:
     return f'<th scope="row">{first}</th>' + "".join(
         f"<td{align}>{cell}</td>" for cell, align in zip(others, aligned[1:], strict=True)
     )
-
-
-def _is_numeric(cells: Iterable[str]) -> bool:
-    cells = list(cells)
-    return any(cells) and all(NUMBER.fullmatch(cell) for cell in cells)
 
 
 def _drawing(drawing: Drawing) -> str:

@@ -67,7 +67,9 @@ class Evaluations(Mapping[str, Evaluation]):
 
     def table(self) -> Table:
         """A row for each split."""
-        return score_table(self.agent, self.scores)
+        withheld = ", ".join(name for name, result in self.items() if result.scores is None)
+        note = f"{withheld}: walked, not scored, since the goals are withheld" if withheld else ""
+        return replace(score_table(self.agent, self.scores), note=note)
 
     def __getitem__(self, split: str) -> Evaluation:
         return self._evaluations[split]

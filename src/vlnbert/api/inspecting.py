@@ -53,7 +53,9 @@ class DataReport:
 
     def table(self) -> Table:
         rows = [[part.need, part.holds or "-", "damaged" if part.faults else "whole"] for part in self.parts]
-        return Table(["part", "holds", "state"], rows, str(self.folder))
+        ready = [name for name, missing in self.missing.items() if not missing]
+        notes = [*(fault for part in self.parts for fault in part.faults), f"can train: {', '.join(ready) or 'none'}"]
+        return Table(["part", "holds", "state"], rows, str(self.folder), "\n".join(notes))
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON can hold it."""

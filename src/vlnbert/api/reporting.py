@@ -6,7 +6,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from vlnbert.analysis import Drawing, EpisodeCard, Report, Table, attended_words, draw_episode, figure_svg, write_report
+from vlnbert.analysis import Drawing, EpisodeCard, Report, attended_words, draw_episode, figure_svg, write_report
 from vlnbert.analysis.curves import draw_curves, save_figure
 from vlnbert.analysis.trace import trace_episode
 from vlnbert.api.evaluating import evaluate
@@ -20,7 +20,7 @@ from vlnbert.navigator import Navigator
 from vlnbert.perception.objects import readable_name
 from vlnbert.progress import quiet
 from vlnbert.runtime import require_within
-from vlnbert.tables import Table as ScoreTable
+from vlnbert.tables import Table
 from vlnbert.tasks.splits import Split
 from vlnbert.world.objects import NONE
 
@@ -46,7 +46,7 @@ class Comparison:
         known = {agent: result.scores for agent, result in self.evaluations.items()}
         return {agent: scores.summary() for agent, scores in known.items() if scores is not None}
 
-    def table(self) -> ScoreTable:
+    def table(self) -> Table:
         return score_table(self.split, self.scores)
 
 
@@ -134,10 +134,10 @@ def _report(run: Run, compared: Comparison, episodes: int, title: str, context: 
     """The table, the learning curves and some episodes with the words that were attended to."""
     data, scores, evaluation = compared.data, compared.table(), compared.evaluations["navigator"]
     table = Table(
-        compared.split,
-        ("agent", *scores.columns[1:]),
-        tuple(map(tuple, scores.rows)),
-        "TL and NE in metres, episodes counted, all others in percent.",
+        columns=("agent", *scores.columns[1:]),
+        rows=scores.rows,
+        title=compared.split,
+        note="TL and NE in metres, episodes counted, all others in percent.",
     )
     others = {agent: float(compared.scores[agent]["sr"] or 0) for agent in ("random", "shortest")}
     drawn = Drawing(figure_svg(draw_curves(run.log, compared.split, others)), "How it learned.")
@@ -162,7 +162,7 @@ def _cards(
         figure = draw_episode(environment.world, trace.viewpoint, path, succeeded=succeeded)
         pieces = _pieces(navigator, split, row)
         steps = [(str(step), attended_words(pieces, w.tolist())) for step, w in enumerate(trace.weights)]
-        table = Table("What it read", ("step", "attention"), tuple(steps))
+        table = Table(("step", "attention"), steps, title="What it read")
         outcome = f"stopped {scores.ne[row]:.1f} m from the goal" if scores is not None else ""
         if evaluation.predicted_objects is not None:
             stopped_at = int(evaluation.trajectories.viewpoint[row, -1])

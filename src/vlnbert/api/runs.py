@@ -1,16 +1,19 @@
 """A run's folder as an object: what was trained, how it went, and what came of it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vlnbert.data.data import Data
 from vlnbert.errors import DataError
 from vlnbert.evaluation.tables import METRICS, shown
 from vlnbert.learning.callbacks import read_log
 from vlnbert.learning.checkpoints import POINTER, Progress, best_weights, last_checkpoint, read_progress
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.runs import RunRecord, read_record
+from vlnbert.learning.trainer import Callback
 from vlnbert.navigator import Navigator
 from vlnbert.tables import Table
 from vlnbert.tasks.splits import task_and_split
@@ -62,16 +65,35 @@ class Run:
         """The folder of its best navigator, or of its last where none was validated yet."""
         return best_weights(self.folder)
 
-    @property
+    @cached_property
     def navigator(self) -> Navigator:
         """Its best navigator, as `vln.Navigator.from_pretrained` opens it."""
         return Navigator.from_pretrained(self.weights)
 
-    def resume(self, **options: Any) -> "Run":
-        """Go on where the run was left, with the options of `vln.resume`."""
+    def resume(
+        self,
+        data: Data | str | Path | None = None,
+        *,
+        device: str | None = None,
+        threads: int | None = None,
+        callbacks: Sequence[Callback] = (),
+        bar: bool = True,
+        log: bool = True,
+        tensorboard: bool = True,
+    ) -> "Run":
+        """Go on where the run was left, as `vln.resume` does."""
         from vlnbert.api.training import resume
 
-        return resume(self, **options)
+        return resume(
+            self,
+            data,
+            device=device,
+            threads=threads,
+            callbacks=callbacks,
+            bar=bar,
+            log=log,
+            tensorboard=tensorboard,
+        )
 
     def curves(self, split: str | None = None) -> "Figure":
         """Its losses and scores so far, as `vln.curves` draws them."""

@@ -34,9 +34,9 @@ def import_weights(
         dest: The navigator's folder; must be new or empty.
         json: Print one JSON object instead of a summary: family, config, and lists loaded, new, unused, kept, notes.
     """
-    from vlnbert.weights import importing
+    from vlnbert.api import weights
 
-    _print(importing.import_weights(source, dest, options), json)
+    _print(weights.import_weights(source, dest, **vars(options)), json)
 
 
 def inspect_weights(
@@ -52,9 +52,9 @@ def inspect_weights(
         source: A checkpoint file, a folder of weights (a navigator's own too), or a model's name on the hub.
         json: Print one JSON object instead of a summary: family, config, and lists loaded, new, unused, kept, notes.
     """
-    from vlnbert.weights import importing
+    from vlnbert.api import weights
 
-    _print(importing.inspect_weights(source, options), json)
+    _print(weights.inspect_weights(source, **vars(options)), json)
 
 
 def export_weights(
@@ -77,9 +77,9 @@ def export_weights(
     from dataclasses import asdict
     from json import dumps
 
-    from vlnbert.weights import exporting
+    from vlnbert.api import weights
 
-    done = exporting.export_weights(folder, dest)
+    done = weights.export_weights(folder, dest)
     if json:
         print(dumps(asdict(done)))
         return

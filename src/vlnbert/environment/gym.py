@@ -44,7 +44,7 @@ class NavigationEnv(gymnasium.Env[Seen, np.int64]):
         task: str = "r2r",
         split: str = "train",
         features: Path | str | None = None,
-        limit: int = 15,
+        max_steps: int = 15,
         render_mode: str | None = None,
     ) -> None:
         folder = open_folder(data)
@@ -54,7 +54,7 @@ class NavigationEnv(gymnasium.Env[Seen, np.int64]):
         self.episodes = load_episodes(folder, world, task, split)
         tokenizer = load_tokenizer(folder.vocabulary)
         self.tokens = tokenise(self.episodes, tokenizer, TASKS[task].file(folder, split))
-        self.limit, self.render_mode = limit, render_mode
+        self.max_steps, self.render_mode = max_steps, render_mode
         self.action_space = Discrete(world.slots)
         self.observation_space = _space(world.slots, piece_count(tokenizer), 0 if bank is None else bank.width)
         self._episode, self._steps, self._state = 0, 0, State(*torch.ones(3, 1, dtype=torch.long))
@@ -83,7 +83,7 @@ class NavigationEnv(gymnasium.Env[Seen, np.int64]):
         after, ended = self._distance(), bool(self._state.ended)
         reward = (BONUS if after < SUCCESS else -BONUS) if ended else before - after
         reward = reward if self.episodes.scored else 0.0
-        return self._observe(), reward, ended, not ended and self._steps >= self.limit, self._info()
+        return self._observe(), reward, ended, not ended and self._steps >= self.max_steps, self._info()
 
     def render(self) -> str | None:
         """Where the agent is and what it may do, in words."""

@@ -18,7 +18,7 @@ from vlnbert.tasks.tokens import Tokens
 from vlnbert.world.world import World
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
     """Where an agent went in each episode of a split, and how well that was; no scores where goals are withheld."""
 
@@ -27,6 +27,10 @@ class Evaluation:
     trajectories: Trajectories
     scores: Scores | None
     predicted_objects: list[str | None] | None = None  # what it named, where it sees objects
+
+    def __repr__(self) -> str:
+        told = "goals withheld" if self.scores is None else f"SR {100 * float(self.scores.sr.mean()):.1f} %"
+        return f"Evaluation({self.episodes.task}/{self.episodes.split}, {len(self.episodes):,} episodes, {told})"
 
 
 @torch.inference_mode()

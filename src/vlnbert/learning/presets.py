@@ -137,7 +137,7 @@ PRESETS = (
     ),
     Preset(
         "r2r-one-stream-unshaped",
-        "the same without path-fidelity rewards (appendix B.6)",
+        "the same without path-fidelity rewards (appendix B.5)",
         _paper(ONE, NO_FIDELITY),
         OSCAR,
     ),
@@ -168,7 +168,7 @@ PRESETS = (
     ),
     Preset(
         "r2r-two-stream-unshaped",
-        "the same without path-fidelity rewards (appendix B.6)",
+        "the same without path-fidelity rewards (appendix B.5)",
         _paper(TWO, NO_FIDELITY),
         PREVALENT,
     ),

@@ -1,4 +1,4 @@
-"""What an agent earns at each step (the paper's appendix B.6), for all steps and rows of a rollout at once.
+"""What an agent earns at each step (the paper's appendix B.5), for all steps and rows of a rollout at once.
 
 A move earns 1 for approaching the goal and -1 otherwise, the change of nDTW, and a penalty for leaving the goal once it
 was within a metre. Stopping earns 2 + 2 nDTW less than 3 m from the goal (in REVERIE less than 1 m), else -2. The paper

@@ -18,7 +18,7 @@ from vlnbert.world.world import World
 NONE = -1  # pads a list of viewpoints
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Episodes:
     """A split, bound to a world. All of its tensors have one row an episode."""
 
@@ -36,6 +36,9 @@ class Episodes:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def __repr__(self) -> str:
+        return f"Episodes({len(self):,} of {self.task}/{self.split}, on {self.start.device})"
 
     @property
     def goal(self) -> Tensor:

@@ -16,7 +16,7 @@ from vlnbert.world.objects import ObjectTable
 from vlnbert.world.world import World
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Split:
     """Episodes with their tokens, on one device."""
 
@@ -27,6 +27,9 @@ class Split:
     @property
     def name(self) -> str:
         return f"{self.episodes.task}/{self.episodes.split}"
+
+    def __repr__(self) -> str:
+        return f"Split({self.name}, {len(self.episodes):,} episodes, on {self.episodes.start.device})"
 
     def to(self, device: torch.device | str) -> "Split":
         target = None if self.target is None else self.target.to(device)

@@ -26,12 +26,15 @@ VERSION = 1  # of what is kept; a new one makes old caches unused
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Tokens:
     """The instructions of a split, one row an episode."""
 
     ids: Tensor  # [episode, token], padded with [PAD] = 0
     count: Tensor  # [episode] real tokens, [CLS] and [SEP] included
+
+    def __repr__(self) -> str:
+        return f"Tokens({len(self.ids):,} instructions of up to {self.ids.shape[1]}, on {self.ids.device})"
 
     def to(self, device: torch.device | str) -> "Tokens":
         return Tokens(self.ids.to(device), self.count.to(device))

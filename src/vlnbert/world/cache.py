@@ -111,7 +111,7 @@ def _recall(memory: Path) -> dict[str, list[str]]:
     known: Any = {}
     with suppress(DataError):
         known = read_json(memory, "memory of digests")
-    entries = known.items() if isinstance(known, dict) else ()
+    entries = known.items() if isinstance(known, dict) and known.get(FORMAT) == VERSION else ()
     return {name: entry for name, entry in entries if is_list_of(entry, str) and len(entry) == 2}
 
 

@@ -14,7 +14,7 @@ from vlnbert.world.banks import rows_of
 STOP = 0  # the slot of "stay here"; neighbours take slots 1 and up
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class World:
     """Constants of navigation. Viewpoints are integers; a viewpoint's choices are slots: 0 stops, the rest move.
 
@@ -38,6 +38,9 @@ class World:
 
     def __len__(self) -> int:
         return len(self.viewpoints)
+
+    def __repr__(self) -> str:
+        return f"World({len(self.scans):,} scans, {len(self):,} viewpoints, on {self.device})"
 
     @property
     def slots(self) -> int:
