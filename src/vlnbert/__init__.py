@@ -26,13 +26,16 @@ if TYPE_CHECKING:
     from vlnbert.api.training import resume, train
     from vlnbert.api.weights import export_weights, import_weights, inspect_weights
     from vlnbert.data.data import Data, open_data
-    from vlnbert.data.spec import FeatureSpec
+    from vlnbert.data.spec import FeatureSpec, register_features
     from vlnbert.environment.environment import Environment
     from vlnbert.errors import DataError, UsageError, VlnbertError
     from vlnbert.learning.experiment import Experiment, TrainConfig
+    from vlnbert.learning.experiment_file import save_experiment
     from vlnbert.learning.presets import presets
+    from vlnbert.learning.rewards import register_reward
     from vlnbert.learning.trainer import Callback
     from vlnbert.navigator import Navigator, NavigatorConfig
+    from vlnbert.registry import load_plugin
 
 _HOME = {
     "vlnbert.api.demonstrating": ("demo", "generate_house"),
@@ -44,13 +47,16 @@ _HOME = {
     "vlnbert.api.training": ("resume", "train"),
     "vlnbert.api.weights": ("export_weights", "import_weights", "inspect_weights"),
     "vlnbert.data.data": ("Data", "open_data"),
-    "vlnbert.data.spec": ("FeatureSpec",),
+    "vlnbert.data.spec": ("FeatureSpec", "register_features"),
     "vlnbert.environment.environment": ("Environment",),
     "vlnbert.errors": ("DataError", "UsageError", "VlnbertError"),
     "vlnbert.learning.experiment": ("Experiment", "TrainConfig"),
+    "vlnbert.learning.experiment_file": ("save_experiment",),
     "vlnbert.learning.presets": ("presets",),
+    "vlnbert.learning.rewards": ("register_reward",),
     "vlnbert.learning.trainer": ("Callback",),
     "vlnbert.navigator": ("Navigator", "NavigatorConfig"),
+    "vlnbert.registry": ("load_plugin",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
@@ -79,12 +85,16 @@ __all__ = [
     "generate_house",
     "import_weights",
     "inspect_weights",
+    "load_plugin",
     "object_features",
     "open_data",
     "open_run",
     "presets",
+    "register_features",
+    "register_reward",
     "report",
     "resume",
+    "save_experiment",
     "score",
     "submit",
     "train",

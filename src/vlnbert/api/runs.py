@@ -12,6 +12,7 @@ from vlnbert.learning.checkpoints import POINTER, Progress, best_weights, last_c
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.runs import RunRecord, read_record
 from vlnbert.navigator import Navigator
+from vlnbert.registry import load_recorded
 from vlnbert.tables import Table
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class Run:
     @property
     def navigator(self) -> Navigator:
         """Its best navigator, as `vln.Navigator.from_pretrained` opens it."""
+        load_recorded(self.record.plugins)
         return Navigator.from_pretrained(self.weights)
 
     def resume(self, **options: Any) -> "Run":
