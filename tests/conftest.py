@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 from numpy.typing import NDArray
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from vlnbert import registry
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import DataError
 from vlnbert.sources.connectivity import ScanGraph
@@ -168,6 +169,22 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> Callable[[], AbstractContextM
             yield
 
     return watch
+
+
+@pytest.fixture
+def forget_plugins(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """Plugins and what they register are forgotten when it is called, as in a new process, and after the test."""
+
+    monkeypatch.setattr(registry, "_loaded", {})
+    before = [(one, dict(one._things), dict(one._homes)) for one in registry.REGISTRIES]
+
+    def forget() -> None:
+        registry._loaded.clear()
+        for one, things, homes in before:
+            one._things, one._homes = dict(things), dict(homes)
+
+    yield forget
+    forget()
 
 
 @pytest.fixture(scope="session")

@@ -26,16 +26,18 @@ if TYPE_CHECKING:
     from vlnbert.api.training import resume, train
     from vlnbert.api.weights import export_weights, import_weights, inspect_weights
     from vlnbert.data.data import Data, open_data
-    from vlnbert.data.spec import FeatureSpec
+    from vlnbert.data.spec import FeatureSpec, register_features
     from vlnbert.environment.environment import Environment
     from vlnbert.errors import DataError, UnknownNameError, UsageError, VlnbertError
     from vlnbert.evaluation.evaluate import Evaluation
     from vlnbert.learning.experiment import Experiment, TrainConfig
+    from vlnbert.learning.experiment_file import save_experiment
     from vlnbert.learning.objective import ObjectiveConfig
     from vlnbert.learning.presets import Preset, presets
-    from vlnbert.learning.rewards import RewardConfig
+    from vlnbert.learning.rewards import RewardConfig, register_reward
     from vlnbert.learning.trainer import Callback
     from vlnbert.navigator import Navigator, NavigatorConfig
+    from vlnbert.registry import load_plugin
     from vlnbert.tasks.task import R2R, REVERIE, Task, register_task
 
 _HOME = {
@@ -55,16 +57,18 @@ _HOME = {
     "vlnbert.api.training": ("resume", "train"),
     "vlnbert.api.weights": ("export_weights", "import_weights", "inspect_weights"),
     "vlnbert.data.data": ("Data", "open_data"),
-    "vlnbert.data.spec": ("FeatureSpec",),
+    "vlnbert.data.spec": ("FeatureSpec", "register_features"),
     "vlnbert.environment.environment": ("Environment",),
     "vlnbert.errors": ("DataError", "UnknownNameError", "UsageError", "VlnbertError"),
     "vlnbert.evaluation.evaluate": ("Evaluation",),
     "vlnbert.learning.experiment": ("Experiment", "TrainConfig"),
+    "vlnbert.learning.experiment_file": ("save_experiment",),
     "vlnbert.learning.objective": ("ObjectiveConfig",),
     "vlnbert.learning.presets": ("Preset", "presets"),
-    "vlnbert.learning.rewards": ("RewardConfig",),
+    "vlnbert.learning.rewards": ("RewardConfig", "register_reward"),
     "vlnbert.learning.trainer": ("Callback",),
     "vlnbert.navigator": ("Navigator", "NavigatorConfig"),
+    "vlnbert.registry": ("load_plugin",),
     "vlnbert.tasks.task": ("R2R", "REVERIE", "Task", "register_task"),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
@@ -102,14 +106,18 @@ __all__ = [
     "generate_house",
     "import_weights",
     "inspect_weights",
+    "load_plugin",
     "make_r4r",
     "object_features",
     "open_data",
     "open_run",
     "presets",
+    "register_features",
+    "register_reward",
     "register_task",
     "report",
     "resume",
+    "save_experiment",
     "score",
     "submit",
     "train",

@@ -5,14 +5,14 @@ points of the group `vlnbert.plugins`; a script says `vlnbert --plugin my_module
 """
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import blake2b
 from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from vlnbert.errors import UnknownNameError, UsageError
 
@@ -20,7 +20,8 @@ GROUP = "vlnbert.plugins"
 
 Thing = TypeVar("Thing")
 
-_loaded: dict[str, str] = {}  # the plugins of this process: what they were asked for by -> their module
+REGISTRIES: list["Registry[Any]"] = []  # every one that there is, in the order in which they were made
+_loaded: dict[str, str] = {}  # the plugins that this process was asked for, files by their whole paths -> their module
 _announced = False  # whether entry points have been looked at
 
 
@@ -31,6 +32,7 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
         self.kind = kind
         self._things: dict[str, Thing] = {}
         self._homes: dict[str, str] = {}  # the module that registered each
+        REGISTRIES.append(self)
 
     def register(self, name: str, thing: Thing, home: str | None = None) -> Thing:
         """Add a thing; another one of that name must be the same, registered again by its own module."""
@@ -65,24 +67,42 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
 
 
 def load_plugin(plugin: str | Path) -> ModuleType:
-    """Import a plugin: a module by name, or a file by its path. What it registers can then be named."""
-    name = str(plugin)
-    if name in _loaded:
-        return sys.modules[_loaded[name]]
+    """Import a plugin, once a process; what it registers can then be named.
+
+    Args:
+        plugin: A module by its name, or a .py file by its path.
+    """
+    name = str(Path(plugin).resolve()) if str(plugin).endswith(".py") else str(plugin)
+    if name not in _loaded:
+        _loaded[name] = _imported(name).__name__
+    return sys.modules[_loaded[name]]
+
+
+def _imported(name: str) -> ModuleType:
     try:
-        module = _from_file(Path(name)) if name.endswith(".py") else import_module(name)
+        return _from_file(Path(name)) if name.endswith(".py") else import_module(name)
     except UsageError:
         raise
     except Exception as error:  # a stranger's module may raise anything
         reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
         raise UsageError(f"the plugin {name} cannot be imported ({reason}); mend it, or leave it out") from error
-    _loaded[name] = module.__name__
-    return module
 
 
 def loaded_plugins() -> tuple[str, ...]:
     """The plugins that this process was asked for, files by their whole paths."""
-    return tuple(str(Path(name).resolve()) if name.endswith(".py") else name for name in _loaded)
+    return tuple(_loaded)
+
+
+def load_recorded(plugins: Iterable[str]) -> None:
+    """Load the plugins that a run was begun with; one that was moved may be loaded from its new place already."""
+    here = {Path(name).name for name in _loaded}
+    for plugin in plugins:
+        if Path(plugin).name in here:
+            continue
+        if plugin.endswith(".py") and not Path(plugin).is_file():
+            problem = f"the run was begun with the plugin {plugin}, which is no longer there"
+            raise UsageError(f"{problem}; give it from where it lies now: --plugin {Path(plugin).name}")
+        load_plugin(plugin)
 
 
 def load_announced() -> None:
@@ -92,7 +112,7 @@ def load_announced() -> None:
         return
     _announced = True  # first, since plugins look things up as well
     for point in entry_points(group=GROUP):
-        load_plugin(point.value.partition(":")[0])
+        _imported(point.value.partition(":")[0])
 
 
 def _from_file(path: Path) -> ModuleType:

@@ -64,8 +64,8 @@ def learned(scene: Scene, updates: int, grounding: float = 1.0, seed: int = SEED
     for update in range(updates):
         agent = MixedAgent(navigator, environment, batch.tokens, how, keys(seed, update, rows), batch.target, LIMIT)
         rollout = collect_rollout(environment, agent, batch.start, batch.heading, batch.goal)
-        paths = (batch.path, batch.path_length)
-        loss = navigation_objective(rollout, how, rewards, *paths, weights, sightings=batch.sightings)
+        reward = rewards(rollout.viewpoint, rollout.slot, batch.path, batch.path_length, batch.sightings)
+        loss = navigation_objective(rollout, how, reward, weights)
         optimiser.zero_grad()
         loss.total.backward()
         torch.nn.utils.clip_grad_norm_(navigator.parameters(), 5.0)

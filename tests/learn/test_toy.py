@@ -46,9 +46,8 @@ def test_a_few_episodes_are_learned_by_heart(backbone: str, tmp_path: Path) -> N
             navigator, environment, batch.tokens, how, keys(0, iteration, torch.arange(ROWS)), max_steps=8
         )
         rollout = collect_rollout(environment, agent, batch.start, batch.heading, batch.goal)
-        loss = navigation_objective(
-            rollout, how, rewards, batch.path, batch.path_length, ObjectiveConfig(imitation=1.0)
-        )
+        reward = rewards(rollout.viewpoint, rollout.slot, batch.path, batch.path_length)
+        loss = navigation_objective(rollout, how, reward, ObjectiveConfig(imitation=1.0))
         optimiser.zero_grad()
         loss.total.backward()
         torch.nn.utils.clip_grad_norm_(navigator.parameters(), 5.0)

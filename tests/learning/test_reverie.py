@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import h5py
 import numpy as np
@@ -20,7 +21,7 @@ from vlnbert.data.spec import FeatureSpec
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import DataError
 from vlnbert.learning.experiment import Experiment
-from vlnbert.learning.rewards import RewardConfig, Rewards
+from vlnbert.learning.rewards import PaperReward, RewardConfig
 from vlnbert.learning.runs import begin_run, read_record, resume_run
 from vlnbert.learning.trainer import Trainer
 from vlnbert.learning.updates import PARTS, Learner
@@ -56,8 +57,10 @@ def earned(world: World, walk: str, sightings: str | None, **settings: object) -
     slot = torch.ones(len(walk), 1, dtype=torch.long)
     slot[-1] = STOP
     seen = None if sightings is None else torch.tensor([[*map("abcd".index, sightings), NONE]])
-    rewards = Rewards(world, RewardConfig(**settings))
-    return rewards(viewpoint, slot, torch.tensor([[0, 1, 2]]), torch.tensor([3]), seen).flatten().tolist()
+    rollout = SimpleNamespace(viewpoint=viewpoint, slot=slot)
+    described = {"goal": torch.tensor([2]), "path": torch.tensor([[0, 1, 2]]), "path_length": torch.tensor([3])}
+    batch = SimpleNamespace(task="r2r" if seen is None else "reverie", sightings=seen, **described)
+    return PaperReward(world, RewardConfig(**settings))(rollout, batch).flatten().tolist()
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,8 @@ class Scene:
         rewards, config = Rewards(self.environment.world, RewardConfig()), ObjectiveConfig(**weights)
         sightings = torch.full((len(how), 1), NONE)
         rollout = self.rollout(how)
-        return navigation_objective(rollout, torch.tensor(how), rewards, self.path, length, config, sightings=sightings)
+        reward = rewards(rollout.viewpoint, rollout.slot, self.path, length, sightings)
+        return navigation_objective(rollout, torch.tensor(how), reward, config)
 
     def fixed(self) -> "Scene":
         """The same, with as much room for objects everywhere as the fullest viewpoint needs."""

@@ -8,6 +8,7 @@ from typing import get_args
 
 from vlnbert.api.runs import Run, open_run
 from vlnbert.data.data import Data, open_data
+from vlnbert.data.own import Features, is_own
 from vlnbert.data.spec import OFF, FeatureSpec, as_spec
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import UnknownNameError, UsageError
@@ -17,6 +18,7 @@ from vlnbert.evaluation.tables import score_table
 from vlnbert.learning.checkpoints import BEST, is_run
 from vlnbert.navigator import Navigator, fast
 from vlnbert.progress import quiet, say
+from vlnbert.registry import load_recorded
 from vlnbert.rollout.baselines import BASELINES, baseline
 from vlnbert.runtime import Precision, chosen_precision, require_within, usual_batch
 from vlnbert.tables import Table
@@ -105,7 +107,7 @@ def evaluate(
     data: Data | str | Path | None = None,
     split: str | Sequence[str] = (),
     *,
-    features: FeatureSpec | str | Path | None = None,
+    features: FeatureSpec | str | Path | Features | None = None,
     seed: int = 0,
     max_steps: int | None = None,
     batch: int | None = None,
@@ -122,7 +124,8 @@ def evaluate(
         data: The data folder, or what `vln.open_data` gave; by default what a run was trained on.
         split: One or several, such as r2r/val_unseen; by default val_seen and val_unseen of what a run was trained for.
             Test splits withhold their goals: they are walked, not scored.
-        features: What the navigator sees, where that differs from what a run was trained with.
+        features: What the navigator sees, as `vln.open_data` takes it, where that differs from what a run was trained
+            with; what was in memory is given again.
         seed: Of the random baseline.
         max_steps: Steps after which an episode ends; by default as in a run's training, else the task's: 15 in R2R.
         batch: Episodes that a navigator walks together; by default 64 on a CPU, 1024 on a GPU.
@@ -149,8 +152,10 @@ def evaluate(
         if isinstance(walker.agent, str):
             walk = _baseline_walk(walker, opened, seed, episodes)
         else:
-            navigator, asked = walker.agent, as_spec(str(features) if isinstance(features, Path) else features)
-            seen = walker.features.updated_by(opened.features).updated_by(asked)
+            navigator = walker.agent
+            if is_own(features):
+                opened, features = opened.seen_by(features), None
+            seen = walker.features.updated_by(opened.features).updated_by(as_spec(features))
             walker = replace(walker, features=seen)
             walk = _navigator_walk(walker, navigator, opened, names, precision=precision, batch=batch)
         found = Evaluations(walker.name, {name: walk(one) for name, one in episodes.items()})
@@ -173,6 +178,7 @@ def _walker(agent: Run | Navigator | str | Path) -> _Walker:
         if not is_run(Path(agent)):
             return _Walker(Path(agent).resolve().name, open_navigator(str(agent)))
         agent = open_run(agent)
+    load_recorded(agent.record.plugins)
     experiment, weights = agent.experiment, agent.weights
     if weights.name != BEST:
         say(f"{agent.folder}: nothing was validated yet; walking with the last checkpoint")

@@ -15,6 +15,7 @@ from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.runs import RunRecord, read_record
 from vlnbert.learning.trainer import Callback
 from vlnbert.navigator import Navigator
+from vlnbert.registry import load_recorded
 from vlnbert.tables import Table
 from vlnbert.tasks.splits import task_and_split
 from vlnbert.tasks.task import TASKS
@@ -68,6 +69,7 @@ class Run:
     @cached_property
     def navigator(self) -> Navigator:
         """Its best navigator, as `vln.Navigator.from_pretrained` opens it."""
+        load_recorded(self.record.plugins)
         return Navigator.from_pretrained(self.weights)
 
     def resume(

@@ -10,8 +10,11 @@ from typing import Any
 
 from vlnbert.api.runs import LOG, Run, open_run
 from vlnbert.data.data import Data, open_data
+from vlnbert.data.own import Features, is_own
+from vlnbert.data.spec import FeatureSpec
 from vlnbert.learning.callbacks import JsonLog, ProgressBar, TensorBoard
 from vlnbert.learning.experiment import Experiment
+from vlnbert.learning.experiment_file import SUFFIX, read_experiment
 from vlnbert.learning.presets import Preset, presets
 from vlnbert.learning.records import with_changes
 from vlnbert.learning.runs import begin_run, resume_run
@@ -24,10 +27,11 @@ CUSTOM = "custom"  # the preset that a run of somebody's own experiment names
 
 
 def train(
-    experiment: str | Preset | Experiment,
+    experiment: str | Path | Preset | Experiment,
     data: Data | str | Path,
     out: str | Path,
     *,
+    features: FeatureSpec | str | Path | Features | None = None,
     device: str | None = None,
     threads: int | None = None,
     callbacks: Sequence[Callback] = (),
@@ -42,9 +46,10 @@ def train(
     same bits as one that was never interrupted. Under torchrun, processes learn together.
 
     Args:
-        experiment: A preset by name (`vln.presets` lists them) or an experiment of your own.
+        experiment: A preset by name (`vln.presets` lists them), a JSON file of settings, or an experiment of your own.
         data: The data folder, or what `vln.open_data` gave; features that were named there hold.
         out: A new folder for the run: checkpoints, the best weights and the logs.
+        features: What agents see, as `vln.open_data` takes it; by default what the experiment says, or the data.
         device: Where to train, such as cpu or cuda; by default where the data is.
         threads: CPU threads; torch's choice otherwise.
         callbacks: Whoever wants to watch: objects with `updated` and `validated`.
@@ -53,10 +58,13 @@ def train(
         tensorboard: Write tensorboard/.
         changes: Settings of the experiment to change, by name (batch=256) or place (**{"training.batch": 256}).
     """
-    preset = changed_preset(experiment, changes)
-    out = Path(out)
+    own = features if is_own(features) else None
+    if features is not None and own is None:
+        changes = {**changes, "features" if isinstance(features, FeatureSpec) else "features.views": features}
+    preset, out = changed_preset(experiment, changes), Path(out)
     use_threads(threads)
     with quiet(not bar), _opened(data, device) as (opened, ranks):
+        opened = opened if own is None else opened.seen_by(own)
         if ranks.writes and preset.experiment.start is None and preset.start_hint:
             say(f"starting from random weights; {preset.start_hint}")
         experiment = replace(preset.experiment, features=preset.experiment.features.updated_by(opened.features))
@@ -94,14 +102,17 @@ def resume(
         return _train(trainer, callbacks, log=log, tensorboard=tensorboard)
 
 
-def changed_preset(experiment: str | Preset | Experiment, changes: dict[str, Any]) -> Preset:
+def named_preset(name: str | Path) -> Preset:
+    """A preset by its name, or the experiment of a JSON file."""
+    return read_experiment(name) if isinstance(name, Path) or name.endswith(SUFFIX) else presets[name]
+
+
+def changed_preset(experiment: str | Path | Preset | Experiment, changes: dict[str, Any]) -> Preset:
     """A preset by any of its names, with some settings changed by theirs."""
-    if isinstance(experiment, str):
-        preset = presets[experiment]
+    if isinstance(experiment, str | Path):
+        preset = named_preset(experiment)
     else:
         preset = experiment if isinstance(experiment, Preset) else Preset(CUSTOM, "", experiment)
-    if isinstance(changes.get("features"), str | Path):  # what views look like alone
-        changes = {"features.views" if name == "features" else name: value for name, value in changes.items()}
     return replace(preset, experiment=with_changes(preset.experiment, changes))
 
 

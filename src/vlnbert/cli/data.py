@@ -56,20 +56,28 @@ def make_r4r(folder: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar=
         print(f"{folder}/r4r/R4R_{split}.json: {paths:,} paths, {instructions:,} instructions")
 
 
-def presets(json: Flag = False) -> None:
+def presets(
+    name: tyro.conf.Positional[Annotated[str | None, tyro.conf.arg(metavar="PRESET")]] = None, json: Flag = False
+) -> None:
     """List the experiments that can be trained by name, and the data that each of them needs.
 
     Example: vlnbert presets
 
+    Example: vlnbert presets r2r-open > my.json
+
     Args:
+        name: Print one preset, all of its settings, as a file that vlnbert train takes.
         json: Print one JSON object instead of a table: of each preset its description, its needs and all its settings.
     """
     from json import dumps
 
     from vlnbert.learning import presets as menu
+    from vlnbert.learning.experiment_file import experiment_values
     from vlnbert.learning.records import to_plain
 
-    if json:
+    if name is not None:
+        print(dumps(experiment_values(menu.presets[name]), indent=2))
+    elif json:
         told = {name: {**to_plain(one), "needs": one.experiment.needs} for name, one in menu.presets.items()}
         print(dumps(told))
     else:

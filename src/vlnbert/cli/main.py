@@ -18,14 +18,17 @@ from vlnbert.cli.data import check_data, make_r4r, presets
 from vlnbert.cli.demo import demo, house
 from vlnbert.cli.evaluate import evaluate
 from vlnbert.cli.features import caption_features, object_features
+from vlnbert.cli.plugins import plugins
 from vlnbert.cli.report import curves, report
 from vlnbert.cli.score import score, submit
 from vlnbert.cli.train import train
 from vlnbert.cli.weights import export_weights, import_weights, inspect_weights
 from vlnbert.cli.world import candidates, check_world
-from vlnbert.errors import UnknownNameError, VlnbertError
+from vlnbert.errors import UnknownNameError, UsageError, VlnbertError
+from vlnbert.registry import load_plugin
 from vlnbert.runtime import keep_freed_memory
 
+PLUGIN = "--plugin"
 VERBS: dict[str, Callable[..., None]] = {
     "demo": demo,
     "train": train,
@@ -37,6 +40,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "features captions": caption_features,
     "features objects": object_features,
     "presets": presets,
+    "plugins": plugins,
     "curves": curves,
     "report": report,
     "evaluate": evaluate,
@@ -82,6 +86,9 @@ def main() -> None:
 
 
 def _run(words: list[str]) -> None:
+    asked, words = _split_plugins(words)
+    for plugin in asked:
+        load_plugin(plugin)
     if words in ([], ["-h"], ["--help"]):
         print(_menu())
         if not words:
@@ -93,7 +100,22 @@ def _run(words: list[str]) -> None:
         if words[0] == "train":  # its next word chooses among presets, each with settings of its own
             train(words[1:])
         else:
-            _app({name: verb for name, verb in VERBS.items() if verb is not train}).cli(prog="vlnbert")
+            _app({name: verb for name, verb in VERBS.items() if verb is not train}).cli(args=words, prog="vlnbert")
+
+
+def _split_plugins(words: list[str]) -> tuple[list[str], list[str]]:
+    """The plugins that are asked for by --plugin, wherever that stands, and the other words."""
+    plugins, others, left = list[str](), list[str](), iter(words)
+    for word in left:
+        name, given, value = word.partition("=")
+        if name != PLUGIN:
+            others.append(word)
+            continue
+        value = value if given else next(left, "")
+        if not value or value.startswith("-"):
+            raise UsageError(f"{PLUGIN} names no plugin; give a .py file or a module: {PLUGIN} my.py")
+        plugins.append(value)
+    return plugins, others
 
 
 def _check_verb(words: list[str]) -> None:
@@ -123,7 +145,7 @@ def _menu() -> str:
     width = max(map(len, VERBS))
     lines = [f"  vlnbert {name:<{width}}  {(verb.__doc__ or '').splitlines()[0]}" for name, verb in VERBS.items()]
     about = "Agents that follow instructions through real houses: Recurrent VLN-BERT for R2R and REVERIE."
-    return "\n".join([about, "", *lines, "", "vlnbert VERB --help explains a verb; start with: vlnbert demo"])
+    return "\n".join([about, "", *lines, "", _MORE])
 
 
 def _app(verbs: dict[str, Callable[..., None]]) -> SubcommandApp:
@@ -138,3 +160,8 @@ def _app(verbs: dict[str, Callable[..., None]]) -> SubcommandApp:
             groups[group] = app.command(SubcommandApp(), name=group)
         groups[group].command(name=rest)(verb)
     return app
+
+
+_MORE = """vlnbert --plugin my.py VERB ... loads a plugin first, a .py file or a module: what it registers (rewards,
+features and others) can then be named, and vlnbert plugins lists it. It may stand anywhere, and more than once.
+vlnbert VERB --help explains a verb; start with: vlnbert demo"""

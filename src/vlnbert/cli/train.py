@@ -1,4 +1,4 @@
-"""`vlnbert train`: an experiment by name, begun or resumed."""
+"""`vlnbert train`: an experiment by name or from a file, begun or resumed."""
 
 import shlex
 import sys
@@ -20,6 +20,8 @@ def train(words: list[str]) -> None:
     """Train a navigator: vlnbert train PRESET --data DIR --out RUN, or go on: vlnbert train --resume RUN.
 
     Example: vlnbert train r2r-open --data data --out runs/r2r-open
+
+    Example: vlnbert train my.json --data data --out runs/mine
     """
     if words in (["-h"], ["--help"]) or not words:
         print(_explanation())
@@ -28,14 +30,13 @@ def train(words: list[str]) -> None:
     elif words[0].startswith("-"):
         tyro.cli(_resume, args=words, prog="vlnbert train")
     else:
-        from vlnbert.learning.presets import presets
+        from vlnbert.api.training import named_preset
 
-        preset = presets[words[0]]
-        tyro.cli(_beginning(preset), args=words[1:], prog=f"vlnbert train {preset.name}")
+        tyro.cli(_beginning(named_preset(words[0]), words[0]), args=words[1:], prog=f"vlnbert train {words[0]}")
 
 
-def _beginning(preset: "Preset") -> Callable[..., None]:
-    """The command of one preset, with its settings as defaults."""
+def _beginning(preset: "Preset", word: str) -> Callable[..., None]:
+    """The command of one preset, or of one file, with its settings as defaults."""
     from vlnbert.learning.experiment import Experiment
 
     def begin(
@@ -52,12 +53,12 @@ def _beginning(preset: "Preset") -> Callable[..., None]:
         run = train(replace(preset, experiment=experiment), data, out, device=device, threads=threads)
         _tell(run, data, _resuming(out, None, device, threads))
 
-    begin.__doc__ = f"""Train {preset.description}.
+    begin.__doc__ = f"""Train {preset.description or "an experiment of your own"}.
 
     Ctrl-C finishes the update under way, saves, and says how to go on. Several processes: torchrun --nproc-per-node N
     -m vlnbert train ...
 
-    Example: vlnbert train {preset.name} --data data --out runs/{preset.name}
+    Example: vlnbert train {word} --data data --out runs/{preset.name}
 
     Args:
         data: The data folder; vlnbert data check DIR says whether it holds what this needs.
@@ -121,4 +122,5 @@ def _explanation() -> str:
 
 
 _MORE = """vlnbert train PRESET --help shows every setting of a preset; any of them can be changed.
+vlnbert train FILE.json takes an experiment of your own: {"preset": "r2r-open", "training.batch": 256}
 vlnbert train --resume RUN [--data DIR] [--device cuda] [--threads N] goes on with a run."""

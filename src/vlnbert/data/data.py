@@ -1,6 +1,7 @@
 """A data folder as one object: world, environment, splits and features, each opened when it is first asked for."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -8,7 +9,8 @@ import torch
 from tokenizers import Tokenizer
 
 from vlnbert.data.features import open_object_bank, open_view_bank
-from vlnbert.data.spec import OFF, FeatureSpec, as_spec
+from vlnbert.data.own import Features, is_own, registered_name
+from vlnbert.data.spec import IN_MEMORY, OFF, FeatureSpec, as_spec
 from vlnbert.environment.environment import Environment
 from vlnbert.runtime import require_device
 from vlnbert.sources.layout import DataFolder, open_folder
@@ -27,9 +29,15 @@ class Data:
     """A data folder. `world`, `environment`, `split(name)` and the rest are opened once, on the data's device."""
 
     def __init__(
-        self, folder: DataFolder, features: FeatureSpec | None = None, device: torch.device | str = "cpu"
+        self,
+        folder: DataFolder,
+        features: FeatureSpec | None = None,
+        device: torch.device | str = "cpu",
+        own_features: Features | None = None,
     ) -> None:
+        """`own_features` are what views look like where the spec says that this is held in memory."""
         self.folder, self.features, self.device = folder, features or FeatureSpec(), torch.device(device)
+        self.own_features = own_features
 
     @cached_property
     def world(self) -> World:
@@ -39,7 +47,8 @@ class Data:
     @cached_property
     def view_bank(self) -> Bank:
         """What views look like."""
-        return open_view_bank(self.world, self.folder, self.features)
+        own = self.own_features if self.features.views == IN_MEMORY else None
+        return open_view_bank(self.world, self.folder, self.features, own)
 
     @cached_property
     def objects(self) -> ObjectTable:
@@ -101,10 +110,17 @@ class Data:
 
     def seen_as(self, features: FeatureSpec, device: torch.device | str | None = None) -> "Data":
         """The same folder with other features, or on another device; what is open already is shared where it fits."""
-        other = Data(self.folder, features, self.device if device is None else device)
+        other = Data(self.folder, features, self.device if device is None else device, self.own_features)
         for name in ("tokenizer", "world", "objects"):
             if name in self.__dict__ and (name != "world" or other.device == self.device):
                 setattr(other, name, getattr(self, name))
+        return other
+
+    def seen_by(self, features: Features) -> "Data":
+        """The same folder with features of one's own for views: by their name where registered, else from memory."""
+        name = registered_name(features)
+        other = self.seen_as(replace(self.features, views=name or IN_MEMORY))
+        other.own_features = None if name else features
         return other
 
     def __repr__(self) -> str:
@@ -123,13 +139,17 @@ class Data:
 
 
 def open_data(
-    folder: "Data | str | Path", features: FeatureSpec | str | Path | None = None, device: str | None = None
+    folder: "Data | str | Path",
+    features: FeatureSpec | str | Path | Features | None = None,
+    device: str | None = None,
 ) -> Data:
     """Open a data folder: `data.world`, `data.environment`, `data.split("r2r/val_unseen")`, `data.splits`.
 
     Args:
         folder: The folder; or data that is open already, to see it with other features or on another device.
-        features: What agents see: a `FeatureSpec`, or what views look like alone: a feature file, or the word captions.
+        features: What agents see: a `FeatureSpec`; or what views look like alone: a feature file, the word captions, a
+            registered name, or features in memory: a bank (anything with `width` and `look(viewpoint)`), a
+            [viewpoint, 36, width] or [viewpoint, slot, width] tensor, or a function that makes one of a world.
         device: Where the tensors are, such as cpu or cuda.
     """
     if device is not None:
@@ -138,5 +158,7 @@ def open_data(
     opened.folder.graphs()  # a folder without graphs is no data folder
     if features is None and device is None:
         return opened
-    spec = as_spec(str(features) if isinstance(features, Path) else features)
-    return opened.seen_as(opened.features if features is None else spec, device)
+    if is_own(features):
+        return opened.seen_as(opened.features, device).seen_by(features)
+    spec = opened.features if features is None else as_spec(features)
+    return opened.seen_as(spec, device)

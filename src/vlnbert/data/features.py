@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from vlnbert.data.spec import CAPTIONS, NAMES, FeatureSpec
+from vlnbert.data.own import Features, open_own
+from vlnbert.data.spec import CAPTIONS, FEATURES, IN_MEMORY, NAMES, FeatureSpec
 from vlnbert.errors import DataError, UsageError
 from vlnbert.perception.captions import open_captions
 from vlnbert.perception.objects import open_object_names
@@ -18,7 +19,11 @@ from vlnbert.world.world import World
 def view_feature_file(folder: DataFolder, spec: FeatureSpec) -> Path:
     """The file of view features that is named, or the only one in the data folder."""
     if spec.views is not None:
-        return Path(spec.views)
+        path = Path(spec.views)
+        if not path.suffix and not path.exists():
+            problem = f"no features '{spec.views}': no file, and nobody registers them"
+            raise UsageError(f"{problem}; name a file, or give the plugin that does: --plugin FILE")
+        return path
     return _only(folder, folder.feature_files(), "feature file", "features.views", instead=CAPTIONS)
 
 
@@ -29,12 +34,20 @@ def object_feature_file(folder: DataFolder, spec: FeatureSpec) -> Path:
     return _only(folder, folder.object_feature_files(), "object feature file", "features.objects", instead=NAMES)
 
 
-def open_view_bank(world: World, folder: DataFolder, spec: FeatureSpec) -> Bank:
-    """What the views of a world look like."""
-    if spec.views != CAPTIONS:
+def open_view_bank(world: World, folder: DataFolder, spec: FeatureSpec, own: Features | None = None) -> Bank:
+    """What the views of a world look like: by their captions, by a registered name, by a file, or `own`, in memory."""
+    if spec.reads_view_file:
         return open_features(world, view_feature_file(folder, spec), spec.view_width)
-    bank = open_captions(world, folder.captions, spec.encoder, world.device)
-    _check_width("captions'", bank.width, spec.view_width)
+    if spec.views == CAPTIONS:
+        bank: Bank = open_captions(world, folder.captions, spec.encoder, world.device)
+        _check_width("captions'", bank.width, spec.view_width)
+        return bank
+    if spec.views == IN_MEMORY and own is None:
+        problem = "these views look like what was held in memory"
+        raise UsageError(f"{problem}; give it again: data=vln.open_data(DIR, features=...)")
+    name = str(spec.views)
+    bank = open_own(world, FEATURES[name] if own is None else own, name)
+    _check_width(f"'{name}'", bank.width, spec.view_width)
     return bank
 
 

@@ -1,12 +1,39 @@
 """What views and objects look like: said once, by an experiment, a run, an evaluation or a user."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, TypeVar
 
+from vlnbert.errors import UsageError
+from vlnbert.registry import Registry
 from vlnbert.weights.options import MINILM
 
 CAPTIONS = "captions"  # where a file of view features could be named
+IN_MEMORY = "<in memory>"  # the same, for what somebody holds in memory
 NAMES, OFF = "names", "off"  # where a file of object features could
+
+AnyMaker = TypeVar("AnyMaker", bound=Callable[..., Any])
+FEATURES: Registry[Callable[..., Any]] = Registry("features")
+
+
+def register_features(name: str) -> Callable[[AnyMaker], AnyMaker]:
+    """A decorator that gives features of one's own a name: `vln.train(..., features="my-depth")`.
+
+    It decorates a function `f(world)` that gives what views look like: a [viewpoint, 36, width] tensor by view, a
+    [viewpoint, slot, width] tensor by choice, or a bank, any object with `width` and `look(viewpoint)`. A class of such
+    objects, made with a world, will do as well.
+
+    Args:
+        name: What the setting `features.views` calls it, in place of a file.
+    """
+    if name in (CAPTIONS, IN_MEMORY):
+        raise UsageError(f"the name {name} is taken; choose another for features of your own")
+
+    def register(maker: AnyMaker) -> AnyMaker:
+        FEATURES.register(name, maker)
+        return maker
+
+    return register
 
 
 @dataclass(frozen=True)
@@ -14,8 +41,9 @@ class FeatureSpec:
     """What an agent sees of views and of objects."""
 
     views: str | None = None
-    """What views look like: an image feature file, or the word captions for their captions and detected objects. By
-    default the only file in the data folder's features/."""
+    """What views look like: an image feature file, the word captions for their captions and detected objects, or the
+    name of features that were registered (vlnbert plugins lists them). By default the only file in the data folder's
+    features/."""
     view_width: int | None = None
     """How many numbers of an image feature to use, the first ones: some files append class scores. All by default."""
     objects: str | None = None
@@ -32,6 +60,15 @@ class FeatureSpec:
     def reads_captions(self) -> bool:
         return self.views == CAPTIONS or self.objects == NAMES
 
+    @property
+    def own_views(self) -> bool:
+        """Whether views look like what somebody made: registered by name, or held in memory."""
+        return self.views is not None and self.views != CAPTIONS and (self.views == IN_MEMORY or self.views in FEATURES)
+
+    @property
+    def reads_view_file(self) -> bool:
+        return self.views != CAPTIONS and not self.own_views
+
     def updated_by(self, other: "FeatureSpec") -> "FeatureSpec":
         """The same, but for what the other says: a field of it that is not at its default."""
         usual = FeatureSpec()
@@ -39,6 +76,8 @@ class FeatureSpec:
         return replace(self, **{name: value for name, value in said.items() if value != getattr(usual, name)})
 
 
-def as_spec(features: "FeatureSpec | str | None") -> FeatureSpec:
-    """A spec from itself, or from what views look like alone; nothing where nothing is said."""
-    return features if isinstance(features, FeatureSpec) else FeatureSpec(views=features)
+def as_spec(features: Any) -> FeatureSpec:
+    """A spec from itself, or from what views look like alone, a text or a path; nothing where nothing is said."""
+    if isinstance(features, FeatureSpec):
+        return features
+    return FeatureSpec(views=None if features is None else str(features))

@@ -7,11 +7,11 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from vlnbert.data.spec import CAPTIONS, OFF, FeatureSpec
+from vlnbert.data.spec import OFF, FeatureSpec
 from vlnbert.errors import UsageError
 from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.records import require_range
-from vlnbert.learning.rewards import RewardConfig
+from vlnbert.learning.rewards import PAPER, RewardConfig
 from vlnbert.navigator import NavigatorConfig
 from vlnbert.tasks.splits import task_and_split
 from vlnbert.tasks.task import TASKS
@@ -59,8 +59,11 @@ class TrainConfig:
     """Chooses initial weights, batches, dropout and what is explored."""
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     """Weights of the losses."""
+    reward: str = PAPER
+    """What a choice earns: the paper's reward, or the name of another that was registered (vlnbert plugins lists
+    them)."""
     rewards: RewardConfig = field(default_factory=RewardConfig)
-    """Parts of the reward."""
+    """Parts of the paper's reward."""
 
     def __post_init__(self) -> None:
         if self.batch < 2 or self.batch % 2:
@@ -138,7 +141,7 @@ class Experiment:
             **tasks,
             "augmented": AUGMENTED in self.splits,
             "boxes": any(TASKS[name].sees_objects for name in tasks),
-            "features": seen.views != CAPTIONS,
+            "features": seen.reads_view_file,
             "object features": seen.objects is None,
             "captions": seen.reads_captions,
         }

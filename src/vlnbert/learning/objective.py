@@ -7,7 +7,6 @@ from torch import Tensor
 
 from vlnbert.learning.losses import actor_critic_loss, discounted_returns, imitation_loss
 from vlnbert.learning.records import require_range
-from vlnbert.learning.rewards import Rewards
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.rollout.mixed import SAMPLE, TEACHER, Rollout
 
@@ -49,16 +48,13 @@ class Objective:
 def navigation_objective(
     rollout: Rollout,
     row_policy: Tensor,
-    rewards: Rewards,
-    path: Tensor,
-    path_length: Tensor,
+    reward: Tensor,
     config: ObjectiveConfig,
     ranks: Ranks = ALONE,
-    sightings: Tensor | None = None,
 ) -> Objective:
     """The objective of a mixed rollout; `row_policy` [row] says which rows imitate and which explore.
 
-    `sightings` [row, any] are, in REVERIE, the viewpoints that show the targets.
+    `reward` [time, row] is what each choice earned.
 
     Sums are divided by the mean counts of all ranks, so that the mean of their objectives is that of the whole batch.
     """
@@ -66,7 +62,7 @@ def navigation_objective(
     weight = (config.imitation * taught + config.student_forcing * sampled) * rollout.live
     rows = ranks.sum(taught.sum()).clamp(min=1) / ranks.count
     imitation = imitation_loss(rollout.logits, rollout.teacher, weight, rows)
-    reward = rewards(rollout.viewpoint, rollout.slot, path, path_length, sightings).to(rollout.value.dtype)
+    reward = reward.to(rollout.value.dtype)
     returns = discounted_returns(reward, rollout.live, rollout.last_value, rollout.ended, config.discount)
     log_policy = rollout.logits.log_softmax(dim=-1)
     chosen = log_policy.gather(-1, rollout.slot[..., None]).squeeze(-1)

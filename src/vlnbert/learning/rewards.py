@@ -3,26 +3,35 @@
 A move earns 1 for approaching the goal and -1 otherwise, the change of nDTW, and a penalty for leaving the goal once it
 was within a metre. Stopping earns 2 + 2 nDTW less than 3 m from the goal (in REVERIE less than 1 m), else -2. The paper
 prints the sign of the progress reward the wrong way round; this is what the published agents were trained with.
+
+It is one reward of several: others are registered by name, and a training names the one that it uses.
 """
 
+import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from vlnbert.errors import UsageError
 from vlnbert.evaluation.metrics import dtw_cost, dtw_table, ndtw
-from vlnbert.tasks.task import NEAR
+from vlnbert.registry import Registry
+from vlnbert.rollout.mixed import Rollout
+from vlnbert.tasks.batches import Batch
+from vlnbert.tasks.task import NEAR, TASKS
 from vlnbert.world.world import STOP, World
 
+PAPER = "paper"  # the name of the paper's reward
 AT_GOAL = 1.0  # metres: who was this close should not leave
 FINAL = 2.0  # for a right stop; the same is lost for a wrong one
 
 
 @dataclass(frozen=True)
 class RewardConfig:
-    """Which parts of the reward are given; the paper's ablation switches them off."""
+    """Which parts of the paper's reward are given; its ablation switches them off."""
 
     progress: bool = True
     """+1 for approaching the goal, -1 otherwise, and the final reward."""
@@ -35,6 +44,68 @@ class RewardConfig:
     reverie_stop: Literal["at-goal", "visible"] = "at-goal"
     """What a right stop is in REVERIE: less than a metre from the goal, or wherever the target can be seen, as in its
     scores. In R2R it is less than 3 m from the goal."""
+
+
+Reward = Callable[[Rollout, Batch], Tensor]  # [time, row] what each choice earns
+AnyReward = TypeVar("AnyReward", bound=Callable[..., Any])
+REWARDS: Registry[Callable[..., Any]] = Registry("reward")
+
+
+def register_reward(name: str) -> Callable[[AnyReward], AnyReward]:
+    """A decorator that gives a reward a name, which a training then uses: `vln.train(..., reward="toward-windows")`.
+
+    It decorates a function `reward(rollout, batch, world)`; or a class, made once with `(world, config)` so that it can
+    prepare tables, whose objects are called with `(rollout, batch)`. Either gives the reward of each choice, a [time,
+    row] tensor of floating-point numbers on the rollout's device; those after a stop mean nothing. On a GPU it runs
+    inside a recorded graph: it may not wait for the device.
+
+    Args:
+        name: What the training's setting `reward` calls it.
+    """
+
+    def register(reward: AnyReward) -> AnyReward:
+        given = ("world", "config") if isinstance(reward, type) else ("rollout", "batch", "world")
+        try:
+            inspect.signature(reward).bind(*given)
+        except TypeError:
+            kind = "class is made" if isinstance(reward, type) else "function is called"
+            raise UsageError(f"the reward '{name}' takes other arguments; a {kind} with ({', '.join(given)})") from None
+        REWARDS.register(name, reward)
+        return reward
+
+    return register
+
+
+def open_reward(name: str, world: World, config: RewardConfig) -> Reward:
+    """The reward of that name in a world; what it gives is checked as far as that does not wait for the device."""
+    registered = REWARDS[name]
+    made = registered(world, config) if isinstance(registered, type) else None
+
+    def reward(rollout: Rollout, batch: Batch) -> Tensor:
+        with torch.no_grad():
+            found = made(rollout, batch) if made is not None else registered(rollout, batch, world)
+        _check(name, found, rollout)
+        return found  # type: ignore[no-any-return]  # a tensor, as was checked
+
+    return reward
+
+
+def _check(name: str, found: Any, rollout: Rollout) -> None:
+    """Finiteness is looked at on the CPU alone, where looking is free."""
+    time, rows = rollout.slot.shape
+    problem = ""
+    if not isinstance(found, Tensor):
+        problem = f"gives {type(found).__name__}, not a tensor"
+    elif found.shape != rollout.slot.shape:
+        problem = f"has the shape {list(found.shape)}, not [time, row], here {[time, rows]}"
+    elif not found.is_floating_point():
+        problem = f"is of {str(found.dtype).removeprefix('torch.')}, not of floating-point numbers"
+    elif found.device != rollout.slot.device:
+        problem = f"is on {found.device}, the rollout on {rollout.slot.device}"
+    elif found.device.type == "cpu" and not bool((found.isfinite() | ~rollout.live).all()):
+        problem = "is not finite where rows are live"
+    if problem:
+        raise UsageError(f"the reward '{name}' {problem}; mend it, or choose another")
 
 
 class Rewards:
@@ -50,7 +121,7 @@ class Rewards:
         slot: Tensor,
         path: Tensor,
         path_length: Tensor,
-        sightings: Tensor | None = None,
+        right_stop: Tensor | None = None,
     ) -> Tensor:
         """[time, row] the reward of each choice, in float64.
 
@@ -59,12 +130,12 @@ class Rewards:
             slot: [time, row] what it chose; rewards of choices after a stop are meaningless and to be masked.
             path: [row, hop] the paths that the instructions describe, padded with their goals.
             path_length: [row] how many of their viewpoints are real.
-            sightings: [row, any] in REVERIE, the viewpoints that show the target, padded with none.
+            right_stop: [time + 1, row] where to stop would be right; by default less than 3 m from the goal.
         """
         left = self.world.metres(viewpoint, path[:, -1].expand_as(viewpoint))  # [time + 1, row] metres to the goal
         likeness = running_ndtw(self.world, viewpoint, path, path_length, self.distance)
-        arrived = left < NEAR if sightings is None else self._found(viewpoint, left, sightings)
-        moved, stopped = self._moves(left, likeness), self._stops(arrived[:-1], likeness[:-1])
+        right_stop = left < NEAR if right_stop is None else right_stop
+        moved, stopped = self._moves(left, likeness), self._stops(right_stop[:-1], likeness[:-1])
         return torch.where(slot == STOP, stopped, moved)
 
     def _moves(self, left: Tensor, likeness: Tensor) -> Tensor:
@@ -79,12 +150,6 @@ class Rewards:
             reward = reward - torch.where(leaves, FINAL * (AT_GOAL - before), 0.0)
         return reward
 
-    def _found(self, viewpoint: Tensor, left: Tensor, sightings: Tensor) -> Tensor:
-        """[time, row] whether to stop here would be right in REVERIE."""
-        if self.config.reverie_stop == "visible":
-            return (viewpoint[..., None] == sightings).any(dim=-1)
-        return left < AT_GOAL
-
     def _stops(self, arrived: Tensor, likeness: Tensor) -> Tensor:
         reward = torch.zeros_like(likeness)
         if self.config.progress:
@@ -92,6 +157,22 @@ class Rewards:
         if self.config.fidelity:
             reward = reward + torch.where(arrived, FINAL * likeness, 0.0)
         return reward
+
+
+@register_reward(PAPER)
+class PaperReward:
+    """The paper's reward of a rollout."""
+
+    def __init__(self, world: World, config: RewardConfig) -> None:
+        self.world, self.config, self.rewards = world, config, Rewards(world, config)
+
+    def __call__(self, rollout: Rollout, batch: Batch) -> Tensor:
+        task, viewpoint = TASKS[batch.task], rollout.viewpoint
+        if self.config.reverie_stop == "visible":
+            right_stop = task.arrived(self.world, viewpoint.T, batch).T
+        else:
+            right_stop = self.world.metres(viewpoint, batch.goal.expand_as(viewpoint)) < task.stop_distance
+        return self.rewards(viewpoint, rollout.slot, batch.path, batch.path_length, right_stop=right_stop)
 
 
 def running_ndtw(world: World, viewpoint: Tensor, path: Tensor, path_length: Tensor, distance: Tensor) -> Tensor:

@@ -11,17 +11,20 @@ from typing import Any
 
 from vlnbert.data.data import Data, open_data
 from vlnbert.data.features import object_feature_file, view_feature_file
-from vlnbert.data.spec import CAPTIONS, NAMES, OFF
+from vlnbert.data.own import bank_digest
+from vlnbert.data.spec import NAMES, OFF
 from vlnbert.errors import DataError, UsageError
 from vlnbert.learning.checkpoints import POINTER, RECORD, last_checkpoint, unfilled_navigator
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.records import from_plain, moved, to_plain
+from vlnbert.learning.rewards import REWARDS
 from vlnbert.learning.start import initial_navigator
 from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.storage.hub import exists
 from vlnbert.perception.sentences import encoder_digest
 from vlnbert.ranks import ALONE, Ranks
+from vlnbert.registry import load_recorded, loaded_plugins
 from vlnbert.sources.boxes import box_files
 from vlnbert.sources.files import read_json, write_json
 from vlnbert.sources.folders import refuse_full
@@ -58,6 +61,8 @@ class RunRecord:
     data: str
     experiment: Experiment
     fingerprints: dict[str, str]
+    plugins: tuple[str, ...] = ()
+    """The plugins that were loaded when it began, files by their whole paths."""
 
 
 def begin_run(
@@ -74,8 +79,14 @@ def begin_run(
     refuse_full(run)
     experiment = _anchored(experiment)
     digests = fingerprints(experiment, data.folder)
-    record = RunRecord(preset, str(data.folder.root.resolve()), experiment, digests)
     data = data.seen_as(experiment.seen)
+    record = RunRecord(
+        preset=preset,
+        data=str(data.folder.root.resolve()),
+        experiment=experiment,
+        fingerprints={**digests, **_own_fingerprint(data)},
+        plugins=loaded_plugins(),
+    )
     trainer = _trainer(record, run, data, initial_navigator(experiment, data), ranks)
     ranks.wait()  # until all have found the folder empty
     if ranks.writes:
@@ -88,9 +99,12 @@ def begin_run(
 def resume_run(run: Path, data: Data | None = None, ranks: Ranks = ALONE) -> Trainer:
     """A run where it was left. The data may lie elsewhere now, but must be what it was."""
     record = read_record(run)
-    data = open_data(record.data) if data is None else data
-    _require_unchanged(record, data.folder)
-    data = data.seen_as(record.experiment.seen)
+    load_recorded(record.plugins)
+    if (reward := record.experiment.training.reward) not in REWARDS:
+        problem = f"the run learns by the reward '{reward}', which nobody registers here"
+        raise UsageError(f"{problem}; give the plugin that does: --plugin FILE")
+    data = (open_data(record.data) if data is None else data).seen_as(record.experiment.seen)
+    _require_unchanged(record, data)
     if not (run / POINTER).exists():  # killed before the first checkpoint
         return _trainer(record, run, data, initial_navigator(record.experiment, data), ranks)
     trainer = _trainer(record, run, data, unfilled_navigator(last_checkpoint(run)), ranks)
@@ -127,7 +141,7 @@ def fingerprints(experiment: Experiment, folder: DataFolder) -> dict[str, str]:
         files["reverie/BBox"] = box_files(folder.boxes)
     if seen.reads_captions:
         files["captions"] = sorted(folder.captions.glob("*.json"))
-    if seen.views != CAPTIONS:
+    if seen.reads_view_file:
         files["features"] = [view_feature_file(folder, seen)]
     if seen.objects not in (NAMES, OFF):
         files["object features"] = [object_feature_file(folder, seen)]
@@ -137,12 +151,17 @@ def fingerprints(experiment: Experiment, folder: DataFolder) -> dict[str, str]:
     return digests
 
 
+def _own_fingerprint(data: Data) -> dict[str, str]:
+    """The digest of features of somebody's own, whether a function makes them or they are held in memory."""
+    return {"features": bank_digest(data.world, data.view_bank)} if data.features.own_views else {}
+
+
 def _anchored(experiment: Experiment) -> Experiment:
     """Files and folders by their whole paths, so that the run can be resumed from anywhere."""
     seen = experiment.features
     anchored = replace(
         seen,
-        views=seen.views if seen.views == CAPTIONS else _whole_path(seen.views),
+        views=_whole_path(seen.views) if seen.reads_view_file else seen.views,
         objects=seen.objects if seen.objects in (NAMES, OFF) else _whole_path(seen.objects),
         encoder=_whole_path(seen.encoder) or seen.encoder,
     )
@@ -190,8 +209,9 @@ def _trainer(record: RunRecord, run: Path, data: Data, navigator: Navigator, ran
     )
 
 
-def _require_unchanged(record: RunRecord, folder: DataFolder) -> None:
-    now = fingerprints(record.experiment, folder)
+def _require_unchanged(record: RunRecord, data: Data) -> None:
+    folder = data.folder
+    now = {**fingerprints(record.experiment, folder), **_own_fingerprint(data)}
     changed = [name for name, digest in record.fingerprints.items() if now.get(name) != digest]
     if changed:
         problem = f"{', '.join(changed)} changed since the run began"

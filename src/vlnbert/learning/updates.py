@@ -20,7 +20,7 @@ from vlnbert.environment.environment import Environment
 from vlnbert.errors import UsageError
 from vlnbert.learning.experiment import TrainConfig
 from vlnbert.learning.objective import Objective, navigation_objective
-from vlnbert.learning.rewards import Rewards
+from vlnbert.learning.rewards import open_reward
 from vlnbert.navigator import Navigator, fast
 from vlnbert.ranks import Ranks
 from vlnbert.rollout.mixed import MixedAgent, TeacherRows, collect_rollout
@@ -50,7 +50,7 @@ class Learner(nn.Module):
         super().__init__()
         self.navigator, self.environment, self.config, self.ranks = navigator, environment, config, ranks
         self.teacher_rows = teacher_rows
-        self.rewards = Rewards(environment.world, config.rewards)
+        self.reward = open_reward(config.reward, environment.world, config.rewards)
 
     def forward(self, batch: Batch, row_policy: Tensor, key: Tensor) -> Tensor:
         """[part] the objective of a batch and its parts, as PARTS names them; the first carries the gradient."""
@@ -72,12 +72,9 @@ class Learner(nn.Module):
         objective = navigation_objective(
             rollout,
             row_policy,
-            self.rewards,
-            path=batch.path,
-            path_length=batch.path_length,
+            self.reward(rollout, batch),
             config=self.config.objective,
             ranks=self.ranks,
-            sightings=batch.sightings,
         )
         return _stacked(objective)
 

@@ -1,0 +1,98 @@
+"""Features of one's own: a bank, a tensor or a function that makes one, held against the world and checked."""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeGuard
+
+import torch
+from torch import Tensor
+
+from vlnbert.data.spec import FEATURES, FeatureSpec
+from vlnbert.errors import UsageError
+from vlnbert.world.banks import Bank, FeatureBank
+from vlnbert.world.geometry import VIEWS
+from vlnbert.world.sights import facing_views
+from vlnbert.world.world import STOP, World
+
+CHUNK = 256  # viewpoints that are looked at together
+Features = Bank | Tensor | Callable[[World], Bank | Tensor]  # what somebody may hold in memory
+
+
+def is_own(features: Any) -> TypeGuard[Features]:
+    """Whether these are features themselves; not what names some. What is neither is refused."""
+    if features is None or isinstance(features, FeatureSpec | str | Path):
+        return False
+    if isinstance(features, Tensor) or callable(features) or hasattr(features, "look"):
+        return True
+    problem = f"features are of the type {type(features).__name__}"
+    raise UsageError(f"{problem}; give a file, a registered name, a FeatureSpec, a tensor, a function or a bank")
+
+
+def registered_name(features: Any) -> str | None:
+    """The name of features that were registered."""
+    return next((name for name, one in FEATURES.items() if one is features), None)
+
+
+def open_own(world: World, features: Features, name: str) -> Bank:
+    """Features as a bank on the world's device; what does not fit is told in one line."""
+    whose = f"the features '{name}'"
+    makes = isinstance(features, type) or not (isinstance(features, Tensor) or hasattr(features, "look"))
+    found: Any = features(world) if makes else features  # type: ignore[operator]  # callable, then
+    if isinstance(found, Tensor):
+        found = tensor_bank(world, found, whose)
+    elif not hasattr(found, "look") or not isinstance(getattr(found, "width", None), int):
+        given = "are made" if makes else "are"
+        problem = f"{whose} {given} of {type(found).__name__}"
+        raise UsageError(f"{problem}; give a tensor, or an object with width (a number) and look(viewpoint)")
+    elif hasattr(found, "to"):
+        found = found.to(world.device)
+    for _ in _looks(world, found, whose):
+        pass
+    return found  # type: ignore[no-any-return]  # a bank, as was checked
+
+
+def tensor_bank(world: World, values: Tensor, whose: str = "the features") -> FeatureBank:
+    """A bank of [viewpoint, 36, width] values by view or [viewpoint, slot, width] ones by choice; stopping is zero."""
+    count = values.shape[1] if values.dim() == 3 else 0
+    if values.dim() != 3 or len(values) != len(world) or count not in (world.slots, VIEWS):
+        expected = f"[{len(world)}, {VIEWS}, width] by view or [{len(world)}, {world.slots}, width] by choice"
+        raise UsageError(f"{whose} have the shape {list(values.shape)}; in this world they have {expected}")
+    values = values.to(world.device)
+    slots = torch.arange(world.slots, device=world.device)
+    if count == world.slots:
+        real = (slots != STOP) & (slots < world.choices[:, None])
+        row = torch.zeros(len(world), world.slots, dtype=torch.long, device=world.device)
+        row[real] = torch.arange(1, int(real.sum()) + 1, device=world.device)
+        return FeatureBank.from_codebook(values[real], row)
+    views = facing_views(world)
+    number = torch.from_numpy(views.number).to(world.device)
+    return FeatureBank.from_codebook(values[number > 0], views.row)
+
+
+def bank_digest(world: World, bank: Bank) -> str:
+    """A digest of all that can be seen."""
+    digest = hashlib.blake2b(f"{bank.width}".encode(), digest_size=16)
+    for seen in _looks(world, bank, "the features"):
+        digest.update(seen.cpu().contiguous().float().numpy().data)
+    return digest.hexdigest()
+
+
+def _looks(world: World, bank: Bank, whose: str) -> Iterator[Tensor]:
+    """What is seen from every viewpoint, some at a time, checked."""
+    for viewpoint in torch.split(torch.arange(len(world), device=world.device), CHUNK):
+        seen: Any = bank.look(viewpoint)
+        expected, problem = (len(viewpoint), world.slots, bank.width), ""
+        if not isinstance(seen, Tensor):
+            problem = f"show {type(seen).__name__}, not a tensor"
+        elif tuple(seen.shape) != expected:
+            problem = f"show {list(seen.shape)}, not [viewpoint, slot, width], here {list(expected)}"
+        elif not seen.is_floating_point():
+            problem = f"are of {str(seen.dtype).removeprefix('torch.')}, not of floating-point numbers"
+        elif seen.device != world.device:
+            problem = f"are on {seen.device}, the world on {world.device}"
+        elif seen.device.type == "cpu" and not bool(seen.isfinite().all()):
+            problem = "are not finite everywhere"
+        if problem:
+            raise UsageError(f"{whose} {problem}; mend them, or see by something else")
+        yield seen

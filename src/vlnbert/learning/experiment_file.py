@@ -1,0 +1,77 @@
+"""Experiments in files of their own: a JSON object that says in what they differ from a preset.
+
+    {"preset": "r2r-open", "plugins": ["my.py"], "training.batch": 256, "navigator": {"hidden": 512}}
+
+`preset` is what the experiment starts from; without it, every setting that is not named has its default. `plugins` are
+loaded first, files by their paths from the file. `name` and `description` are for people. All else are settings, nested
+or by their places.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from vlnbert.errors import DataError, UnknownNameError, UsageError
+from vlnbert.learning.experiment import Experiment
+from vlnbert.learning.presets import Preset, presets
+from vlnbert.learning.records import to_plain, with_changes
+from vlnbert.registry import load_plugin
+from vlnbert.sources.checks import is_list_of
+from vlnbert.sources.files import read_json, write_json
+
+SUFFIX = ".json"
+WORDS = ("preset", "name", "description")  # beside the settings, each a text
+
+
+def read_experiment(path: str | Path) -> Preset:
+    """The experiment of a file, its plugins loaded; what is unknown or does not fit is told by its name."""
+    path = Path(path)
+    values: Any = read_json(path, "experiment", "name a JSON file of settings, or a preset", damaged="mend it")
+    if not isinstance(values, dict):
+        raise DataError(path, "is no JSON object", "write settings by their names")
+    settings = dict(values)
+    told = {word: settings.pop(word) for word in WORDS if word in settings}
+    plugins = settings.pop("plugins", [])
+    for word, text in told.items():
+        if not isinstance(text, str):
+            raise DataError(path, f"{word} is {text!r}, where a text is expected", "write it in quotes")
+    if not is_list_of(plugins, str):
+        raise DataError(path, f"plugins is {plugins!r}, where a list of texts is expected", 'write ["my.py"]')
+    for plugin in plugins:
+        load_plugin(path.parent / plugin if plugin.endswith(".py") else plugin)
+    base = presets[told["preset"]] if "preset" in told else Preset("", "", Experiment())
+    try:
+        experiment = with_changes(base.experiment, dict(_settings(settings)))
+    except (UnknownNameError, UsageError) as error:
+        problem, _, remedy = str(error).partition("; ")
+        raise DataError(path, problem, remedy or "mend it") from None
+    description = told.get("description", base.description)
+    return replace(base, name=told.get("name", path.stem), description=description, experiment=experiment)
+
+
+def save_experiment(experiment: Experiment | Preset, path: str | Path) -> Path:
+    """Write an experiment with all its settings, as `vln.train(path)` and `vlnbert train FILE` read it.
+
+    Args:
+        experiment: The experiment, such as `run.experiment`, or a preset.
+        path: The JSON file to write.
+    """
+    write_json(Path(path), experiment_values(experiment), indent=2)
+    return Path(path)
+
+
+def experiment_values(experiment: Experiment | Preset) -> dict[str, Any]:
+    """What a file holds of an experiment."""
+    if isinstance(experiment, Experiment):
+        return to_plain(experiment)
+    return {"name": experiment.name, "description": experiment.description, **to_plain(experiment.experiment)}
+
+
+def _settings(values: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested settings by their places."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _settings(value, f"{place}{name}.")
+        else:
+            yield f"{place}{name}", value

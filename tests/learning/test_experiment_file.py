@@ -1,0 +1,102 @@
+"""Experiments in files: what is written is read, and what does not fit is told by its name, with the file's."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import vlnbert as vln
+from vlnbert.errors import DataError, UnknownNameError, UsageError
+from vlnbert.learning.experiment import Experiment
+from vlnbert.learning.experiment_file import read_experiment
+from vlnbert.learning.presets import PRESETS, Preset, presets
+from vlnbert.learning.rewards import REWARDS
+
+
+def written(folder: Path, values: Any) -> Path:
+    path = folder / "mine.json"
+    path.write_text(values if isinstance(values, str) else json.dumps(values))
+    return path
+
+
+@pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.name)
+def test_what_is_saved_is_read(preset: Preset, tmp_path: Path) -> None:
+    path = vln.save_experiment(preset.experiment, tmp_path / "mine.json")
+    assert read_experiment(path).experiment == preset.experiment
+    again = read_experiment(vln.save_experiment(preset, tmp_path / "named.json"))
+    assert (again.name, again.description, again.experiment) == (preset.name, preset.description, preset.experiment)
+
+
+def test_a_file_says_in_what_it_differs(tmp_path: Path) -> None:
+    demo = presets["demo"]
+    values = {
+        "preset": "demo",
+        "description": "mine",
+        "training": {"batch": 8, "objective": {"entropy": 0.5}},
+        "training.warmup": 3,
+        "hidden": 32,
+        "validate_on": ["r2r/val_seen", "r2r/val_unseen"],
+        "navigator": {},
+    }
+    found = read_experiment(written(tmp_path, values))
+    objective = replace(demo.experiment.training.objective, entropy=0.5)
+    assert found == Preset(
+        "mine",
+        "mine",
+        replace(
+            demo.experiment,
+            validate_on=("r2r/val_seen", "r2r/val_unseen"),
+            navigator=replace(demo.experiment.navigator, hidden=32),
+            training=replace(demo.experiment.training, batch=8, warmup=3, objective=objective),
+        ),
+    )
+    assert read_experiment(written(tmp_path, {"name": "x"})) == Preset("x", "", Experiment())
+
+
+BAD: dict[str, tuple[Any, str]] = {
+    "an unknown key": (
+        {"preset": "demo", "trainig.batch": 4},
+        "no setting 'trainig.batch'; did you mean training.batch",
+    ),
+    "one within": ({"training": {"bach": 4}}, "no setting 'training.bach'; did you mean training.batch"),
+    "a wrong type": ({"training.batch": "four"}, "training.batch is 'four', where int is expected; mend it"),
+    "nonsense": ({"training.batch": 3}, "a batch of 3 has no two halves; choose an even number"),
+    "a list": ([], "is no JSON object; write settings by their names"),
+    "no JSON": ("{", r"is not whole JSON .*; mend it"),
+    "a preset that is none": ({"preset": 7}, "preset is 7, where a text is expected"),
+    "plugins that are none": ({"plugins": "my.py"}, "plugins is 'my.py', where a list of texts is expected"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_what_does_not_fit_is_told(tmp_path: Path, kind: str) -> None:
+    values, words = BAD[kind]
+    path = written(tmp_path, values)
+    with pytest.raises(DataError, match=rf"^{path}: (line .*: )?{words}") as caught:
+        read_experiment(path)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_what_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"nowhere.json: no such experiment; name a JSON file of settings, or a preset"):
+        vln.train("nowhere.json", tmp_path, tmp_path / "run")
+    with pytest.raises(UnknownNameError, match="no preset 'dmeo'; did you mean demo"):
+        read_experiment(written(tmp_path, {"preset": "dmeo"}))
+    with pytest.raises(UsageError, match=rf"no plugin at {tmp_path / 'my.py'}"):
+        read_experiment(written(tmp_path, {"plugins": ["my.py"]}))
+
+
+def test_plugins_lie_beside_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forget_plugins: Callable[[], None]
+) -> None:
+    (tmp_path / "my.py").write_text(
+        "import vlnbert as vln\nvln.register_reward('mine')(lambda rollout, batch, world: None)\n"
+    )
+    path = written(tmp_path, {"preset": "demo", "plugins": ["my.py"], "training.reward": "mine"})
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert read_experiment(path).experiment.training.reward == "mine"
+    assert "mine" in REWARDS
