@@ -1,6 +1,7 @@
 """R4R on the real graphs: as many paths and instructions as the published rule gives, as long as they should be."""
 
 import json
+from itertools import pairwise
 
 import pytest
 import torch
@@ -23,7 +24,7 @@ def test_counts_and_lengths(
     items = list(joined_items(r2r, world))
     assert (len(items), sum(len(item["instructions"]) for item in items)) == (paths, instructions)
     hops = [[world.numbers[item["scan"], name] for name in item["path"]] for item in items]
-    edges = torch.tensor([edge for path in hops for edge in zip(path, path[1:], strict=False)])
+    edges = torch.tensor([edge for path in hops for edge in pairwise(path)])
     assert float(world.metres(edges[:, 0], edges[:, 1]).sum()) / paths == pytest.approx(metres, abs=0.005)
     twice = sum(len(set(path)) < len(path) for path in hops) / paths
     assert 0.7 < twice < 0.8, "most paths come by some viewpoint twice"
