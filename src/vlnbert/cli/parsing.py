@@ -2,15 +2,16 @@
 
 import re
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from functools import partial, wraps
-from io import StringIO
+from io import BytesIO, StringIO, TextIOWrapper
 from typing import Any
 
 from vlnbert.errors import UsageError, near_names
 
 Parse = Callable[[list[str]], Any]
 OPTION = re.compile(r"│ (?:-\w, )?(--[\w.-]+(?:, --[\w.-]+)*)")  # where the help explains one
+COLOUR = re.compile(r"\x1b\[[\d;]*m")
 
 
 def postponed(verb: Callable[..., None]) -> Callable[..., Callable[[], None]]:
@@ -43,7 +44,7 @@ def _problem(box: str, parse: Parse, command: str, words: list[str]) -> str:
     known = _options(parse)
     given = [word.partition("=")[0].replace("_", "-") for word in words if word.startswith("--")]
     for option in given:
-        if option not in known:
+        if known and option not in known:
             return f"no option {option}{_instead(option, known)}"
     if found := re.search(r"Unrecognized options: (\S+?),?(?: |$)", box):
         return f"{command} takes no '{found[1]}'"
@@ -65,24 +66,21 @@ def _problem(box: str, parse: Parse, command: str, words: list[str]) -> str:
 
 
 def _plain(box: str) -> str:
-    """The words in a box: without its lines, its title, colours and where to find help."""
-    box = re.sub(r"\x1b\[[\d;]*m", "", box)
-    lines = [line.strip("│╭╮╰╯─ ") for line in box.splitlines() if not line.startswith("╭")]
-    return " ".join(" ".join(lines).partition("For full helptext")[0].split())
+    """The words in a box: without its frame, its title, colours and where to find help."""
+    lines = [line.strip("│╭╮╰╯─ ") for line in COLOUR.sub("", box).splitlines()]
+    words = " ".join(line for line in lines if line.strip("-")).split()
+    title = next((line for line in lines if line), "").split()
+    return " ".join(words[len(title) :]).partition(" For full helptext")[0]
 
 
 def _options(parse: Parse) -> list[str]:
     """The options that a command's help explains."""
-    with redirect_stdout(StringIO()) as told:
-        try:
-            parse(["--help"])
-        except SystemExit:
-            pass
-    return [
-        option
-        for found in OPTION.findall(re.sub(r"\x1b\[[\d;]*m", "", told.getvalue()))
-        for option in found.split(", ")
-    ]
+    told = TextIOWrapper(BytesIO(), encoding="utf-8")  # elsewhere the help has no frames
+    with redirect_stdout(told), suppress(SystemExit):
+        parse(["--help"])
+    told.seek(0)
+    found = OPTION.findall(COLOUR.sub("", told.read()))
+    return [option for options in found for option in options.split(", ")]
 
 
 def _instead(option: str, known: list[str]) -> str:
@@ -93,7 +91,7 @@ def _instead(option: str, known: list[str]) -> str:
     places = {one.removeprefix("--").replace("-", "_"): one for one in known}
     name = option.removeprefix("--").replace("-", "_")
     if now := name_now(name, places, RENAMED):
-        return f"; it is called {places[now]} now"
+        return f"; use {places[now]}"
     near = near_names(name, places)
     return f"; did you mean {' or '.join(places[one] for one in near)}?" if near else ""
 
