@@ -117,7 +117,8 @@ def near_names(name: str, known: Iterable[str]) -> list[str]:
         likeness = SequenceMatcher(None, word, other).ratio()
         if holds or likeness >= NEAR:
             found.append((not holds, -likeness, other_group != group, one))
-    return [one for *_, one in sorted(found)[:3]]
+    same = [item for item in found if item[1] == -1]  # in another group
+    return [one for *_, one in sorted(same or found)[:3]]
 
 
 def _line(path: Path | str, fault: Fault) -> str:
