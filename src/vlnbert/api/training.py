@@ -14,7 +14,7 @@ from vlnbert.learning.callbacks import JsonLog, ProgressBar, TensorBoard
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.presets import Preset, presets
 from vlnbert.learning.records import with_changes
-from vlnbert.learning.runs import begin_run, resume_run
+from vlnbert.learning.runs import RENAMED, begin_run, resume_run
 from vlnbert.learning.trainer import Callback, Trainer
 from vlnbert.progress import Bar, quiet, say
 from vlnbert.ranks import Ranks, joined
@@ -102,7 +102,7 @@ def changed_preset(experiment: str | Preset | Experiment, changes: dict[str, Any
         preset = experiment if isinstance(experiment, Preset) else Preset(CUSTOM, "", experiment)
     if isinstance(changes.get("features"), str | Path):  # what views look like alone
         changes = {"features.views" if name == "features" else name: value for name, value in changes.items()}
-    return replace(preset, experiment=with_changes(preset.experiment, changes))
+    return replace(preset, experiment=with_changes(preset.experiment, changes, RENAMED))
 
 
 @contextmanager

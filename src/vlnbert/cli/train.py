@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from vlnbert.cli.options import DataPath, RunPath
+from vlnbert.cli.parsing import parsed, postponed
 
 if TYPE_CHECKING:
     from vlnbert.api.runs import Run
@@ -26,12 +27,16 @@ def train(words: list[str]) -> None:
         if not words:
             raise SystemExit(2)
     elif words[0].startswith("-"):
-        tyro.cli(_resume, args=words, prog="vlnbert train")
+        _run(_resume, "vlnbert train", words)
     else:
         from vlnbert.learning.presets import presets
 
         preset = presets[words[0]]
-        tyro.cli(_beginning(preset), args=words[1:], prog=f"vlnbert train {preset.name}")
+        _run(_beginning(preset), f"vlnbert train {preset.name}", words[1:])
+
+
+def _run(verb: Callable[..., None], command: str, words: list[str]) -> None:
+    parsed(lambda words: tyro.cli(postponed(verb), args=words, prog=command), command, words)()
 
 
 def _beginning(preset: "Preset") -> Callable[..., None]:
