@@ -4,15 +4,19 @@ import pickle
 
 import pytest
 
+import vlnbert
+from vlnbert.api.training import changed_preset
 from vlnbert.errors import (
     SHOWN_FAULTS,
     DataError,
     Fault,
     Faults,
     InvalidFileError,
+    RenamedError,
     UnknownNameError,
     UsageError,
     VlnbertError,
+    near_names,
 )
 
 
@@ -73,6 +77,7 @@ def test_nothing_known():
         DataError("a", "is bad", "mend it", "item 1"),
         InvalidFileError("a", [Fault("item 1", "is bad", "mend it"), Fault("item 2", "is bad", "mend it")]),
         UnknownNameError("split", "x", ["y"]),
+        RenamedError("setting", "x", "y"),
         UsageError("no such thing"),
     ],
     ids=lambda error: type(error).__name__,
@@ -102,3 +107,42 @@ def test_faults_of_several_files_are_told_together(tmp_path):
 def test_a_fault_can_be_shown_whatever_its_words_hold():
     for error in (DataError("a", "b", "c", "item \ud800"), UnknownNameError("split", "\ud800", [])):
         str(error).encode()
+
+
+def test_an_unknown_name_is_a_key_error_that_reads_well():
+    error = UnknownNameError("split", "x", ["y"])
+    assert isinstance(error, KeyError)
+    assert str(error) == "no split 'x'; known: y"
+    assert vlnbert.presets.get("x") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("rate", ["learning_rate"]),
+        ("batches", ["training.batch"]),
+        ("training.batc", ["training.batch"]),
+        ("trainig.batch", ["training.batch"]),
+        ("training.rate", ["learning_rate"]),  # not training.batch, which shares the group alone
+        ("limit", []),
+        ("x", []),
+    ],
+)
+def test_near_names(name, near):
+    assert near_names(name, ["learning_rate", "training.batch", "training.patience", "imitation", "layers"]) == near
+
+
+SETTINGS = {
+    **{"rate": "learning_rate", "lr": "learning_rate", "epochs": "iterations", "steps": "iterations"},
+    **{"max_iters": "iterations", "batch_size": "batch", "bs": "batch", "dropout": "hidden_dropout"},
+    **{"limit": "max_steps", "clip": "grad_clip", "guidance": "student_forcing", "val_every": "validate_every"},
+    **{"tokens": "max_tokens", "most_objects": "max_objects", "training.rate": "training.learning_rate"},
+    "training.lr": "training.learning_rate",
+}
+
+
+@pytest.mark.parametrize(("name", "now"), SETTINGS.items())
+def test_other_names_of_settings_are_answered_with_ours(name, now):
+    with pytest.raises(UnknownNameError) as caught:
+        changed_preset("demo", {name: 1})
+    assert str(caught.value) == f"the setting {name} is called {now} now"

@@ -9,12 +9,13 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
 SHOWN_FAULTS = 20  # a file that is wrong everywhere need not fill the screen
 SHOWN_NAMES = 12  # nor need a long catalogue
+NEAR = 0.6  # likeness, of at most 1, from which a name may have been meant
 
 
 class VlnbertError(Exception):
@@ -56,14 +57,24 @@ class InvalidFileError(DataError):
         self.args = ("\n".join(lines),)
 
 
-class UnknownNameError(VlnbertError):
+class UnknownNameError(VlnbertError, KeyError):
     """A name that is not in the catalogue, with the nearest ones that are."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         known = sorted(known)
-        near = get_close_matches(name, known, n=3, cutoff=0.5) or [one for one in known if name and name in one][:3]
+        near = near_names(name, known)
         hint = f"did you mean {' or '.join(near)}?" if near else f"known: {_some(known)}"
         super().__init__(_printable(f"no {kind} '{name}'; {hint}"))
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # a KeyError would quote it
+
+
+class RenamedError(UnknownNameError):
+    """A name that something had, or has elsewhere, with the one that it has here."""
+
+    def __init__(self, kind: str, name: str, now: str) -> None:
+        VlnbertError.__init__(self, _printable(f"the {kind} {name} is called {now} now"))
 
 
 class UsageError(VlnbertError):
@@ -91,6 +102,23 @@ class Faults:
     def raise_if_any(self) -> None:
         if self.found:
             raise InvalidFileError(self.path, self.found)
+
+
+def near_names(name: str, known: Iterable[str]) -> list[str]:
+    """The three that may have been meant: first those that hold the name or that it holds, then those spelt alike.
+
+    Of names like training.batch the last words are compared; the same group comes first among equals.
+    """
+    group, _, word = name.rpartition(".")
+    found = []
+    for one in known:
+        other_group, _, other = one.rpartition(".")
+        holds = min(len(word), len(other)) > 2 and (word in other or other in word)  # shorter ones are in everything
+        likeness = SequenceMatcher(None, word, other).ratio()
+        if holds or likeness >= NEAR:
+            found.append((not holds, -likeness, other_group != group, one))
+    same = [item for item in found if item[1] == -1]  # in another group
+    return [one for *_, one in sorted(same or found)[:3]]
 
 
 def _line(path: Path | str, fault: Fault) -> str:

@@ -6,7 +6,9 @@ import torch
 from torch import Tensor
 
 from vlnbert.environment.environment import Observation, VisibleObjects
-from vlnbert.navigator import Navigator, NavigatorConfig
+from vlnbert.navigator import Instruction, Navigator, NavigatorConfig, Step, fast
+
+ROWS, LENGTH = 4, 9  # of the instructions in `step_of`
 
 ONE = NavigatorConfig(
     hidden=24, heads=3, inner=40, layers=3, vocabulary=50, positions=40, feature_width=7, angle_width=8, critic_width=16
@@ -61,3 +63,11 @@ def sight(config: NavigatorConfig, rows: int, slots: int = 6, objects: int = 4, 
         found = VisibleObjects(*(part * present[..., None] for part in parts), present)
     features, direction = draw(rows, slots, config.feature_width), draw(rows, slots, 4)
     return Observation(choosable, direction * real, draw(rows, 4), features * real, found)
+
+
+def step_of(navigator: Navigator, dtype: torch.dtype | None) -> tuple[Instruction, Step]:
+    """Encoded instructions, and the second of two steps, in a pass of this dtype."""
+    with fast.enabled(dtype):
+        instruction = navigator.encode(*words(ROWS, LENGTH))
+        first = navigator.step(instruction.state, instruction, sight(navigator.config, ROWS))
+        return instruction, navigator.step(first.state, first.instruction, sight(navigator.config, ROWS, seed=1))

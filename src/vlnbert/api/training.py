@@ -17,7 +17,7 @@ from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.experiment_file import SUFFIX, read_experiment
 from vlnbert.learning.presets import Preset, presets
 from vlnbert.learning.records import with_changes
-from vlnbert.learning.runs import begin_run, resume_run
+from vlnbert.learning.runs import RENAMED, begin_run, resume_run
 from vlnbert.learning.trainer import Callback, Trainer
 from vlnbert.progress import Bar, quiet, say
 from vlnbert.ranks import Ranks, joined
@@ -113,7 +113,7 @@ def changed_preset(experiment: str | Path | Preset | Experiment, changes: dict[s
         preset = named_preset(experiment)
     else:
         preset = experiment if isinstance(experiment, Preset) else Preset(CUSTOM, "", experiment)
-    return replace(preset, experiment=with_changes(preset.experiment, changes))
+    return replace(preset, experiment=with_changes(preset.experiment, changes, RENAMED))
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from vlnbert.cli.data import check_data, make_r4r, presets
 from vlnbert.cli.demo import demo, house
 from vlnbert.cli.evaluate import evaluate
 from vlnbert.cli.features import caption_features, object_features
+from vlnbert.cli.parsing import parsed, postponed
 from vlnbert.cli.plugins import plugins
 from vlnbert.cli.report import curves, report
 from vlnbert.cli.score import score, submit
@@ -100,7 +101,10 @@ def _run(words: list[str]) -> None:
         if words[0] == "train":  # its next word chooses among presets, each with settings of its own
             train(words[1:])
         else:
-            _app({name: verb for name, verb in VERBS.items() if verb is not train}).cli(args=words, prog="vlnbert")
+            app = _app({name: verb for name, verb in VERBS.items() if verb is not train})
+            verb = words[:2] if " ".join(words[:2]) in VERBS else words[:1]
+            rest = words[len(verb) :]
+            parsed(lambda rest: app.cli(prog="vlnbert", args=[*verb, *rest]), " ".join(["vlnbert", *verb]), rest)()
 
 
 def _split_plugins(words: list[str]) -> tuple[list[str], list[str]]:
@@ -154,11 +158,11 @@ def _app(verbs: dict[str, Callable[..., None]]) -> SubcommandApp:
     for name, verb in verbs.items():
         group, _, rest = name.partition(" ")
         if not rest:
-            app.command(name=name)(verb)
+            app.command(name=name)(postponed(verb))
             continue
         if group not in groups:
             groups[group] = app.command(SubcommandApp(), name=group)
-        groups[group].command(name=rest)(verb)
+        groups[group].command(name=rest)(postponed(verb))
     return app
 
 

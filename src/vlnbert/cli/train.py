@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from vlnbert.cli.options import DataPath, RunPath
+from vlnbert.cli.parsing import parsed, postponed
 
 if TYPE_CHECKING:
     from vlnbert.api.runs import Run
@@ -28,11 +29,15 @@ def train(words: list[str]) -> None:
         if not words:
             raise SystemExit(2)
     elif words[0].startswith("-"):
-        tyro.cli(_resume, args=words, prog="vlnbert train")
+        _run(_resume, "vlnbert train", words)
     else:
         from vlnbert.api.training import named_preset
 
-        tyro.cli(_beginning(named_preset(words[0]), words[0]), args=words[1:], prog=f"vlnbert train {words[0]}")
+        _run(_beginning(named_preset(words[0]), words[0]), f"vlnbert train {words[0]}", words[1:])
+
+
+def _run(verb: Callable[..., None], command: str, words: list[str]) -> None:
+    parsed(lambda words: tyro.cli(postponed(verb), args=words, prog=command), command, words)()
 
 
 def _beginning(preset: "Preset", word: str) -> Callable[..., None]:

@@ -1,14 +1,20 @@
 """Settings: in range, changed by name, and as plain values and back, as a run's folder keeps them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from vlnbert.errors import UnknownNameError, UsageError
+from vlnbert.errors import RenamedError, UnknownNameError, UsageError
 
 Settings = TypeVar("Settings")
+# What settings are called elsewhere in the field, and here.
+FIELD_WORDS = {
+    **{"lr": "learning_rate", "batch_size": "batch", "bs": "batch", "clip": "grad_clip", "val_every": "validate_every"},
+    **{"epochs": "iterations", "steps": "iterations", "max_iters": "iterations", "limit": "max_steps"},
+    **{"dropout": "hidden_dropout", "guidance": "student_forcing"},
+}
 
 
 def require_range(settings: object, least: float, most: float, *names: str) -> None:
@@ -34,18 +40,32 @@ def from_plain(kind: type[Settings], values: Any, place: str = "") -> Settings:
     return kind(**{name: _value(hints[name], value, f"{place}.{name}".strip(".")) for name, value in values.items()})
 
 
-def with_changes(settings: Settings, changes: Mapping[str, Any]) -> Settings:
-    """The same settings with some changed: each by its name (batch) or by its place (training.batch)."""
+def with_changes(settings: Settings, changes: Mapping[str, Any], renamed: Mapping[str, str] | None = None) -> Settings:
+    """The same settings with some changed: each by its name (batch) or by its place (training.batch).
+
+    Who uses a name of `renamed` (old places and new ones), or another word of the field, is told ours.
+    """
     by_place = {place: place for place in _places(to_plain(settings))}
     by_name = {place.rpartition(".")[2]: place for place in reversed(by_place)}  # outer names come first
     known, values = {**by_name, **by_place}, to_plain(settings)
     several = {place for place, value in _leaves(values) if isinstance(value, tuple)}
     for name, value in changes.items():
         if name not in known:
-            containing = [one for one in by_name if name in one]  # who writes rate means learning_rate, not patience
-            raise UnknownNameError("setting", name, by_place if "." in name else containing or by_name)
+            names = by_place if "." in name else by_name
+            if now := name_now(name, names, renamed or {}):
+                raise RenamedError("setting", name, now)
+            raise UnknownNameError("setting", name, names)
         _set(values, known[name], _plain(value, known[name] in several))
     return from_plain(type(settings), values)
+
+
+def name_now(name: str, known: Iterable[str], renamed: Mapping[str, str]) -> str | None:
+    """Which of the known settings an old name, or another word of the field, stands for, if any."""
+    word = name.rpartition(".")[2]
+    old_words = {old.rpartition(".")[2]: new for old, new in renamed.items()}
+    now = renamed.get(name) or old_words.get(word) or FIELD_WORDS.get(word)
+    called = [one for one in known if now and one.rpartition(".")[2] == now.rpartition(".")[2]]
+    return min(called, key=lambda one: (one != now, len(one)), default=None)
 
 
 def moved(values: Mapping[str, Any], places: Mapping[str, str]) -> dict[str, Any]:

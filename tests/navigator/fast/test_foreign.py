@@ -8,11 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.navigator.samples import CONFIGS, ONE, make, sight, words
+from tests.navigator.samples import CONFIGS, LENGTH, ONE, ROWS, make, sight, step_of, words
 from vlnbert.errors import UsageError
 from vlnbert.navigator import BackboneOutput, Instruction, Language, Navigator, VisualTokens, fast
-
-ROWS, LENGTH = 4, 9
 
 
 class Adapter(nn.Linear):
@@ -55,13 +53,6 @@ def with_backbone(backbone: nn.Module, **change: Any) -> Navigator:
     navigator = make(replace(ONE, **change)).float()
     navigator.backbone = backbone
     return navigator
-
-
-def step_of(navigator: Navigator, dtype: torch.dtype | None) -> tuple[Instruction, Any]:
-    with fast.enabled(dtype):
-        instruction = navigator.encode(*words(ROWS, LENGTH))
-        first = navigator.step(instruction.state, instruction, sight(navigator.config, ROWS))
-        return instruction, navigator.step(first.state, first.instruction, sight(navigator.config, ROWS, seed=1))
 
 
 @pytest.mark.parametrize("together", [False, True])
@@ -231,3 +222,28 @@ def test_a_module_that_breaks_the_contract_is_told_in_a_line() -> None:
         fast.layer_norm(Wide(3, 3), torch.randn(4, 3))
     with fast.enabled(), pytest.raises(UsageError, match=r"^fast\.linear was given maps with and without a bias"):
         fast.linear(torch.randn(4, 3), nn.Linear(3, 2), nn.Linear(3, 2, bias=False))
+
+
+@pytest.mark.parametrize("says", [False, True])
+def test_a_backbone_that_cannot_read_is_told_in_a_line(says: bool) -> None:
+    class Mute(nn.Linear):
+        uses_fast = says
+
+    with pytest.raises(UsageError, match=r"^Mute has no encode\(tokens, mask\), which a backbone needs$"):
+        with_backbone(Mute(3, 3)).encode(*words(ROWS, LENGTH))
+
+
+def test_without_a_dtype_a_foreign_module_is_called_as_it_is() -> None:
+    tokens = torch.randn(2, 3)
+    with fast.enabled():
+        assert fast.foreign(lambda given: given, tokens) is tokens
+        assert fast.foreign(nn.Linear(3, 2).double(), tokens.double()).dtype == torch.float64
+
+
+@pytest.mark.parametrize("outer", [False, True])
+def test_torch_does_not_warn_of_an_rms_norm(outer: bool) -> None:
+    """Warnings are errors in tests; torch gives this one once in a process."""
+    norm, tokens = nn.RMSNorm(6), torch.randn(4, 6)
+    with fast.enabled(torch.bfloat16):
+        out = fast.foreign(norm, tokens.bfloat16()) if outer else fast.layer_norm(norm, tokens.bfloat16())
+    torch.testing.assert_close(out.float(), norm(tokens), rtol=0.05, atol=0.05)

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from vlnbert.errors import UsageError
 from vlnbert.navigator.fast.context import Pass, current
-from vlnbert.navigator.fast.foreign import foreign, require
+from vlnbert.navigator.fast.foreign import checked
 
 Entry = TypeVar("Entry")
 
@@ -39,13 +39,17 @@ class DeferredGrads(Generic[Entry]):
 LinearGrads = DeferredGrads[tuple[Tensor, Tensor]]  # [token, width] an input, and the gradient of its output
 
 
-def linear(tokens: Tensor, *maps: nn.Module) -> Tensor:
-    """[..., widths] what one or several linear maps make of tokens, side by side."""
+def linear(tokens: Tensor, *maps: nn.Module, width: int | None = None) -> Tensor:
+    """[..., widths] what one or several linear maps make of tokens, side by side.
+
+    `width`, where all have the same, is what foreign maps are held to; without it, what they say of themselves.
+    """
     shared = current()
     if shared is None:
-        return _side_by_side([one(tokens) for one in maps])
+        return _side_by_side([one(tokens) if type(one) is nn.Linear else _foreign(tokens, one, width) for one in maps])
     if any(type(one) is not nn.Linear for one in maps):  # an adapter has a forward of its own
-        return _side_by_side([linear(tokens, one) if type(one) is nn.Linear else _foreign(tokens, one) for one in maps])
+        parts = [linear(tokens, one) if type(one) is nn.Linear else _foreign(tokens, one, width) for one in maps]
+        return _side_by_side(parts)
     if maps not in shared.packed:
         shared.packed[maps] = _pack(shared, maps)
     weight, bias, grads = shared.packed[maps]
@@ -53,10 +57,9 @@ def linear(tokens: Tensor, *maps: nn.Module) -> Tensor:
     return out
 
 
-def _foreign(tokens: Tensor, module: nn.Module) -> Tensor:
-    out = foreign(module, tokens)
-    require(module, "its result", out, (*tokens.shape[:-1], getattr(module, "out_features", None)))
-    return out
+def _foreign(tokens: Tensor, module: nn.Module, width: int | None) -> Tensor:
+    expected = getattr(module, "out_features", None) if width is None else width
+    return checked(module, (*tokens.shape[:-1], expected), tokens)
 
 
 def _pack(shared: Pass, maps: tuple[nn.Module, ...]) -> tuple[Tensor, Tensor | None, LinearGrads]:

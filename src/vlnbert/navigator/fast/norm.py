@@ -16,7 +16,7 @@ from vlnbert.navigator.fast.context import (
     threshold_arguments,
     triton_pass,
 )
-from vlnbert.navigator.fast.foreign import foreign, require
+from vlnbert.navigator.fast.foreign import checked
 from vlnbert.navigator.fast.linear import DeferredGrads
 
 BLOCK_ROWS = 4  # rows that a program holds at once
@@ -28,9 +28,7 @@ NormGrads = DeferredGrads[tuple[Tensor, Tensor]]  # [program, width] parts of th
 def layer_norm(norm: nn.LayerNorm, tokens: Tensor) -> Tensor:
     """LayerNorm of tokens in their own dtype, computed in that of the weights."""
     if not _is_plain(norm):
-        out = foreign(norm, tokens)
-        require(norm, "its result", out, tuple(tokens.shape))
-        return out
+        return checked(norm, tokens.shape, tokens)
     if (shared := triton_pass(tokens)) is not None:
         return triton_norm(shared, norm, tokens, None, 0.0)
     precise = tokens.to(norm.weight.dtype)

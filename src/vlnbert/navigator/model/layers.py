@@ -19,7 +19,7 @@ class Attention(nn.Module):
 
     def __init__(self, hidden: int, heads: int, hidden_dropout: float, attention_dropout: float, eps: float) -> None:
         super().__init__()
-        self.heads, self.attention_dropout = heads, attention_dropout
+        self.hidden, self.heads, self.attention_dropout = hidden, heads, attention_dropout
         self.query = nn.Linear(hidden, hidden)
         self.key = nn.Linear(hidden, hidden)
         self.value = nn.Linear(hidden, hidden)
@@ -29,15 +29,15 @@ class Attention(nn.Module):
 
     def project_q(self, tokens: Tensor) -> Tensor:
         """Eq. 1: queries."""
-        return fast.linear(tokens, self.query)
+        return fast.linear(tokens, self.query, width=self.hidden)
 
     def project_kv(self, tokens: Tensor) -> Tensor:
         """Eq. 1: [..., 2 x hidden] keys and values of tokens, made once for any number of queries."""
-        return fast.linear(tokens, self.key, self.value)
+        return fast.linear(tokens, self.key, self.value, width=self.hidden)
 
     def project_qkv(self, tokens: Tensor) -> Tensor:
         """Eq. 1: [..., 3 x hidden] queries, keys and values of tokens which attend to each other."""
-        return fast.linear(tokens, self.query, self.key, self.value)
+        return fast.linear(tokens, self.query, self.key, self.value, width=self.hidden)
 
     def context(self, q: Tensor, *sources: fast.KeyValues) -> Tensor:
         """Eq. 2: [row, query, hidden] Softmax(Q K^T / sqrt(d_h)) V over one source or two together, heads side by side.
@@ -45,25 +45,26 @@ class Attention(nn.Module):
         Queries are the first of the numbers in `q`, which may be the tensor of a source too.
         """
         dropout = self.attention_dropout if self.training else 0.0
-        return fast.attention(q, *sources, heads=self.heads, hidden=self.query.in_features, dropout=dropout)
+        return fast.attention(q, *sources, heads=self.heads, hidden=self.hidden, dropout=dropout)
 
     def forward(self, tokens: Tensor, context: Tensor) -> Tensor:
         """Eq. 3 and 4: LayerNorm(context W^O + tokens), packed or padded."""
-        return fast.residual_norm(self.norm, tokens, fast.linear(context, self.output), self.dropout)
+        branch = fast.linear(context, self.output, width=self.hidden)
+        return fast.residual_norm(self.norm, tokens, branch, self.dropout)
 
     def mean_scores(self, query: Tensor, source: fast.KeyValues) -> Tensor:
         """Eq. 9, and the mean inside Eq. 10: [row, token] scores of one query [row, hidden], averaged over heads.
 
         The mean over heads of their dot products is the dot product of the whole, so no heads are formed.
         """
-        hidden = self.query.in_features
+        hidden = self.hidden
         keys = source.kv[..., -2 * hidden : -hidden]
         scale = 1 / (self.heads * math.sqrt(hidden // self.heads))
         return torch.einsum("rh,rkh->rk", query * scale, keys)
 
     def weights(self, q: Tensor, *sources: fast.KeyValues) -> Tensor:
         """The softmax of Eq. 2 itself, [row, head, query, token]: only for those who want to look."""
-        hidden = self.query.in_features
+        hidden = self.hidden
         queries = fast.split_heads(q[..., :hidden], self.heads)
         keys, _, mask = fast.join_sources(sources, self.heads, hidden)
         scores = queries @ keys.transpose(-1, -2) / math.sqrt(queries.shape[-1])
@@ -92,13 +93,15 @@ class FeedForward(nn.Module):
 
     def __init__(self, hidden: int, inner: int, dropout: float) -> None:
         super().__init__()
+        self.hidden, self.inner_width = hidden, inner
         self.inner = nn.Linear(hidden, inner)
         self.outer = nn.Linear(inner, hidden)
         self.norm = nn.LayerNorm(hidden, eps=EPS)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        branch = fast.linear(gelu(fast.linear(tokens, self.inner)), self.outer)
+        inner = gelu(fast.linear(tokens, self.inner, width=self.inner_width))
+        branch = fast.linear(inner, self.outer, width=self.hidden)
         return fast.residual_norm(self.norm, tokens, branch, self.dropout)
 
 
@@ -133,9 +136,12 @@ class CrossLayer(nn.Module):
 class Pooler(nn.Module):
     """BERT's pooler of one token: tanh(W x)."""
 
+    uses_fast = True
+
     def __init__(self, hidden: int) -> None:
         super().__init__()
+        self.hidden = hidden
         self.dense = nn.Linear(hidden, hidden)
 
     def forward(self, token: Tensor) -> Tensor:
-        return torch.tanh(fast.linear(token, self.dense))
+        return torch.tanh(fast.linear(token, self.dense, width=self.hidden))

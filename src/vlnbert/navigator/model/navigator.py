@@ -6,7 +6,7 @@ that paper's. A step is Eq. 13 (the decision before), Eq. 15 to 18 (visual token
 """
 
 import math
-from typing import cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,7 @@ from vlnbert.navigator import fast
 from vlnbert.navigator.model.config import NavigatorConfig
 from vlnbert.navigator.model.layers import CrossLayer, Embeddings, Layer, Pooler
 from vlnbert.navigator.model.one_stream import OneStream
-from vlnbert.navigator.model.recurrence import PastDecision, Refinement, attention_pool
+from vlnbert.navigator.model.recurrence import Critic, PastDecision, Refinement, attention_pool
 from vlnbert.navigator.model.two_stream import TwoStream
 from vlnbert.navigator.model.types import (
     Backbone,
@@ -46,12 +46,7 @@ class RecurrentVLNBert(nn.Module):
             self.object_embedding = ObjectEmbedding(config.object_width, *vision) if config.object_width else None
             self.past_decision = PastDecision(config.hidden, config.angle_width)
             self.refinement = Refinement(config.hidden, config.matching)
-            self.critic = nn.Sequential(
-                nn.Linear(config.hidden, config.critic_width),
-                nn.ReLU(),
-                nn.Dropout(config.critic_dropout),
-                nn.Linear(config.critic_width, 1),
-            )
+            self.critic = Critic(config.hidden, config.critic_width, config.critic_dropout)
         self.to_empty(device=torch.get_default_device())
         self._initialise()
 
@@ -59,6 +54,8 @@ class RecurrentVLNBert(nn.Module):
         """Eq. 8: read instructions [row, token], true in `mask` where a token is real. They are never read again."""
         if tokens.shape[1] > self.config.positions:
             raise UsageError(f"{tokens.shape[1]} tokens; this navigator reads at most {self.config.positions}")
+        if not hasattr(self.backbone, "encode"):
+            raise UsageError(f"{type(self.backbone).__name__} has no encode(tokens, mask), which a backbone needs")
         if getattr(self.backbone, "uses_fast", False):
             return self.backbone.encode(tokens, mask)
         instruction = fast.foreign(self.backbone.encode, tokens, mask)
@@ -74,7 +71,7 @@ class RecurrentVLNBert(nn.Module):
         objects one stops at the best of them: the stop logit is the greatest object logit.
         """
         language = instruction.language
-        state = self.past_decision(state, self._angles(observation.facing, state))
+        state = fast.call(self.past_decision, state, self._angles(observation.facing, state))
         visual, directions = self._visual_tokens(observation, state)
         out = self._attend(state, visual, language, attention_maps)
         language_weights, words = attention_pool(out.language_scores, language.mask, language.features)
@@ -87,7 +84,7 @@ class RecurrentVLNBert(nn.Module):
             logits = torch.cat((object_logits.amax(dim=1, keepdim=True), logits[:, :directions]), dim=1)
         logits = pad(logits, (0, observation.choosable.shape[1] - logits.shape[1]), value=-math.inf)
         return Step(
-            state=self.refinement(out.pooled, words, views),
+            state=fast.call(self.refinement, out.pooled, words, views),
             instruction=Instruction(instruction.state, out.language),
             logits=logits,
             object_logits=object_logits,
@@ -97,8 +94,12 @@ class RecurrentVLNBert(nn.Module):
 
     def value(self, state: Tensor) -> Tensor:
         """Eq. 19: [row] what the critic expects of the state at the end of a step, s^f_t; as in the published code."""
-        inner, relu, dropout, outer = cast("tuple[nn.Linear, nn.ReLU, nn.Dropout, nn.Linear]", tuple(self.critic))
-        return fast.linear(dropout(relu(fast.linear(state, inner))), outer).squeeze(-1)
+        if getattr(self.critic, "uses_fast", False):
+            return self.critic(state).squeeze(-1)
+        value = fast.foreign(self.critic, state)
+        single = isinstance(value, Tensor) and value.dim() == state.dim() - 1
+        fast.require(self.critic, "the value", value, state.shape[:-1] if single else (*state.shape[:-1], 1))
+        return value if single else value.squeeze(-1)
 
     def _attend(self, state: Tensor, visual: VisualTokens, language: Language, attention_maps: bool) -> BackboneOutput:
         """Eq. 7, by our backbones or by a foreign one."""
@@ -120,15 +121,23 @@ class RecurrentVLNBert(nn.Module):
         mask, features, direction = (
             part[:, :slots] for part in (observation.choosable, observation.features, observation.direction)
         )
-        tokens = self.view_embedding(features, self._angles(direction, state), fast.Packing(mask))
+        tokens = self._embed(self.view_embedding, features, self._angles(direction, state), fast.Packing(mask))
         if found is None:
             return VisualTokens(tokens, mask), tokens.shape[1]
         if self.object_embedding is None:
             raise UsageError("this navigator was made without objects; choose one with object_width above 0")
-        objects = self.object_embedding(found.features, found.position.to(state), self._angles(found.direction, state))
+        position, direction = found.position.to(state), self._angles(found.direction, state)
+        objects = self._embed(self.object_embedding, found.features, position, direction, more=1)
         present = torch.cat((found.present, found.present.new_ones(len(objects), 1)), dim=1)  # "no object" always is
         visual = VisualTokens(torch.cat((tokens[:, 1:], objects), dim=1), torch.cat((mask[:, 1:], present), dim=1))
         return visual, tokens.shape[1] - 1
+
+    def _embed(self, embedding: nn.Module, features: Tensor, like: Tensor, *others: Any, more: int = 0) -> Tensor:
+        """Visual tokens of features, by our modules or by a foreign one, which gets all of one dtype."""
+        if getattr(embedding, "uses_fast", False):
+            return embedding(features, like, *others)
+        rows, count, _ = features.shape
+        return fast.checked(embedding, (rows, count + more, self.config.hidden), features.to(like.dtype), like, *others)
 
     def _angles(self, direction: Tensor, like: Tensor) -> Tensor:
         """Directions of four numbers, repeated to the width that the weights were trained with (section B.1)."""

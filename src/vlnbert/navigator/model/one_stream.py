@@ -69,7 +69,7 @@ class OneStream(nn.Module):
         language_scores, visual_scores = (attention.mean_scores(q, source) for source in (words_kv, visual_kv))
         context = attention.context(q[:, None], words_kv, visual_kv)[:, 0]
         return BackboneOutput(
-            pooled=self.pooler(layer.update(state, context)),
+            pooled=fast.call(self.pooler, layer.update(state, context)),
             visual_scores=visual_scores[:, 1:],
             language_scores=language_scores,
             language=Language(words, language.mask, None) if self.language_attention == "previous" else language,

@@ -1,4 +1,4 @@
-"""State refinement (section 3.3): how the state takes in the last decision and what it attended to.
+"""State refinement (section 3.3): how the state takes in the last decision and what it attended to; and its critic.
 
 It knows no backbone. In print Eq. 12 and 13 are bare linear maps at the end of a step. As in the published code there
 is a LayerNorm after each and one of the product in Eq. 12, a tanh in Eq. 13, and Eq. 13 runs as the next step begins.
@@ -18,14 +18,17 @@ class PastDecision(nn.Module):
     a_t is where the agent looks now, as an absolute direction; in print it is that of the action, seen from before it.
     """
 
+    uses_fast = True
+
     def __init__(self, hidden: int, angle_width: int) -> None:
         super().__init__()
+        self.hidden = hidden
         self.project = nn.Linear(hidden + angle_width, hidden)
         self.norm = nn.LayerNorm(hidden, eps=EPS)
 
     def forward(self, state: Tensor, action: Tensor) -> Tensor:
         """[row, hidden] states and [row, angle width] directions -> [row, hidden]."""
-        fused = fast.linear(torch.cat((state, action), dim=-1), self.project)
+        fused = fast.linear(torch.cat((state, action), dim=-1), self.project, width=self.hidden)
         return fast.layer_norm(self.norm, torch.tanh(fused))
 
 
@@ -35,9 +38,11 @@ class Refinement(nn.Module):
     `visual` matching is REVERIE's, [s^r_t; F^v] W^r, and `off` leaves the state as it is (Table 3 without Matching).
     """
 
+    uses_fast = True
+
     def __init__(self, hidden: int, matching: Matching) -> None:
         super().__init__()
-        self.matching = matching
+        self.hidden, self.matching = hidden, matching
         if matching == "cross-modal":
             self.match_norm = nn.LayerNorm(hidden, eps=EPS)
         if matching != "off":
@@ -49,7 +54,22 @@ class Refinement(nn.Module):
         if self.matching == "off":
             return pooled
         matched = fast.layer_norm(self.match_norm, words * views) if self.matching == "cross-modal" else views
-        return fast.layer_norm(self.norm, fast.linear(torch.cat((pooled, matched), dim=-1), self.project))
+        fused = fast.linear(torch.cat((pooled, matched), dim=-1), self.project, width=self.hidden)
+        return fast.layer_norm(self.norm, fused)
+
+
+class Critic(nn.Sequential):
+    """Eq. 19: [..., 1] what a state [..., hidden] is worth, by two linear maps with a ReLU between."""
+
+    uses_fast = True
+
+    def __init__(self, hidden: int, width: int, dropout: float) -> None:
+        super().__init__(nn.Linear(hidden, width), nn.ReLU(), nn.Dropout(dropout), nn.Linear(width, 1))
+        self.width = width
+
+    def forward(self, state: Tensor) -> Tensor:
+        inner, relu, dropout, outer = self
+        return fast.linear(dropout(relu(fast.linear(state, inner, width=self.width))), outer, width=1)
 
 
 def attention_pool(scores: Tensor, mask: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:

@@ -35,7 +35,7 @@ class TwoStream(nn.Module):
             hidden = layer(hidden, packing)
         words = packing.unpack(hidden)[:, 1:]
         cache = tuple(packing.unpack(layer.cross.project_kv(hidden))[:, 1:] for layer in self.cross_layers)
-        return Instruction(self.pooler(packing.first(hidden)), Language(words, mask[:, 1:], cache))
+        return Instruction(fast.call(self.pooler, packing.first(hidden)), Language(words, mask[:, 1:], cache))
 
     def forward(
         self, state: Tensor, visual: VisualTokens, language: Language, attention_maps: bool = False
@@ -70,7 +70,7 @@ class TwoStream(nn.Module):
         visual_scores = attention.mean_scores(q, visual_kv)[:, 1:]
         context = attention.context(q[:, None], visual_kv)[:, 0]
         return BackboneOutput(
-            pooled=self.pooler(layer.feed_forward(attention(state, context))),
+            pooled=fast.call(self.pooler, layer.feed_forward(attention(state, context))),
             visual_scores=visual_scores,
             language_scores=language_scores,
             language=language,

@@ -16,10 +16,13 @@ BOX = 5  # left, top, right, bottom and area of an object's box, as shares of th
 class ViewEmbedding(nn.Module):
     """LayerNorm([f; d] W) of every choice (Eq. 15): f a view's feature, d its direction. Stop is all zeros (Eq. 17)."""
 
+    uses_fast = True
+
     def __init__(
         self, feature_width: int, angle_width: int, hidden: int, feature_dropout: float, dropout: float
     ) -> None:
         super().__init__()
+        self.hidden = hidden
         self.project = nn.Linear(feature_width + angle_width, hidden)
         self.norm = nn.LayerNorm(hidden, eps=EPS)
         self.feature_dropout, self.dropout = nn.Dropout(feature_dropout), nn.Dropout(dropout)
@@ -28,7 +31,8 @@ class ViewEmbedding(nn.Module):
         """[row, slot, width] features and [row, slot, angle] directions -> [row, slot, hidden]."""
         features = self.feature_dropout(packing.pack(features)).to(direction.dtype)
         tokens = torch.cat((features, packing.pack(direction)), dim=-1)
-        return packing.unpack(self.dropout(fast.layer_norm(self.norm, fast.linear(tokens, self.project))))
+        tokens = fast.linear(tokens, self.project, width=self.hidden)
+        return packing.unpack(self.dropout(fast.layer_norm(self.norm, tokens)))
 
 
 class ObjectEmbedding(nn.Module):
@@ -37,10 +41,13 @@ class ObjectEmbedding(nn.Module):
     The paper has no such token; with it a viewpoint that shows no objects can be stopped at.
     """
 
+    uses_fast = True
+
     def __init__(
         self, object_width: int, angle_width: int, hidden: int, feature_dropout: float, dropout: float
     ) -> None:
         super().__init__()
+        self.hidden, self.angle_width = hidden, angle_width
         self.position = nn.Linear(BOX, angle_width, bias=False)
         self.project = nn.Linear(object_width + 2 * angle_width, hidden)
         self.norm = nn.LayerNorm(hidden, eps=EPS)
@@ -49,7 +56,8 @@ class ObjectEmbedding(nn.Module):
     def forward(self, features: Tensor, position: Tensor, direction: Tensor) -> Tensor:
         """[row, object, width] each -> [row, object + 1, hidden]."""
         features = self.feature_dropout(features).to(direction.dtype)
-        tokens = torch.cat((features, fast.linear(position, self.position), direction), dim=-1)
+        position = fast.linear(position, self.position, width=self.angle_width)
+        tokens = torch.cat((features, position, direction), dim=-1)
         no_object = tokens.new_zeros(tokens.shape[0], 1, tokens.shape[2])
         tokens = torch.cat((tokens, no_object), dim=1)
-        return self.dropout(fast.layer_norm(self.norm, fast.linear(tokens, self.project)))
+        return self.dropout(fast.layer_norm(self.norm, fast.linear(tokens, self.project, width=self.hidden)))

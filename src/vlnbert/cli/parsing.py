@@ -1,0 +1,108 @@
+"""What is wrong with a command, in one line; tyro would draw a box of up to thirty."""
+
+import re
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from functools import partial, wraps
+from io import BytesIO, StringIO, TextIOWrapper
+from typing import Any
+
+from vlnbert.errors import UsageError, near_names
+
+Parse = Callable[[list[str]], Any]
+OPTION = re.compile(r"│ (?:-\w, )?(--[\w.-]+(?:, --[\w.-]+)*)")  # where the help explains one
+COLOUR = re.compile(r"\x1b\[[\d;]*m")
+
+
+def postponed(verb: Callable[..., None]) -> Callable[..., Callable[[], None]]:
+    """A verb that, called, gives back what is to be done: so parsing is over before anything is done."""
+
+    @wraps(verb)
+    def postpone(*values: Any, **named: Any) -> Callable[[], None]:
+        return partial(verb, *values, **named)
+
+    return postpone
+
+
+def parsed(parse: Parse, command: str, words: list[str]) -> Callable[[], None]:
+    """What the words after a command ask for; `parse` is tyro's reading of them, which prints boxes and exits."""
+    with redirect_stderr(StringIO()) as told:
+        try:
+            asked: Callable[[], None] = parse(words)
+        except SystemExit as end:
+            if end.code != 2:
+                raise
+        else:
+            return asked
+    raise UsageError(
+        f"{_problem(_plain(told.getvalue()), parse, command, words)}; {command} --help lists what it takes"
+    )
+
+
+def _problem(box: str, parse: Parse, command: str, words: list[str]) -> str:
+    """What tyro's box says, shorter, and with the option that may have been meant."""
+    known = _options(parse)
+    given = [word.partition("=")[0].replace("_", "-") for word in words if word.startswith("--")]
+    for option in given:
+        if known and option not in known:
+            return f"no option {option}{_instead(option, known)}"
+    if found := re.search(r"Unrecognized options: (\S+?),?(?: |$)", box):
+        return f"{command} takes no '{found[1]}'"
+    if found := re.search(r"Missing from [^:]+: (.*)", box):
+        missing = re.findall(r"(?:^|\(required\) )((?:--\S+ )?\S+)", found[1])
+        return f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
+    if found := re.search(r"Error parsing (--[\w.-]+)[^:]*: .*Argument helptext: .*?--\S+ (\S+)", box):
+        return f"{found[1]} is {_value(found[1], words)}, where {_expected(found[2])} is expected"
+    if found := re.search(r"invalid choice '(.*)' for argument '(?:.*, )?(\S+)'\. Expected one of \((.*?)\)", box):
+        choices = sorted(set(re.findall(r"'(.*?)'", found[3])) - {"None"})
+        near = near_names(found[1], choices)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"choose {' or '.join(choices)}"
+        return f"{found[2]} is '{found[1]}'; {hint}"
+    if found := re.search(r"Missing value for argument '(?:.*, )?(\S+)'", box):
+        return f"{found[1]} is followed by no value"
+    if found := re.search(r"Expected one of \{(.*)\}", box):
+        return f"{command} is followed by {' or '.join(found[1].split(','))}"
+    return box
+
+
+def _plain(box: str) -> str:
+    """The words in a box: without its frame, its title, colours and where to find help."""
+    lines = [line.strip("│╭╮╰╯─ ") for line in COLOUR.sub("", box).splitlines()]
+    words = " ".join(line for line in lines if line.strip("-")).split()
+    title = next((line for line in lines if line), "").split()
+    return " ".join(words[len(title) :]).partition(" For full helptext")[0]
+
+
+def _options(parse: Parse) -> list[str]:
+    """The options that a command's help explains."""
+    told = TextIOWrapper(BytesIO(), encoding="utf-8")  # elsewhere the help has no frames
+    with redirect_stdout(told), suppress(SystemExit):
+        parse(["--help"])
+    told.seek(0)
+    found = OPTION.findall(COLOUR.sub("", told.read()))
+    return [option for options in found for option in options.split(", ")]
+
+
+def _instead(option: str, known: list[str]) -> str:
+    """The new name of an old option, or those that may have been meant."""
+    from vlnbert.learning.records import name_now
+    from vlnbert.learning.runs import RENAMED
+
+    places = {one.removeprefix("--").replace("-", "_"): one for one in known}
+    name = option.removeprefix("--").replace("-", "_")
+    if now := name_now(name, places, RENAMED):
+        return f"; use {places[now]}"
+    near = near_names(name, places)
+    return f"; did you mean {' or '.join(places[one] for one in near)}?" if near else ""
+
+
+def _value(option: str, words: list[str]) -> str:
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        name, equals, value = word.partition("=")
+        if name.replace("_", "-") == option:
+            return repr(value if equals else following)
+    return "none"
+
+
+def _expected(metavar: str) -> str:
+    return metavar.removeprefix("{None}|")

@@ -1,0 +1,69 @@
+"""What is wrong with a command is told in one line, with the command that explains it."""
+
+from collections.abc import Callable
+
+import pytest
+
+from vlnbert.cli.main import VERBS
+from vlnbert.cli.parsing import _plain
+
+DEMO = ("train", "demo", "--data", "d", "--out", "o")
+MISTAKES = [
+    (
+        ("train", "demo", "--training.rate", "1"),
+        "no option --training.rate; use --training.learning-rate",
+        "train demo",
+    ),
+    ((*DEMO, "--limit", "3"), "no option --limit; use --training.max-steps", "train demo"),
+    ((*DEMO, "--lr=3"), "no option --lr; use --training.learning-rate", "train demo"),
+    ((*DEMO, "--features", "F"), "no option --features; use --features.views", "train demo"),
+    ((*DEMO, "--batch", "4"), "no option --batch; did you mean --training.batch?", "train demo"),
+    ((*DEMO, "--training.batch", "x"), "--training.batch is 'x', where INT is expected", "train demo"),
+    ((*DEMO, "--training.batch=x"), "--training.batch is 'x', where INT is expected", "train demo"),
+    ((*DEMO, "--threads", "x"), "--threads is 'x', where INT is expected", "train demo"),
+    ((*DEMO, "--training.batch"), "--training.batch is followed by no value", "train demo"),
+    ((*DEMO, "foo"), "vlnbert train demo takes no 'foo'", "train demo"),
+    (("train", "demo"), "--data DIR and --out RUN are missing", "train demo"),
+    (("train", "--resum", "RUN"), "no option --resum; did you mean --resume?", "train"),
+    (("evaluate",), "--data DIR is missing", "evaluate"),
+    (("evaluate", "--features", "F", "--data", "d"), "no option --features; use --features.views", "evaluate"),
+    (("evaluate", "--limit", "3", "--data", "d"), "no option --limit; use --max-steps", "evaluate"),
+    (("evaluate", "--agent", "randm", "--data", "d"), "--agent is 'randm'; did you mean random?", "evaluate"),
+    (("score", "a", "--task", "x"), "--task is 'x'; choose r2r or reverie", "score"),
+    (("presets", "foo"), "vlnbert presets takes no 'foo'", "presets"),
+    (("demo", "--x"), "no option --x", "demo"),
+    (("data", "check"), "DIR is missing", "data check"),
+    (("data", "check", "--jsn"), "no option --jsn; did you mean --json?", "data check"),
+    (("data",), "vlnbert data is followed by check", "data"),
+]
+
+
+@pytest.mark.parametrize(("words", "problem", "verb"), MISTAKES, ids=lambda value: str(value)[:60])
+def test_a_mistake_is_one_line(run: Callable, words: tuple[str, ...], problem: str, verb: str) -> None:
+    outcome = run(*words)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err == f"vlnbert: {problem}; vlnbert {verb} --help lists what it takes\n"
+
+
+@pytest.mark.parametrize("columns", [40, 300])
+def test_the_width_of_the_terminal_does_not_matter(
+    run: Callable, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert run(*DEMO, "--training.objective.guidance", "1").err.startswith(
+        "vlnbert: no option --training.objective.guidance; use --training.objective.student-forcing; "
+    )
+    assert "--training.batch is 'x', where INT is expected" in run(*DEMO, "--training.batch", "x").err
+
+
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "train"])
+def test_help_is_still_help(run: Callable, verb: str) -> None:
+    outcome = run(*verb.split(), "--help")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.startswith(f"usage: vlnbert {verb} ")
+
+
+def test_what_nobody_foresaw_is_one_line_as_well() -> None:
+    box = "╭─ Odd thing ─╮\n│ it is odd │\n│ and long │\n│ ──── │\n│ For full helptext, run x --help │\n╰───╯\n"
+    assert _plain(box) == "it is odd and long"
