@@ -144,7 +144,10 @@ def _anchored(experiment: Experiment) -> Experiment:
         objects=seen.objects if seen.objects in (NAMES, OFF) else _whole_path(seen.objects),
         encoder=_whole_path(seen.encoder) or seen.encoder,
     )
-    return replace(experiment, start=_whole_path(experiment.start), features=anchored)
+    navigator, settings = experiment.navigator, experiment.navigator.backbone_settings
+    if isinstance(encoder := settings.get("encoder"), str):
+        navigator = replace(navigator, backbone_settings={**settings, "encoder": _whole_path(encoder) or encoder})
+    return replace(experiment, start=_whole_path(experiment.start), features=anchored, navigator=navigator)
 
 
 def _whole_path(named: str | None) -> str | None:
