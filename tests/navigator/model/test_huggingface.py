@@ -1,5 +1,6 @@
 """Encoders of the transformers library as language halves: the same numbers, saved with the navigator, and learning."""
 
+import json
 import shutil
 import sys
 from collections.abc import Iterator
@@ -12,12 +13,15 @@ import torch
 import transformers
 from torch import Tensor
 
-from tests.learning.samples import SHAPE, same
+from tests.learning.samples import CONFIG, SCORED, SHAPE, same
 from tests.navigator.encoders import FAMILIES, save_encoder
 from tests.navigator.model.test_backbones import trains_and_resumes
 from tests.navigator.samples import TWO, sight
+from vlnbert.data.data import open_data
 from vlnbert.errors import DataError, UsageError, VlnbertError
 from vlnbert.house import generate
+from vlnbert.learning.experiment import Experiment
+from vlnbert.learning.runs import begin_run
 from vlnbert.navigator import Navigator, NavigatorConfig, fast
 from vlnbert.weights.importing import open_navigator
 
@@ -152,6 +156,32 @@ def test_it_learns_and_resumes_with_the_same_bits(
     assert {"backbone.cross_layers.0.cross.key.weight", "backbone.pooler.dense.weight"} <= changed
     if not frozen:
         assert {name for name in encoder if "layers.0" in name or "layer.0" in name} & changed
+
+
+def test_a_training_starts_from_one_that_was_saved(folder: Path, house: Path, tmp_path: Path) -> None:
+    data, shape = open_data(house), config_for(folder, SHAPE)
+    experiment = Experiment(validate_on=(SCORED,), navigator=shape, training=replace(CONFIG, iterations=1))
+    first = begin_run("custom", experiment, data, tmp_path / "first").navigator
+    first.save_pretrained(tmp_path / "saved")
+    again = replace(experiment, start=str(tmp_path / "saved"))
+    second = begin_run("custom", again, data, tmp_path / "second")
+    assert same(first.state_dict(), second.navigator.state_dict())
+    assert second.navigator.tokenizer.to_str() == first.tokenizer.to_str()
+    assert torch.equal(outcome(first.eval()), outcome(second.navigator.eval()))
+    second.train()
+
+
+def test_tokens_of_another_tokenizer_are_refused(house: Path, bert: Path, tmp_path: Path) -> None:
+    """Augmented data brings tokens of a BERT."""
+    copied = Path(shutil.copytree(house, tmp_path / "house"))
+    items = json.loads((copied / "r2r" / "R2R_train.json").read_text())
+    augmented = [{**item, "instructions": item["instructions"][:1], "instr_enc": [3, 5, 6, 2]} for item in items]
+    (copied / "r2r" / "prevalent_aug.json").write_text(json.dumps(augmented))
+    shape = config_for(bert, SHAPE)
+    experiment = Experiment(train_on=("r2r/aug",), validate_on=(SCORED,), navigator=shape, training=CONFIG)
+    with pytest.raises(UsageError, match="r2r/aug brings tokens of another tokenizer"):
+        begin_run("custom", experiment, open_data(copied), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_frozen_encoder_drops_nothing(bert: Path) -> None:
