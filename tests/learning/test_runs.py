@@ -18,7 +18,7 @@ from vlnbert.learning import start as starting
 from vlnbert.learning.checkpoints import best_weights, is_run, last_checkpoint
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.runs import begin_run, fingerprints, read_record, resume_run
-from vlnbert.navigator import Navigator, NavigatorConfig
+from vlnbert.navigator import Backbone, Navigator, NavigatorConfig
 from vlnbert.navigator.storage import folder
 from vlnbert.sources.layout import open_folder
 from vlnbert.tasks.tokens import load_tokenizer
@@ -288,8 +288,8 @@ def test_weights_are_drawn_only_where_some_are_new(
     made = list[str]()
 
     class Watched(Navigator):
-        def __init__(self, config: NavigatorConfig) -> None:
-            super().__init__(config)
+        def __init__(self, config: NavigatorConfig, backbone: Backbone | None = None) -> None:
+            super().__init__(config, backbone)
             made.append(next(self.parameters()).device.type)
 
     monkeypatch.setattr(starting, "Navigator", Watched)

@@ -23,13 +23,12 @@ from torch.optim import Optimizer
 from vlnbert.errors import DataError, UsageError
 from vlnbert.learning.records import from_plain
 from vlnbert.navigator import Navigator
+from vlnbert.navigator.model import allocate, make_backbone
 from vlnbert.navigator.storage.folder import (
     CONFIG,
-    TOKENIZER,
     WEIGHTS,
     read_config,
     read_safetensors,
-    read_tokenizer,
     read_weights,
 )
 from vlnbert.sources.files import read_json, write_json
@@ -110,11 +109,14 @@ def read_progress(checkpoint: Path) -> Progress:
 
 def unfilled_navigator(folder: Path) -> Navigator:
     """A navigator in the shape of a checkpoint's, with its tokenizer; `load_checkpoint` must give it weights."""
-    with _ours(), torch.device("meta"):
-        navigator = Navigator(read_config(folder / CONFIG))
-        if (folder / TOKENIZER).exists():
-            navigator.tokenizer = read_tokenizer(folder / TOKENIZER)
-    return navigator.to_empty(device="cpu")
+    with _ours():
+        config = read_config(folder / CONFIG)
+        backbone = make_backbone(config)  # a foreign one may have buffers that no file holds
+        with torch.device("meta"):
+            navigator = Navigator(config, backbone)
+        navigator.read_tokenizer(folder)
+    allocate(navigator, "cpu")
+    return navigator
 
 
 def load_checkpoint(folder: Path, navigator: Navigator, optimiser: Optimizer) -> Progress:

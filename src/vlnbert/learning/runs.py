@@ -165,7 +165,10 @@ def _anchored(experiment: Experiment) -> Experiment:
         objects=seen.objects if seen.objects in (NAMES, OFF) else _whole_path(seen.objects),
         encoder=_whole_path(seen.encoder) or seen.encoder,
     )
-    return replace(experiment, start=_whole_path(experiment.start), features=anchored)
+    navigator, settings = experiment.navigator, experiment.navigator.backbone_settings
+    if isinstance(encoder := settings.get("encoder"), str):
+        navigator = replace(navigator, backbone_settings={**settings, "encoder": _whole_path(encoder) or encoder})
+    return replace(experiment, start=_whole_path(experiment.start), features=anchored, navigator=navigator)
 
 
 def _whole_path(named: str | None) -> str | None:
@@ -189,7 +192,10 @@ def _oddities(data: Data, trainer: Trainer) -> Iterator[str]:
 def _trainer(record: RunRecord, run: Path, data: Data, navigator: Navigator, ranks: Ranks) -> Trainer:
     experiment, tokenizer = record.experiment, navigator.tokenizer or data.tokenizer
     splits = {name: data.split(name, tokenizer, experiment.max_tokens) for name in experiment.splits}
+    own = tokenizer.encode("").ids[0] if hasattr(navigator.backbone, "tokenizer") else None  # no BERT's, perhaps
     for name, split in splits.items():
+        if own is not None and bool((split.tokens.ids[:, 0] != own).any()):
+            raise UsageError(f"{name} brings tokens of another tokenizer than the navigator's; leave it out")
         if split.tokens.ids.shape[1] > navigator.config.positions:
             longest, most = split.tokens.ids.shape[1], navigator.config.positions
             problem = f"{name} has {longest} tokens, the navigator reads at most {most}"

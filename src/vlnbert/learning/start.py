@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal, cast
 
 import torch
 
@@ -10,6 +11,7 @@ from vlnbert.errors import UsageError
 from vlnbert.learning.checkpoints import best_weights, is_run
 from vlnbert.learning.experiment import Experiment
 from vlnbert.navigator import Navigator, NavigatorConfig
+from vlnbert.navigator.model import make_backbone
 from vlnbert.navigator.storage.folder import CONFIG, describes_navigator
 from vlnbert.tasks.tokens import piece_count
 from vlnbert.weights.importing import load_weights
@@ -25,13 +27,13 @@ def initial_navigator(experiment: Experiment, data: Data) -> Navigator:
         navigator = Navigator(
             replace(shape, feature_width=views, object_width=objects, vocabulary=piece_count(data.tokenizer))
         )
-        navigator.tokenizer = data.tokenizer
+        navigator.tokenizer = navigator.tokenizer or data.tokenizer  # some backbones bring their own
         return navigator
     start = resolve_source(experiment.start)
     if (own := own_weights(Path(start))) is not None:
         return _as_asked(Navigator.from_pretrained(own), shape, data)
     options = ImportOptions(
-        backbone=shape.backbone,
+        backbone=cast("Literal['one-stream', 'two-stream']", shape.backbone),  # another is refused with the weights
         matching=shape.matching,
         language_attention=shape.language_attention,
         angle_width=shape.angle_width,
@@ -64,8 +66,10 @@ def _as_asked(loaded: Navigator, shape: NavigatorConfig, data: Data) -> Navigato
         raise UsageError(f"{problem}; give the features that it was trained with")
     dropout = {name: getattr(shape, name) for name in vars(shape) if name.endswith("dropout")}
     objects, weights = object_width(data) or loaded.config.object_width, loaded.state_dict()
+    config = replace(loaded.config, **dropout, object_width=objects)
+    backbone = make_backbone(config)
     with torch.device("cpu" if objects != loaded.config.object_width else "meta"):  # without new ones, draw none
-        navigator = Navigator(replace(loaded.config, **dropout, object_width=objects))
+        navigator = Navigator(config, backbone)
     known = navigator.state_dict()
     fitting = {name: weight for name, weight in weights.items() if known[name].shape == weight.shape}
     navigator.load_state_dict({**known, **fitting}, assign=True)

@@ -4,6 +4,7 @@
 """
 
 from vlnbert.navigator.model import (
+    BACKBONES,
     SIZES,
     AttentionMaps,
     Backbone,
@@ -16,10 +17,12 @@ from vlnbert.navigator.model import (
     VisualTokens,
     key_shapes,
     named_size,
+    register_backbone,
 )
 from vlnbert.navigator.storage import Navigator
 
 __all__ = [
+    "BACKBONES",
     "SIZES",
     "AttentionMaps",
     "Backbone",
@@ -33,4 +36,5 @@ __all__ = [
     "VisualTokens",
     "key_shapes",
     "named_size",
+    "register_backbone",
 ]

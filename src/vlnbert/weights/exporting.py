@@ -78,7 +78,9 @@ def _refuse_inexpressible(saved: NavigatorFolder) -> None:
     """The published format knows R2R's agents alone."""
     faults, config = Faults(saved.path), saved.config
     remedy = "export an R2R navigator with matching 'cross-modal' and language attended once"
-    if config.object_width:
+    if config.backbone not in PUBLISHED:
+        faults.add("", f"has the backbone '{config.backbone}', which the published format cannot hold", remedy)
+    elif config.object_width:
         faults.add("", "sees objects, which the published format cannot hold", remedy)
     elif config.matching != "cross-modal":
         faults.add("", f"has matching '{config.matching}', which the published format cannot hold", remedy)

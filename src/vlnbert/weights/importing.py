@@ -75,7 +75,10 @@ def open_navigator(source: str | Path) -> Navigator:
     folder = read_navigator_folder(checkpoint)
     navigator = Navigator(folder.config)
     navigator.load_state_dict(folder.tensors)
-    navigator.tokenizer = find_tokenizer(checkpoint, None, folder.config.vocabulary)
+    if hasattr(navigator.backbone, "tokenizer"):  # that of a backbone which brings its own is no BERT's
+        navigator.read_tokenizer(folder.path.parent)
+    else:
+        navigator.tokenizer = find_tokenizer(checkpoint, None, folder.config.vocabulary)
     return navigator.eval()
 
 

@@ -11,8 +11,14 @@ import torch
 from torch import Tensor
 
 from vlnbert.errors import DataError, Faults
-from vlnbert.navigator import NavigatorConfig, key_shapes
-from vlnbert.navigator.storage.folder import CONFIG, checked_weights, read_config, read_safetensors
+from vlnbert.navigator import NavigatorConfig
+from vlnbert.navigator.storage.folder import (
+    CONFIG,
+    checked_weights,
+    expected_shapes,
+    read_config,
+    read_safetensors,
+)
 from vlnbert.navigator.storage.hub import exists, fetched, is_hub_name
 from vlnbert.sources.files import FETCH_AGAIN, read_json
 from vlnbert.weights.report import ImportReport, non_finite_notes
@@ -90,7 +96,7 @@ def read_navigator_folder(checkpoint: Checkpoint) -> NavigatorFolder:
     if checkpoint.folder is None or not (checkpoint.folder / CONFIG).exists():
         raise DataError(checkpoint.path, "has no config.json beside it", "give the whole folder of a navigator")
     config = read_config(checkpoint.folder / CONFIG)
-    tensors = checked_weights(checkpoint.path, checkpoint.tensors, key_shapes(config))
+    tensors = checked_weights(checkpoint.path, checkpoint.tensors, expected_shapes(checkpoint.folder / CONFIG, config))
     kept, metadata = dict[str, Tensor](), dict[str, str]()
     if (checkpoint.folder / KEPT).exists():
         kept, metadata = read_safetensors(checkpoint.folder / KEPT)

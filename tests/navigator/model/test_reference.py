@@ -174,9 +174,9 @@ def test_a_checkpoint_that_fits_in_part_is_refused(tmp_path: Path) -> None:
         ({"hidden": True}, "hidden is True"),
         ({"feature_dropout": 1.0}, "feature_dropout is 1.0"),
         ({"angle_width": 6}, "choose a multiple of 4"),
-        ({"cross_layers": 2}, "only two-stream"),
-        ({"backbone": "two-stream"}, "only two-stream"),
-        ({"backbone": "two-stream", "cross_layers": 1, "language_attention": "initial"}, "needs the one-stream"),
+        ({"backbone": 3}, "backbone is 3"),
+        ({"backbone_settings": {"a": [1]}}, "choose names with numbers"),
+        ({"backbone_settings": "a"}, "choose names with numbers"),
     ],
 )
 def test_shapes_that_cannot_be_are_refused(change: dict, words_of: str) -> None:
@@ -184,7 +184,20 @@ def test_shapes_that_cannot_be_are_refused(change: dict, words_of: str) -> None:
         replace(ONE, **change)
 
 
-@pytest.mark.parametrize("name", ["backbone", "matching", "language_attention"])
+@pytest.mark.parametrize(
+    ("change", "words_of"),
+    [
+        ({"cross_layers": 2}, "only two-stream"),
+        ({"backbone": "two-stream"}, "0 cross layers in a two-stream backbone; choose cross_layers from 1"),
+        ({"backbone": "two-stream", "cross_layers": 1, "language_attention": "initial"}, "needs the one-stream"),
+    ],
+)
+def test_what_a_backbone_cannot_be_is_refused_by_it(change: dict, words_of: str) -> None:
+    with pytest.raises(UsageError, match=words_of):
+        Navigator(replace(ONE, **change))
+
+
+@pytest.mark.parametrize("name", ["matching", "language_attention"])
 def test_unknown_words_are_refused(name: str) -> None:
     with pytest.raises(UnknownNameError, match=f"no {name} 'clever'"):
         replace(ONE, **{name: "clever"})

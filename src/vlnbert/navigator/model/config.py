@@ -1,11 +1,10 @@
 """Everything that defines a navigator, and its named sizes."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Literal, get_args
 
 from vlnbert.errors import UnknownNameError, UsageError
 
-BackboneName = Literal["one-stream", "two-stream"]
 Matching = Literal["cross-modal", "visual", "off"]
 LanguageAttention = Literal["once", "embeddings", "initial", "previous"]
 
@@ -16,9 +15,9 @@ LARGEST = 2**20  # of any number; beyond it nothing is meant, only mistyped
 class NavigatorConfig:
     """The shape of a navigator. The defaults are the paper's one-stream R2R agent."""
 
-    backbone: BackboneName = "one-stream"
+    backbone: str = "one-stream"
     """one-stream: state, vision and language in one sequence (OSCAR); two-stream: language first, then cross-attention
-    to it (PREVALENT, LXMERT)."""
+    to it (PREVALENT, LXMERT); huggingface: two-stream, its language half an encoder of transformers; or a plugin's."""
     hidden: int = 768
     """Width of a token."""
     heads: int = 12
@@ -54,6 +53,9 @@ class NavigatorConfig:
     """Hidden width of the critic."""
     critic_dropout: float = 0.5
     """Dropout in the critic."""
+    backbone_settings: dict[str, bool | int | float | str] = field(default_factory=dict, hash=False)
+    """What a backbone reads beside all this, as names and values. huggingface reads encoder (a folder, or a name on the
+    hub) and frozen (True: the encoder does not learn)."""
 
     def __post_init__(self) -> None:
         self._check_words()
@@ -62,26 +64,29 @@ class NavigatorConfig:
             raise UsageError(f"{self.heads} heads cannot share a width of {self.hidden}; choose a divisor of it")
         if self.angle_width % 4:
             raise UsageError(f"angle_width {self.angle_width} does not hold whole directions; choose a multiple of 4")
-        if (self.backbone == "two-stream") != (self.cross_layers > 0):
-            raise UsageError(
-                f"{self.cross_layers} cross layers in a {self.backbone} backbone; only two-stream has some"
-            )
-        if self.backbone == "two-stream" and self.language_attention != "once":
-            raise UsageError(f"language_attention '{self.language_attention}' needs the one-stream backbone")
+        self._check_settings()
 
     def _check_words(self) -> None:
-        choices = {"backbone": BackboneName, "matching": Matching, "language_attention": LanguageAttention}
+        if not isinstance(self.backbone, str):
+            raise UsageError(f"backbone is {self.backbone!r}; choose a name")
+        choices = {"matching": Matching, "language_attention": LanguageAttention}
         for name, words in choices.items():
             if getattr(self, name) not in get_args(words):
                 raise UnknownNameError(name, str(getattr(self, name)), get_args(words))
 
     def _check_numbers(self) -> None:
-        for field in fields(self):
-            value, least = getattr(self, field.name), 0 if field.name in ("cross_layers", "object_width") else 1
-            if field.type is int and (type(value) is not int or not least <= value <= LARGEST):
-                raise UsageError(f"{field.name} is {value!r}; choose a whole number from {least} to {LARGEST:,}")
-            if field.type is float and not (isinstance(value, int | float) and 0 <= value < 1):
-                raise UsageError(f"{field.name} is {value!r}; choose a number from 0 to below 1")
+        for item in fields(self):
+            value, least = getattr(self, item.name), 0 if item.name in ("cross_layers", "object_width") else 1
+            if item.type is int and (type(value) is not int or not least <= value <= LARGEST):
+                raise UsageError(f"{item.name} is {value!r}; choose a whole number from {least} to {LARGEST:,}")
+            if item.type is float and not (isinstance(value, int | float) and 0 <= value < 1):
+                raise UsageError(f"{item.name} is {value!r}; choose a number from 0 to below 1")
+
+    def _check_settings(self) -> None:
+        given: object = self.backbone_settings
+        plain = isinstance(given, dict) and all(isinstance(one, str) for one in given)
+        if not plain or not all(isinstance(one, bool | int | float | str) for one in self.backbone_settings.values()):
+            raise UsageError(f"backbone_settings is {given!r}; choose names with numbers, words, True or False")
 
 
 def _pair(hidden: int, heads: int, one: int, language: int, cross: int, **more: float) -> dict[str, NavigatorConfig]:

@@ -10,8 +10,14 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu
 
 from vlnbert.navigator import fast
+from vlnbert.navigator.model.config import NavigatorConfig
 
 EPS = 1e-12  # of every LayerNorm in BERT
+
+
+def layer_shape(config: NavigatorConfig) -> tuple[int, int, int, float, float]:
+    """What a layer and a cross-modal layer are made with."""
+    return config.hidden, config.heads, config.inner, config.hidden_dropout, config.attention_dropout
 
 
 class Attention(nn.Module):

@@ -6,6 +6,7 @@ that paper's. A step is Eq. 13 (the decision before), Eq. 15 to 18 (visual token
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,11 +16,9 @@ from torch.nn.functional import pad
 from vlnbert.environment.environment import Observation
 from vlnbert.errors import UsageError
 from vlnbert.navigator import fast
+from vlnbert.navigator.model.backbones import make_backbone
 from vlnbert.navigator.model.config import NavigatorConfig
-from vlnbert.navigator.model.layers import CrossLayer, Embeddings, Layer, Pooler
-from vlnbert.navigator.model.one_stream import OneStream
 from vlnbert.navigator.model.recurrence import Critic, PastDecision, Refinement, attention_pool
-from vlnbert.navigator.model.two_stream import TwoStream
 from vlnbert.navigator.model.types import (
     Backbone,
     BackboneOutput,
@@ -34,20 +33,21 @@ from vlnbert.navigator.model.vision import ObjectEmbedding, ViewEmbedding
 
 
 class RecurrentVLNBert(nn.Module):
-    """The network of the paper, one-stream or two-stream, for R2R or REVERIE."""
+    """The network of the paper over the backbone that its configuration names, for R2R or REVERIE."""
 
-    def __init__(self, config: NavigatorConfig) -> None:
+    def __init__(self, config: NavigatorConfig, backbone: Backbone | None = None) -> None:
+        """`backbone`, where given, is the one that `config.backbone` names, ready made."""
         super().__init__()
-        self.config = config
+        self.backbone: Backbone = make_backbone(config) if backbone is None else backbone
+        completed = getattr(self.backbone, "config", None)
+        self.config = config = completed if isinstance(completed, NavigatorConfig) else config
         with torch.device("meta"):  # torch would draw weights that are drawn again below
-            self.backbone: Backbone = make_backbone(config)
             vision = (config.angle_width, config.hidden, config.feature_dropout, config.hidden_dropout)
             self.view_embedding = ViewEmbedding(config.feature_width, *vision)
             self.object_embedding = ObjectEmbedding(config.object_width, *vision) if config.object_width else None
             self.past_decision = PastDecision(config.hidden, config.angle_width)
             self.refinement = Refinement(config.hidden, config.matching)
             self.critic = Critic(config.hidden, config.critic_width, config.critic_dropout)
-        self.to_empty(device=torch.get_default_device())
         self._initialise()
 
     def encode(self, tokens: Tensor, mask: Tensor) -> Instruction:
@@ -144,9 +144,14 @@ class RecurrentVLNBert(nn.Module):
         return direction.to(like).repeat(*(1,) * (direction.dim() - 1), self.config.angle_width // 4)
 
     def _initialise(self) -> None:
-        """BERT's normal initialisation, with its deviation kept in proportion where a token is narrower."""
+        """BERT's normal initialisation, with its deviation kept in proportion where a token is narrower.
+
+        A foreign backbone's weights, which are not on the meta device, are its own.
+        """
+        unmade = [one for one in self.modules() if any(weight.is_meta for weight in one.parameters(recurse=False))]
+        allocate(self, torch.get_default_device())
         deviation = 0.02 * math.sqrt(768 / self.config.hidden)
-        for module in self.modules():
+        for module in unmade:
             if isinstance(module, nn.Linear | nn.Embedding):
                 nn.init.normal_(module.weight, std=deviation)
             if isinstance(module, nn.Linear) and module.bias is not None:
@@ -155,18 +160,16 @@ class RecurrentVLNBert(nn.Module):
                 module.reset_parameters()
 
 
-def key_shapes(config: NavigatorConfig) -> dict[str, tuple[int, ...]]:
-    """Every key of a navigator and its shape, without room for a single weight."""
+def allocate(module: nn.Module, device: torch.device | str) -> None:
+    """Make room for whatever is on the meta device; the rest stays as it is, where it is."""
+    module._apply(  # type: ignore[no-untyped-call]
+        lambda tensor: torch.empty_like(tensor, device=device) if tensor.is_meta else tensor
+    )
+
+
+def key_shapes(
+    config: NavigatorConfig, kind: Callable[[NavigatorConfig], nn.Module] = RecurrentVLNBert
+) -> dict[str, tuple[int, ...]]:
+    """Every key of a navigator, of that class, and its shape, without room for a single weight."""
     with torch.device("meta"):
-        return {name: tuple(tensor.shape) for name, tensor in RecurrentVLNBert(config).state_dict().items()}
-
-
-def make_backbone(config: NavigatorConfig) -> Backbone:
-    """The Transformer that a configuration names."""
-    embeddings = Embeddings(config.vocabulary, config.positions, config.hidden, config.hidden_dropout)
-    shape = (config.hidden, config.heads, config.inner, config.hidden_dropout, config.attention_dropout)
-    layers = [Layer(*shape) for _ in range(config.layers)]
-    if config.backbone == "one-stream":
-        return OneStream(embeddings, layers, Pooler(config.hidden), config.language_attention)
-    cross = [CrossLayer(*shape) for _ in range(config.cross_layers)]
-    return TwoStream(embeddings, layers, cross, Pooler(config.hidden))
+        return {name: tuple(tensor.shape) for name, tensor in kind(config).state_dict().items()}

@@ -11,24 +11,32 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from vlnbert.errors import UsageError
 from vlnbert.navigator import fast
-from vlnbert.navigator.model.config import LanguageAttention
-from vlnbert.navigator.model.layers import Attention, Embeddings, Layer, Pooler
+from vlnbert.navigator.model.backbones import register_backbone
+from vlnbert.navigator.model.config import NavigatorConfig
+from vlnbert.navigator.model.layers import Attention, Embeddings, Layer, Pooler, layer_shape
 from vlnbert.navigator.model.types import AttentionMaps, BackboneOutput, Instruction, Language, VisualTokens
 
 
+@register_backbone("one-stream")
 class OneStream(nn.Module):
     """Embeddings, layers and a pooler."""
 
     uses_fast = True
     layers: Sequence[Layer]
 
-    def __init__(
-        self, embeddings: Embeddings, layers: list[Layer], pooler: Pooler, language_attention: LanguageAttention
-    ) -> None:
+    def __init__(self, config: NavigatorConfig) -> None:
         super().__init__()
-        self.embeddings, self.pooler, self.language_attention = embeddings, pooler, language_attention
-        self.layers = nn.ModuleList(layers)  # type: ignore[assignment]  # torch does not say what a list holds
+        if config.cross_layers:
+            raise UsageError(f"{config.cross_layers} cross layers in a one-stream backbone; only two-stream has some")
+        self.language_attention = config.language_attention
+        with torch.device("meta"):  # the navigator draws the weights
+            self.embeddings = Embeddings(config.vocabulary, config.positions, config.hidden, config.hidden_dropout)
+            self.pooler = Pooler(config.hidden)
+            self.layers = nn.ModuleList(  # type: ignore[assignment]  # torch does not say what a list holds
+                Layer(*layer_shape(config)) for _ in range(config.layers)
+            )
 
     def encode(self, tokens: Tensor, mask: Tensor) -> Instruction:
         """Eq. 8: read instructions; the output of [CLS], as it leaves the last layer, is the initial state s_0."""

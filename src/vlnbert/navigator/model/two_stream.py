@@ -9,33 +9,26 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from vlnbert.errors import UsageError
 from vlnbert.navigator import fast
-from vlnbert.navigator.model.layers import Attention, CrossLayer, Embeddings, Layer, Pooler
+from vlnbert.navigator.model.backbones import register_backbone
+from vlnbert.navigator.model.config import NavigatorConfig
+from vlnbert.navigator.model.layers import Attention, CrossLayer, Embeddings, Layer, Pooler, layer_shape
 from vlnbert.navigator.model.types import AttentionMaps, BackboneOutput, Instruction, Language, VisualTokens
 
 
-class TwoStream(nn.Module):
-    """Embeddings, language layers, cross-modal layers and a pooler."""
+class CrossModal(nn.Module):
+    """The half that looks across: cross-modal layers and a pooler, whoever reads the language."""
 
     uses_fast = True
-    layers: Sequence[Layer]
+    pooler: Pooler
     cross_layers: Sequence[CrossLayer]
 
-    def __init__(self, embeddings: Embeddings, layers: list[Layer], cross: list[CrossLayer], pooler: Pooler) -> None:
-        super().__init__()
-        self.embeddings, self.pooler = embeddings, pooler
-        self.layers = nn.ModuleList(layers)  # type: ignore[assignment]  # torch does not say what a list holds
-        self.cross_layers = nn.ModuleList(cross)  # type: ignore[assignment]
-
-    def encode(self, tokens: Tensor, mask: Tensor) -> Instruction:
-        """Eq. 8: read instructions; the output of [CLS], pooled as in the published code, is the initial state s_0."""
-        packing = fast.Packing(mask)
-        hidden = packing.pack(self.embeddings(tokens))
-        for layer in self.layers:
-            hidden = layer(hidden, packing)
-        words = packing.unpack(hidden)[:, 1:]
+    def instruction(self, hidden: Tensor, packing: fast.Packing) -> Instruction:
+        """Eq. 8 of language features: that of [CLS], pooled as in the published code, is the initial state s_0."""
+        words, mask = packing.unpack(hidden)[:, 1:], packing.mask[:, 1:]
         cache = tuple(packing.unpack(layer.cross.project_kv(hidden))[:, 1:] for layer in self.cross_layers)
-        return Instruction(fast.call(self.pooler, packing.first(hidden)), Language(words, mask[:, 1:], cache))
+        return Instruction(fast.call(self.pooler, packing.first(hidden)), Language(words, mask, cache))
 
     def forward(
         self, state: Tensor, visual: VisualTokens, language: Language, attention_maps: bool = False
@@ -81,3 +74,43 @@ class TwoStream(nn.Module):
         if language.kv_cache is not None:
             return fast.KeyValues(language.kv_cache[number], language.mask)
         return fast.KeyValues(cross.project_kv(language.features), language.mask)
+
+
+@register_backbone("two-stream")
+class TwoStream(CrossModal):
+    """Embeddings, language layers, cross-modal layers and a pooler."""
+
+    layers: Sequence[Layer]
+
+    def __init__(self, config: NavigatorConfig) -> None:
+        super().__init__()
+        require_cross_layers(config)
+        with torch.device("meta"):  # the navigator draws the weights
+            self.embeddings = Embeddings(config.vocabulary, config.positions, config.hidden, config.hidden_dropout)
+            self.pooler = Pooler(config.hidden)
+            self.layers = nn.ModuleList(  # type: ignore[assignment]  # torch does not say what a list holds
+                Layer(*layer_shape(config)) for _ in range(config.layers)
+            )
+            self.cross_layers = make_cross_layers(config)
+
+    def encode(self, tokens: Tensor, mask: Tensor) -> Instruction:
+        """Eq. 8: read instructions."""
+        packing = fast.Packing(mask)
+        hidden = packing.pack(self.embeddings(tokens))
+        for layer in self.layers:
+            hidden = layer(hidden, packing)
+        return self.instruction(hidden, packing)
+
+
+def make_cross_layers(config: NavigatorConfig) -> Sequence[CrossLayer]:
+    """As many as the configuration says, in a list that torch knows of."""
+    layers = (CrossLayer(*layer_shape(config)) for _ in range(config.cross_layers))
+    return nn.ModuleList(layers)  # type: ignore[return-value]  # torch does not say what a list holds
+
+
+def require_cross_layers(config: NavigatorConfig) -> None:
+    """What the backbones that look across ask of a configuration."""
+    if not config.cross_layers:
+        raise UsageError(f"0 cross layers in a {config.backbone} backbone; choose cross_layers from 1")
+    if config.language_attention != "once":
+        raise UsageError(f"language_attention '{config.language_attention}' needs the one-stream backbone")

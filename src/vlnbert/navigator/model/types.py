@@ -82,10 +82,12 @@ class Step:
 
 
 class Backbone(Protocol):
-    """What recurrence needs of a Transformer: a third one can be added without touching it.
+    """What recurrence needs of a Transformer, an `nn.Module`; `register_backbone` gives one a name.
 
     One that computes with the functions of `fast` says so with a class attribute, `uses_fast = True`. Any other is
-    called by `fast.foreign`, and what it gives is checked.
+    called by `fast.foreign`, and what it gives is checked. One that reads with a tokenizer of its own has it as
+    `tokenizer`, and the navigator takes it from there. One that completes its configuration, so that a saved navigator
+    needs nothing else, has the complete one as `config`.
     """
 
     def encode(self, tokens: Tensor, mask: Tensor) -> Instruction: ...

@@ -1,17 +1,18 @@
 """A navigator's folder, here or on the hub: what it must hold, and whether that fits together."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
-from torch import Tensor
+from torch import Tensor, nn
 
-from vlnbert.errors import DataError, VlnbertError
-from vlnbert.navigator.model import NavigatorConfig
+from vlnbert.errors import DataError, UnknownNameError, UsageError, VlnbertError
+from vlnbert.navigator.model import BACKBONES, NavigatorConfig, RecurrentVLNBert, key_shapes
+from vlnbert.navigator.model.backbones import LOAD_PLUGIN
 from vlnbert.navigator.storage.hub import exists, fetched, is_hub_name
 from vlnbert.sources.files import FETCH_AGAIN, read_json
 from vlnbert.sources.formats import FORMAT, format_of
@@ -51,6 +52,18 @@ def read_config(path: Path) -> NavigatorConfig:
     try:
         return NavigatorConfig(**{name: value for name, value in settings.items() if name in KNOWN})
     except VlnbertError as error:
+        raise DataError(path, str(error), SAVE_AGAIN) from None
+
+
+def expected_shapes(
+    path: Path, config: NavigatorConfig, kind: Callable[[NavigatorConfig], nn.Module] = RecurrentVLNBert
+) -> dict[str, tuple[int, ...]]:
+    """The keys and shapes of the navigator that a config.json describes, if there can be such a one."""
+    if config.backbone not in BACKBONES:
+        raise DataError(path, str(UnknownNameError("backbone", config.backbone, BACKBONES)), LOAD_PLUGIN)
+    try:
+        return key_shapes(config, kind)
+    except UsageError as error:
         raise DataError(path, str(error), SAVE_AGAIN) from None
 
 
@@ -122,14 +135,14 @@ def _check_fit(path: Path, tensors: Mapping[str, Tensor], expected: Mapping[str,
         raise DataError(path, f"does not fit its {CONFIG}: {'; '.join(problems)}", SAVE_AGAIN)
 
 
-def read_tokenizer(path: Path) -> Tokenizer:
-    """The tokenizer in a tokenizer.json, which must be that of a BERT."""
+def read_tokenizer(path: Path, special: Sequence[str] = SPECIAL) -> Tokenizer:
+    """The tokenizer in a tokenizer.json, which must be that of a BERT; without `special` tokens, any."""
     try:
         tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises a bare Exception for anything
         raise DataError(path, f"is not a tokenizer ({str(error)[:100]})", FETCH_AGAIN) from None
-    missing = [token for token in SPECIAL if tokenizer.token_to_id(token) is None]
-    if missing or tokenizer.token_to_id("[PAD]") != 0:
+    missing = [token for token in special if tokenizer.token_to_id(token) is None]
+    if missing or (special and tokenizer.token_to_id("[PAD]") != 0):
         problem = f"lacks {', '.join(missing)}" if missing else "does not have [PAD] as its first token"
         raise DataError(path, problem, "use the tokenizer of a BERT")
     tokenizer.no_padding()

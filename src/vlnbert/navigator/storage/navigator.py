@@ -1,22 +1,24 @@
 """The navigator that is saved to a folder or the hub, opened from there, and described in a model card."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from huggingface_hub import ModelCard, PyTorchModelHubMixin
 from tokenizers import Tokenizer
 
-from vlnbert.navigator.model import NavigatorConfig, RecurrentVLNBert, key_shapes
+from vlnbert.navigator.model import Backbone, NavigatorConfig, RecurrentVLNBert
 from vlnbert.navigator.storage.folder import (
     CONFIG,
     TOKENIZER,
     WEIGHTS,
+    expected_shapes,
     find_folder,
     read_config,
     read_tokenizer,
     read_weights,
     write_config,
 )
+from vlnbert.tasks.tokens import SPECIAL
 
 TEMPLATE = """---
 {{ card_data }}
@@ -58,9 +60,13 @@ class Navigator(
 ):
     """A recurrent BERT that follows instructions. `tokenizer`, where set, is saved and loaded with it."""
 
-    def __init__(self, config: NavigatorConfig) -> None:
-        super().__init__(config)
-        self.tokenizer: Tokenizer | None = None
+    def __init__(self, config: NavigatorConfig, backbone: Backbone | None = None) -> None:
+        """The backbone that `config.backbone` names, or one ready made.
+
+        That name is saved: to open the navigator again something must be registered under it.
+        """
+        super().__init__(config, backbone)
+        self.tokenizer: Tokenizer | None = getattr(self.backbone, "tokenizer", None)
 
     def _save_pretrained(self, save_directory: Path) -> None:
         super()._save_pretrained(save_directory)
@@ -82,7 +88,7 @@ class Navigator(
         cache_dir: str | Path | None = None,
         local_files_only: bool = False,
         revision: str | None = None,
-    ) -> "Navigator":
+    ) -> Self:
         """A navigator from its folder, or by its name on the hub; the options are for the latter.
 
         Loads every weight or fails: a checkpoint that fits in part is a fault, not a start.
@@ -96,12 +102,17 @@ class Navigator(
             revision=revision,
         )
         config = read_config(folder / CONFIG)
-        weights = read_weights(folder / WEIGHTS, key_shapes(config))
+        weights = read_weights(folder / WEIGHTS, expected_shapes(folder / CONFIG, config, cls))
         navigator = cls(config)
         navigator.load_state_dict(weights)
-        if (folder / TOKENIZER).exists():
-            navigator.tokenizer = read_tokenizer(folder / TOKENIZER)
+        navigator.read_tokenizer(folder)
         return navigator.eval()
+
+    def read_tokenizer(self, folder: Path) -> None:
+        """Take the tokenizer of a navigator's folder, if there is one: a BERT's, or that of a backbone with its own."""
+        if (folder / TOKENIZER).exists():
+            own = hasattr(self.backbone, "tokenizer")
+            self.tokenizer = read_tokenizer(folder / TOKENIZER, () if own else SPECIAL)
 
 
 def _facts(config: NavigatorConfig) -> dict[str, str]:
