@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from vlnbert.learning.presets import presets
     from vlnbert.learning.trainer import Callback
     from vlnbert.navigator import Navigator, NavigatorConfig
+    from vlnbert.rollout.agents import Agent, register_agent
 
 _HOME = {
     "vlnbert.api.demonstrating": ("demo", "generate_house"),
@@ -51,10 +52,12 @@ _HOME = {
     "vlnbert.learning.presets": ("presets",),
     "vlnbert.learning.trainer": ("Callback",),
     "vlnbert.navigator": ("Navigator", "NavigatorConfig"),
+    "vlnbert.rollout.agents": ("Agent", "register_agent"),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
+    "Agent",
     "Callback",
     "Data",
     "DataError",
@@ -83,6 +86,7 @@ __all__ = [
     "open_data",
     "open_run",
     "presets",
+    "register_agent",
     "report",
     "resume",
     "score",
