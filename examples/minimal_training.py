@@ -11,10 +11,11 @@ from torch.nn.functional import cross_entropy
 
 import vlnbert as vln
 from vlnbert.environment.environment import shortest_path_teacher
-from vlnbert.evaluation.evaluate import evaluate_navigator
+from vlnbert.evaluation.evaluate import evaluate_agent
 from vlnbert.learning.losses import actor_critic_loss, discounted_returns
 from vlnbert.learning.rewards import RewardConfig, Rewards
 from vlnbert.navigator import SIZES
+from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.tasks.batches import TrainingBatches, take
 
 
@@ -51,8 +52,8 @@ def train(data: vln.Data, updates: int = 240, rows: int = 64, max_steps: int = 8
         torch.nn.utils.clip_grad_norm_(navigator.parameters(), 5.0)
         optimizer.step()
         if update % every == 0:
-            found = evaluate_navigator(environment, navigator.eval(), unseen.episodes, unseen.tokens, max_steps)
-            print(f"after {update} updates: loss {loss:.2f}, SR {100 * found.scores.sr.mean():.1f} % on val_unseen")
+            done = evaluate_agent(environment, GreedyAgent(navigator.eval()), unseen.episodes, unseen.tokens, max_steps)
+            print(f"after {update} updates: loss {loss:.2f}, SR {100 * done.scores.sr.mean():.1f} % on val_unseen")
 
 
 if __name__ == "__main__":

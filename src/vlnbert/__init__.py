@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from vlnbert.learning.trainer import Callback
     from vlnbert.navigator import Navigator, NavigatorConfig
     from vlnbert.registry import load_plugin
+    from vlnbert.rollout.agents import Agent, register_agent
     from vlnbert.tasks.task import R2R, REVERIE, Task, register_task
 
 _HOME = {
@@ -69,6 +70,7 @@ _HOME = {
     "vlnbert.learning.trainer": ("Callback",),
     "vlnbert.navigator": ("Navigator", "NavigatorConfig"),
     "vlnbert.registry": ("load_plugin",),
+    "vlnbert.rollout.agents": ("Agent", "register_agent"),
     "vlnbert.tasks.task": ("R2R", "REVERIE", "Task", "register_task"),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
@@ -76,6 +78,7 @@ _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 __all__ = [
     "R2R",
     "REVERIE",
+    "Agent",
     "Callback",
     "Data",
     "DataError",
@@ -112,6 +115,7 @@ __all__ = [
     "open_data",
     "open_run",
     "presets",
+    "register_agent",
     "register_features",
     "register_reward",
     "register_task",

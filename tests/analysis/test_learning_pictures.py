@@ -9,7 +9,8 @@ from vlnbert.analysis import figure_svg
 from vlnbert.analysis.curves import draw_curves
 from vlnbert.analysis.trace import trace_episode
 from vlnbert.environment.environment import Environment
-from vlnbert.evaluation.evaluate import evaluate_navigator
+from vlnbert.evaluation.evaluate import evaluate_agent
+from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.tokens import Tokens
 from vlnbert.world import FeatureBank, World
@@ -52,7 +53,7 @@ def test_a_trace_is_the_walk_with_its_attention(world: World) -> None:
         path_length=torch.tensor([2, 2]),
     )
     tokens = Tokens(torch.tensor([[4, 5, 6, 7], [8, 9, 10, 0]]), torch.tensor([4, 3]))
-    walked = evaluate_navigator(environment, navigator, episodes, tokens, max_steps=6).trajectories
+    walked = evaluate_agent(environment, GreedyAgent(navigator), episodes, tokens, max_steps=6).trajectories
     for row in range(2):
         trace = trace_episode(navigator, environment, episodes=episodes, tokens=tokens, row=row, max_steps=6)
         assert trace.viewpoint == walked.viewpoint[row, : len(trace.viewpoint)].tolist()

@@ -2,11 +2,14 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 import vlnbert as vln
 from tests.api.conftest import SPLIT
+from vlnbert.evaluation.evaluate import evaluate_agent
 
 
 @pytest.fixture(scope="module")
@@ -97,3 +100,81 @@ def test_withheld_goals_are_walked_and_not_scored(trained: vln.Run, data: vln.Da
     written = tmp_path / "out" / "r2r_test_trained.json"
     done = vln.submit(written, tmp_path / "submission.json", data, "r2r/test")
     assert done.results == len(found["r2r/test"].episodes) == len(json.loads(done.path.read_text()))
+
+
+class Witness(vln.Agent):
+    """Stops at once, names the first object in view, and remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    def begin(self, batch: Any) -> None:
+        self.told.append(batch)
+
+    def act(self, observation: Any, memory: None) -> tuple[torch.Tensor, None]:
+        self.observation = observation
+        return torch.zeros_like(observation.state.viewpoint), memory
+
+    def name_object(self, observation: Any, memory: None) -> torch.Tensor:
+        return torch.zeros_like(observation.state.viewpoint)
+
+
+class Knowing(Witness):
+    """An oracle that neither reads nor sees."""
+
+    oracle, reads_tokens, sees_features = True, False, False
+
+
+def test_an_agent_of_ones_own_is_told_what_it_may_know(data: vln.Data) -> None:
+    agent = Witness()
+    found = vln.evaluate(agent, data, SPLIT, batch=5, bar=False)
+    assert (found.agent, found.scores[SPLIT]["tl"]) == ("Witness", 0.0)
+    split, told = data.split(SPLIT), agent.told
+    assert sorted(torch.cat([batch.index for batch in told]).tolist()) == list(range(len(split.episodes)))
+    for batch in told:
+        rows, width = batch.index, batch.tokens.shape[1]
+        assert len(rows) <= 5
+        assert torch.equal(batch.tokens, split.tokens.ids[rows, :width])
+        assert width == split.tokens.count[rows].max()
+        assert batch.texts == tuple(split.episodes.texts[row] for row in rows)
+        assert torch.equal(batch.state.viewpoint, split.episodes.start[rows])
+        assert batch.goal is batch.path is None, "nobody peeks by accident"
+    assert agent.observation.features.shape[2] == data.view_bank.width
+    assert agent.observation.visible_objects is None
+
+
+def test_oracles_are_told_more(data: vln.Data) -> None:
+    agent = Knowing()
+    vln.evaluate(agent, data, SPLIT, bar=False)
+    (batch,) = agent.told
+    episodes = data.episodes(SPLIT)
+    assert torch.equal(batch.goal, episodes.goal)
+    assert torch.equal(batch.path, episodes.path)
+    assert batch.tokens.shape == (len(episodes), 0)
+    assert agent.observation.features is None
+    with pytest.raises(vln.UsageError, match="r2r/test withholds its goals"):
+        vln.evaluate(agent, data, "r2r/test", bar=False)
+
+
+def test_an_agent_of_ones_own_names_objects(data: vln.Data) -> None:
+    split, agent = "reverie/val_unseen", Witness()
+    found = vln.evaluate(agent, data, split, bar=False)[split]
+    table, start = data.object_bank.object_table, found.episodes.start
+    assert found.predicted_objects == table.ids_at(start, torch.zeros_like(start))
+    assert agent.observation.visible_objects is not None
+    assert vln.evaluate(Knowing(), data, split, bar=False)[split].predicted_objects is None
+
+
+def test_who_is_no_agent_is_told_so(data: vln.Data) -> None:
+    for wrong in (object(), Witness):
+        with pytest.raises(vln.UsageError, match="is no agent; give an object with begin"):
+            vln.evaluate(wrong, data, SPLIT, bar=False)  # type: ignore[arg-type]
+    with pytest.raises(vln.UsageError, match=r"no plugin at none\.py"):
+        vln.evaluate("none.py:Mine", data, SPLIT, bar=False)
+    with pytest.raises(vln.UsageError, match="Witness reads tokens; give those of the split"):
+        evaluate_agent(data.environment, Witness(), data.episodes(SPLIT))
+
+
+def test_random_walks_the_same_in_any_batches(data: vln.Data) -> None:
+    whole, parts = (vln.evaluate("random", data, SPLIT, batch=batch, bar=False)[SPLIT] for batch in (None, 4))
+    assert torch.equal(whole.trajectories.viewpoint, parts.trajectories.viewpoint)

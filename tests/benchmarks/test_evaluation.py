@@ -12,7 +12,8 @@ from vlnbert.benchmarks.evaluation import time_evaluation
 from vlnbert.benchmarks.plain.agents import walk_plainly
 from vlnbert.benchmarks.plain.observations import PlainObserver
 from vlnbert.benchmarks.workloads import NeverStops
-from vlnbert.evaluation.evaluate import evaluate_navigator
+from vlnbert.evaluation.evaluate import evaluate_agent
+from vlnbert.rollout.greedy import GreedyAgent
 
 QUICK = ("--rounds", "2", "--threads", "1", "--episodes", "10")
 
@@ -41,7 +42,7 @@ def test_who_never_stops_walks_to_the_limit_both_ways(house: Path, tmp_path: Pat
     environment, split = ours.environment, ours.batches.splits[0]
     torch.manual_seed(0)
     navigator = NeverStops(ours.navigator.config).eval()
-    walked = evaluate_navigator(environment, navigator, split.episodes, split.tokens, max_steps=6).trajectories
+    walked = evaluate_agent(environment, GreedyAgent(navigator), split.episodes, split.tokens, max_steps=6).trajectories
     observer = PlainObserver(environment.world, environment.view_bank, navigator.config.angle_width)
     plain = walk_plainly(navigator, observer, split.episodes, split.tokens, limit=6)
     assert walked.length.tolist() == plain.length.tolist() == [7] * len(split.episodes)

@@ -15,12 +15,13 @@ from vlnbert.benchmarks.plain.rewards import PlainRewards
 from vlnbert.benchmarks.plain.training import PlainTraining
 from vlnbert.benchmarks.workloads import first_episodes
 from vlnbert.environment.environment import Observation, State
-from vlnbert.evaluation.evaluate import evaluate_navigator
+from vlnbert.evaluation.evaluate import evaluate_agent
 from vlnbert.learning.experiment import TrainConfig
 from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.rewards import RewardConfig, Rewards
 from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import SIZES, Instruction, Navigator, Step, fast
+from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.world import STOP, World
 from vlnbert.world.geometry import VIEWS
 
@@ -94,8 +95,8 @@ def test_it_walks_the_same(house: Path, tmp_path: Path, limit: int) -> None:
     ours = trainer(house, tmp_path)
     world, split = ours.environment.world, first_episodes(ours.batches.splits[0], 11)
     navigator = ours.navigator.eval()
-    expected = evaluate_navigator(
-        ours.environment, navigator, split.episodes, split.tokens, limit, batch=4
+    expected = evaluate_agent(
+        ours.environment, GreedyAgent(navigator), split.episodes, split.tokens, limit, batch=4
     ).trajectories
     observer = PlainObserver(world, ours.environment.view_bank, navigator.config.angle_width)
     found = walk_plainly(navigator, observer, split.episodes, split.tokens, limit)

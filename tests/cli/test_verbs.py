@@ -292,5 +292,22 @@ def test_to_be_terminated_leaves_nothing_behind(tmp_path: Path) -> None:
     assert not any(tmp_path.iterdir())
 
 
-def test_unknown_agents_exit_2(run: Callable, house: Path) -> None:
-    assert run("evaluate", "--agent", "clever", "--data", house).code == 2
+@pytest.mark.parametrize(
+    ("agent", "said"),
+    [
+        ("clever", "no agent 'clever'; known: random, shortest, stop"),
+        ("none.py:Mine", "no plugin at none.py"),
+        ("vlnbert.rollout.baselines:Mine", "no agent in vlnbert.rollout.baselines called 'Mine'"),
+        ("vlnbert.errors:Faults", "Faults asks for path"),
+        ("none.py", "none.py is a file; say which class of it walks: none.py:MyAgent"),
+    ],
+)
+def test_unknown_agents_exit_2(run: Callable, house: Path, agent: str, said: str) -> None:
+    outcome = run("evaluate", "--agent", agent, "--data", house)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err.startswith(f"vlnbert: {said}")
+    assert len(outcome.err.splitlines()) == 1
+
+
+def test_the_help_lists_agents(run: Callable) -> None:
+    assert "(known: random, stop, shortest)" in " ".join(run("evaluate", "--help").out.replace("│", " ").split())

@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from vlnbert.environment.environment import Environment
-from vlnbert.evaluation.evaluate import evaluate_navigator
+from vlnbert.evaluation.evaluate import evaluate_agent
 from vlnbert.house import generate
 from vlnbert.navigator import SIZES, Navigator
+from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.sources.layout import DataFolder, open_folder
 from vlnbert.tasks import Episodes, load_episodes
 from vlnbert.tasks.tokens import Tokens, load_tokenizer, tokenise
@@ -42,12 +43,12 @@ def scene(folder: DataFolder) -> tuple[Environment, Navigator, Episodes, Tokens]
 
 def test_a_split_is_walked_as_its_episodes_one_by_one(scene: tuple) -> None:
     environment, navigator, episodes, tokens = scene
-    together = evaluate_navigator(environment, navigator, episodes, tokens, batch=7)
+    together = evaluate_agent(environment, GreedyAgent(navigator), episodes, tokens, batch=7)
     assert len(set(together.trajectories.length.tolist())) > 1, "some stop early and some do not"
     for row in range(0, len(episodes), 5):
         rows = torch.tensor([row])
         alone = Tokens(tokens.ids[rows], tokens.count[rows])
-        single = evaluate_navigator(environment, navigator, episodes.select(rows), alone)
+        single = evaluate_agent(environment, GreedyAgent(navigator), episodes.select(rows), alone)
         assert torch.equal(single.trajectories.viewpoint[0], together.trajectories.viewpoint[row])
         assert single.trajectories.length[0] == together.trajectories.length[row]
         assert single.scores.spl[0] == together.scores.spl[row]
@@ -55,7 +56,7 @@ def test_a_split_is_walked_as_its_episodes_one_by_one(scene: tuple) -> None:
 
 def test_it_does_what_its_logits_say(scene: tuple) -> None:
     environment, navigator, episodes, tokens = scene
-    found = evaluate_navigator(environment, navigator, episodes, tokens, max_steps=4).trajectories
+    found = evaluate_agent(environment, GreedyAgent(navigator), episodes, tokens, max_steps=4).trajectories
     instruction = navigator.encode(tokens.ids, tokens.ids != 0)
     state, hidden = environment.reset(episodes.start, episodes.heading), instruction.state
     for time in range(4):
@@ -72,5 +73,5 @@ def test_saved_navigators_are_opened(scene: tuple, tmp_path: Path) -> None:
     environment, navigator, episodes, tokens = scene
     navigator.save_pretrained(tmp_path / "saved")
     opened = open_navigator(tmp_path / "saved")
-    before, after = (evaluate_navigator(environment, one, episodes, tokens) for one in (navigator, opened))
+    before, after = (evaluate_agent(environment, GreedyAgent(one), episodes, tokens) for one in (navigator, opened))
     assert torch.equal(before.trajectories.viewpoint, after.trajectories.viewpoint)

@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from vlnbert.environment.environment import Environment
-from vlnbert.evaluation.evaluate import evaluate_navigator
+from vlnbert.evaluation.evaluate import evaluate_agent
 from vlnbert.house import generate
 from vlnbert.navigator import SIZES, Navigator
 from vlnbert.rollout.episodes import encode_tokens
+from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.sources.layout import DataFolder, open_folder
 from vlnbert.tasks import Episodes, load_episodes
 from vlnbert.tasks.tokens import Tokens, load_tokenizer, tokenise
@@ -33,8 +34,8 @@ class Scene:
     tokens: Tokens
 
     def named(self, limit: int = LIMIT, batch: int = 64) -> list[str | None]:
-        return evaluate_navigator(
-            self.environment, self.navigator, self.episodes, self.tokens, limit, batch
+        return evaluate_agent(
+            self.environment, GreedyAgent(self.navigator), self.episodes, self.tokens, limit, batch
         ).predicted_objects
 
     def select(self, rows: torch.Tensor) -> "Scene":
@@ -97,7 +98,7 @@ def test_at_a_limit_of_one_step_they_name_what_the_next_viewpoint_shows(scene: S
 
 
 def test_what_is_named_is_visible_where_they_end(scene: Scene) -> None:
-    result = evaluate_navigator(scene.environment, scene.navigator, scene.episodes, scene.tokens, LIMIT)
+    result = evaluate_agent(scene.environment, GreedyAgent(scene.navigator), scene.episodes, scene.tokens, LIMIT)
     objects = scene.environment.object_bank.object_table
     for where, name in zip(result.trajectories.viewpoint[:, -1].tolist(), result.predicted_objects, strict=True):
         assert name is None or objects.index(where, name) >= 0
@@ -108,7 +109,7 @@ def test_grounding_is_to_name_the_target(scene: Scene) -> None:
     named = scene.named()
     asked = tuple(name if row % 2 else "none such" for row, name in enumerate(named))
     episodes = replace(scene.episodes, targets=asked)
-    scores = evaluate_navigator(scene.environment, scene.navigator, episodes, scene.tokens, LIMIT).scores
+    scores = evaluate_agent(scene.environment, GreedyAgent(scene.navigator), episodes, scene.tokens, LIMIT).scores
     expected = [row % 2 == 1 and name is not None for row, name in enumerate(named)]
     assert scores.rgs.tolist() == expected
     assert 0 < sum(expected) < len(named) // 2
@@ -132,7 +133,7 @@ def test_room_for_more_objects_changes_nothing(scene: Scene) -> None:
 
 
 def test_success_is_to_see_the_target(scene: Scene) -> None:
-    result = evaluate_navigator(scene.environment, scene.navigator, scene.episodes, scene.tokens, LIMIT)
+    result = evaluate_agent(scene.environment, GreedyAgent(scene.navigator), scene.episodes, scene.tokens, LIMIT)
     seen = [
         int(where) in places
         for where, places in zip(result.trajectories.viewpoint[:, -1], scene.episodes.sightings.tolist(), strict=True)
@@ -145,9 +146,9 @@ def test_in_r2r_nothing_is_named(scene: Scene, folder: DataFolder) -> None:
     """The same navigator in the same environment, asked to go somewhere."""
     episodes = load_episodes(folder, scene.environment.world, "r2r", "val_unseen")
     tokens = tokenise(episodes, load_tokenizer(folder.vocabulary), folder.vocabulary)
-    result = evaluate_navigator(scene.environment, scene.navigator, episodes, tokens, LIMIT)
+    result = evaluate_agent(scene.environment, GreedyAgent(scene.navigator), episodes, tokens, LIMIT)
     assert result.predicted_objects is None
     assert result.scores.summary()["rgs"] is None
     plain = Environment(scene.environment.world, scene.environment.view_bank)
-    alone = evaluate_navigator(plain, scene.navigator, episodes, tokens, LIMIT)
+    alone = evaluate_agent(plain, GreedyAgent(scene.navigator), episodes, tokens, LIMIT)
     assert torch.equal(result.trajectories.viewpoint, alone.trajectories.viewpoint)

@@ -9,11 +9,12 @@ import pytest
 import torch
 
 from vlnbert.environment.environment import Environment
-from vlnbert.evaluation.evaluate import Evaluation, evaluate_navigator
+from vlnbert.evaluation.evaluate import Evaluation, evaluate_agent
 from vlnbert.house import generate
 from vlnbert.learning.objective import ObjectiveConfig, navigation_objective
 from vlnbert.learning.rewards import RewardConfig, Rewards
 from vlnbert.navigator import SIZES, Navigator
+from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.rollout.mixed import TEACHER, MixedAgent, collect_rollout
 from vlnbert.rollout.noise import keys
 from vlnbert.sources.boxes import BoxedObject, ViewpointObjects
@@ -70,7 +71,7 @@ def learned(scene: Scene, updates: int, grounding: float = 1.0, seed: int = SEED
         loss.total.backward()
         torch.nn.utils.clip_grad_norm_(navigator.parameters(), 5.0)
         optimiser.step()
-    return evaluate_navigator(environment, navigator.eval(), scene.asked.episodes, scene.asked.tokens, LIMIT)
+    return evaluate_agent(environment, GreedyAgent(navigator.eval()), scene.asked.episodes, scene.asked.tokens, LIMIT)
 
 
 def house(folder: Path) -> Scene:

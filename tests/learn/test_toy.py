@@ -7,11 +7,12 @@ import pytest
 import torch
 
 from vlnbert.environment.environment import Environment
-from vlnbert.evaluation.evaluate import evaluate_navigator
+from vlnbert.evaluation.evaluate import evaluate_agent
 from vlnbert.house import generate
 from vlnbert.learning.objective import ObjectiveConfig, navigation_objective
 from vlnbert.learning.rewards import RewardConfig, Rewards
 from vlnbert.navigator import SIZES, Navigator
+from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.rollout.mixed import SAMPLE, TEACHER, MixedAgent, collect_rollout
 from vlnbert.rollout.noise import keys
 from vlnbert.sources.layout import open_folder
@@ -52,12 +53,12 @@ def test_a_few_episodes_are_learned_by_heart(backbone: str, tmp_path: Path) -> N
         loss.total.backward()
         torch.nn.utils.clip_grad_norm_(navigator.parameters(), 5.0)
         optimiser.step()
-    result = evaluate_navigator(environment, navigator.eval(), episodes, tokens, max_steps=8)
+    result = evaluate_agent(environment, GreedyAgent(navigator.eval()), episodes, tokens, max_steps=8)
     assert result.scores.sr.mean() == 1.0
     blind = []
     for by in range(1, len(episodes)):  # instructions shuffled between episodes, in every way that shifts them
         rows = torch.arange(len(episodes)).roll(by)
         shuffled = Tokens(tokens.ids[rows], tokens.count[rows])
-        found = evaluate_navigator(environment, navigator, episodes, shuffled, max_steps=8).scores.sr
+        found = evaluate_agent(environment, GreedyAgent(navigator), episodes, shuffled, max_steps=8).scores.sr
         blind.append(found[(episodes.path != episodes.path[rows]).any(dim=1)])  # the words of another path
     assert torch.cat(blind).mean() <= result.scores.sr.mean() - 0.3, "the words are read"

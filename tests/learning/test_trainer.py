@@ -15,10 +15,11 @@ from torch.optim import Optimizer
 import vlnbert.learning.trainer
 from tests.learning.samples import CONFIG, SCORED, Watcher, go_on, same, trainer, weights
 from tests.processes import PROCESSES
-from vlnbert.evaluation.evaluate import evaluate_navigator
+from vlnbert.evaluation.evaluate import evaluate_agent
 from vlnbert.learning.checkpoints import POINTER, Progress, last_checkpoint, save_checkpoint
 from vlnbert.learning.trainer import Trainer, TrainingError, dropout_seed
 from vlnbert.navigator import Navigator
+from vlnbert.rollout.greedy import GreedyAgent
 
 
 def test_a_resumed_run_ends_with_the_same_bits(house: Path, tmp_path: Path) -> None:
@@ -137,7 +138,7 @@ def test_the_best_is_kept(house: Path, tmp_path: Path) -> None:
     assert "preset `mine`" in shown
     assert f"| {SCORED} |" in shown
     split = run.validation[SCORED]
-    found = evaluate_navigator(run.environment, best, split.episodes, split.tokens, CONFIG.max_steps).scores
+    found = evaluate_agent(run.environment, GreedyAgent(best), split.episodes, split.tokens, CONFIG.max_steps).scores
     assert found.summary()["spl"] == run.progress.best
 
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import UnknownNameError
-from vlnbert.rollout.baselines import Random, baseline
+from vlnbert.rollout.agents import EpisodeBatch, find_agent
+from vlnbert.rollout.baselines import Random
 from vlnbert.rollout.episodes import run_episodes
 from vlnbert.world import STOP, build_world
 
@@ -25,6 +26,17 @@ def pairs(world):
     return start[joined], goal[joined]
 
 
+def starting(environment, start, heading, goal=None):
+    tokens = torch.zeros(len(start), 0, dtype=torch.long)
+    return EpisodeBatch(environment.reset(start, heading), tokens, torch.arange(len(start)), goal=goal)
+
+
+def walked(environment, name, start, heading=None, goal=None, seed=0, **how):
+    """What a baseline does from these starts."""
+    batch = starting(environment, start, torch.zeros(len(start)) if heading is None else heading, goal)
+    return run_episodes(environment, find_agent(name)(environment, seed), batch, **how)
+
+
 def lengths(world, taken):
     """The metres of each walk."""
     hops = world.position[taken.viewpoint].diff(dim=1).norm(dim=-1)
@@ -33,7 +45,7 @@ def lengths(world, taken):
 
 def test_shortest_reaches_every_goal_in_its_distance(environment, pairs):
     world, (start, goal) = environment.world, pairs
-    taken = run_episodes(environment, baseline("shortest", environment.world), start, torch.zeros(len(start)), goal)
+    taken = walked(environment, "shortest", start, goal=goal)
     assert torch.equal(taken.viewpoint[:, 0], start)
     assert torch.equal(taken.viewpoint[:, -1], goal)
     torch.testing.assert_close(lengths(world, taken), world.metres(start, goal))
@@ -43,13 +55,13 @@ def test_shortest_reaches_every_goal_in_its_distance(environment, pairs):
 
 def test_shortest_stays_where_no_path_leads(environment):
     start, goal = (torch.tensor([environment.world.find("gamma", name)]) for name in ("g0", "g5"))
-    taken = run_episodes(environment, baseline("shortest", environment.world), start, torch.zeros(1), goal)
+    taken = walked(environment, "shortest", start, goal=goal)
     assert (taken.viewpoint == start).all()
 
 
 def test_stop_stays(environment, pairs):
-    start, goal = pairs
-    taken = run_episodes(environment, baseline("stop", environment.world), start, torch.full((len(start),), 2.1), goal)
+    start, _ = pairs
+    taken = walked(environment, "stop", start, torch.full((len(start),), 2.1))
     assert (taken.viewpoint == start[:, None]).all()
     assert (taken.view == 16).all()
     assert (taken.length == 1).all()
@@ -57,20 +69,16 @@ def test_stop_stays(environment, pairs):
 
 def test_a_limit_ends_the_walk(environment):
     start, goal = torch.tensor([0]), torch.tensor([5])
-    taken = run_episodes(environment, baseline("shortest", environment.world), start, torch.zeros(1), goal, max_steps=2)
+    taken = walked(environment, "shortest", start, goal=goal, max_steps=2)
     assert taken.viewpoint.tolist() == [[0, 3, 4]]
     assert taken.length.tolist() == [3]
-    assert run_episodes(
-        environment, baseline("stop", environment.world), start, torch.zeros(1), goal, max_steps=0
-    ).viewpoint.shape == (1, 1)
+    assert walked(environment, "stop", start, max_steps=0).viewpoint.shape == (1, 1)
 
 
 def test_random_takes_five_steps(environment):
     world = environment.world
     start = torch.arange(len(world))
-    taken = run_episodes(
-        environment, baseline("random", environment.world, seed=3), start, torch.zeros(len(world)), start
-    )
+    taken = walked(environment, "random", start, seed=3)
     moved = taken.viewpoint.diff(dim=1) != 0
     lonely = world.choices == 1
     assert torch.equal(moved.sum(dim=1), torch.where(lonely, 0, 5))
@@ -82,9 +90,7 @@ def test_random_is_seeded(environment):
     start = torch.zeros(64, dtype=torch.long)
 
     def went(seed):
-        return run_episodes(
-            environment, baseline("random", environment.world, seed), start, torch.zeros(64), start
-        ).viewpoint
+        return walked(environment, "random", start, seed=seed).viewpoint
 
     assert torch.equal(went(1), went(1))
     assert not torch.equal(went(1), went(2))
@@ -114,14 +120,14 @@ def slow_walker(world, viewpoint, turns):
 def test_random_as_the_slow_walker(random_graph, seed, count, extra):
     world = build_world([random_graph(seed, count, extra)])
     environment = Environment(world)
-    agent = Random(environment.world, seed=0)
+    agent = Random(environment, seed=0)
     state = environment.reset(torch.arange(count).repeat_interleave(12), torch.zeros(12 * count))
     memory, path = (torch.arange(12).repeat(count), 0), [state.viewpoint]
     for _ in range(5):
-        slot, memory = agent.act(state, memory)
+        slot, memory = agent.act(environment.observe(state), memory)
         state = environment.step(state, slot)
         path.append(state.viewpoint)
-    assert (agent.act(state, memory)[0] == STOP).all()
+    assert (agent.act(environment.observe(state), memory)[0] == STOP).all()
     expected = [slow_walker(world, viewpoint, turns) for viewpoint in range(count) for turns in range(12)]
     assert torch.stack(path, dim=1).tolist() == expected
 
@@ -129,20 +135,20 @@ def test_random_as_the_slow_walker(random_graph, seed, count, extra):
 def test_random_as_the_slow_walker_on_known_ground(world):
     environment = Environment(world)
     state = environment.reset(torch.zeros(12, dtype=torch.long), torch.zeros(12))
-    slot, _ = Random(environment.world, seed=0).act(state, (torch.arange(12), 0))
+    slot, _ = Random(environment, seed=0).act(environment.observe(state), (torch.arange(12), 0))
     # a1 lies due north and a3 due east: up to 30 degrees go north, 60 to 120 east, the rest turns on to the north
     names = [world.viewpoints[there] for there in world.neighbour[0, slot]]
     assert names == ["a1"] * 2 + ["a3"] * 3 + ["a1"] * 7
 
 
 def test_random_headings_are_even(environment):
-    state = environment.reset(torch.zeros(12_000, dtype=torch.long), torch.zeros(12_000))
-    heading, taken = Random(environment.world, seed=0).begin(state, state.viewpoint)
+    batch = starting(environment, torch.zeros(12_000, dtype=torch.long), torch.zeros(12_000))
+    heading, taken = Random(environment, seed=0).begin(batch)
     assert taken == 0
     assert heading.bincount(minlength=12).sub(1000).abs().max() < 150
     assert len(heading.bincount()) == 12
 
 
-def test_unknown_agents(environment):
+def test_unknown_agents():
     with pytest.raises(UnknownNameError, match="no agent 'shortes'; did you mean shortest"):
-        baseline("shortes", environment.world)
+        find_agent("shortes")

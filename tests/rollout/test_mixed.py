@@ -8,6 +8,7 @@ import torch
 
 from tests.navigator.samples import TWO, make
 from vlnbert.environment.environment import Environment, State
+from vlnbert.rollout.agents import EpisodeBatch
 from vlnbert.rollout.mixed import GREEDY, SAMPLE, TEACHER, MixedAgent, Rollout, TeacherRows, collect_rollout
 from vlnbert.rollout.noise import gumbel, keys
 from vlnbert.tasks.task import TASKS
@@ -74,7 +75,8 @@ def test_who_goes_on_expects_what_the_next_step_would_show(scene: tuple) -> None
     rollout, agent = roll(scene, [SAMPLE] * 4, seed=5)
     assert 0 < rollout.ended.sum() < 4
     navigator, environment = agent.navigator, agent.environment
-    memory = agent.begin(State(*rollout.viewpoint[:1], rollout.view[0], rollout.ended), scene[2])
+    state = State(*rollout.viewpoint[:1], rollout.view[0], rollout.ended)
+    memory = agent.begin(EpisodeBatch(state, agent.tokens, torch.arange(4), goal=scene[2]))
     hidden, instruction = memory.hidden, memory.instruction
     for viewpoint, view in zip(rollout.viewpoint, rollout.view, strict=True):
         step = navigator.step(hidden, instruction, environment.observe(State(viewpoint, view, rollout.ended)))

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vlnbert.environment.environment import Environment, State
+from vlnbert.environment.environment import Environment, Observation
 from vlnbert.navigator import Instruction, Navigator
+from vlnbert.rollout.agents import Agent, EpisodeBatch
 from vlnbert.rollout.episodes import MAX_STEPS, encode_tokens, run_episodes
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.tokens import Tokens
@@ -20,23 +21,21 @@ class Trace:
     weights: Tensor  # [choice, token] over the words after [CLS]
 
 
-@dataclass
-class _TracedNavigator:
+class _TracedNavigator(Agent):
     """A greedy navigator that remembers its attention to the words."""
 
-    navigator: Navigator
-    environment: Environment
-    tokens: Tensor
+    def __init__(self, navigator: Navigator) -> None:
+        self.navigator = navigator
 
-    def begin(self, state: State, goal: Tensor) -> tuple[Tensor, Instruction, list[Tensor]]:
-        instruction = encode_tokens(self.navigator, self.tokens)
+    def begin(self, batch: EpisodeBatch) -> tuple[Tensor, Instruction, list[Tensor]]:
+        instruction = encode_tokens(self.navigator, batch.tokens)
         return instruction.state, instruction, []
 
     def act(
-        self, state: State, memory: tuple[Tensor, Instruction, list[Tensor]]
+        self, observation: Observation, memory: tuple[Tensor, Instruction, list[Tensor]]
     ) -> tuple[Tensor, tuple[Tensor, Instruction, list[Tensor]]]:
         hidden, instruction, seen = memory
-        step = self.navigator.step(hidden, instruction, self.environment.observe(state))
+        step = self.navigator.step(hidden, instruction, observation)
         return step.logits.argmax(dim=1), (step.state, step.instruction, [*seen, step.language_weights])
 
 
@@ -52,14 +51,11 @@ def trace_episode(
 ) -> Trace:
     """Walk one episode greedily and record what was attended to."""
     one, environment = slice(row, row + 1), environment.for_task(episodes.task)
-    agent = _TracedNavigator(navigator, environment, tokens.ids[one, : int(tokens.count[row])])
-    walked = run_episodes(
-        environment,
-        agent,
-        start=episodes.start[one],
-        heading=episodes.heading[one],
-        goal=episodes.goal[one],
-        max_steps=max_steps,
+    batch = EpisodeBatch(
+        state=environment.reset(episodes.start[one], episodes.heading[one]),
+        tokens=tokens.ids[one, : int(tokens.count[row])],
+        index=torch.tensor([row]),
     )
+    walked = run_episodes(environment, _TracedNavigator(navigator), batch, max_steps=max_steps)
     weights = torch.cat(walked.memory[2])
     return Trace(walked.viewpoint[0, : len(weights)].tolist(), weights)

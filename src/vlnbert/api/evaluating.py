@@ -1,10 +1,14 @@
-"""Let any agent walk the episodes of some splits, and score it: runs, navigators, published checkpoints, baselines."""
+"""Let any agent walk the episodes of some splits, and score it: runs, navigators, baselines, agents from elsewhere."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from json import dumps
 from pathlib import Path
 from typing import get_args
+
+import torch
+from tokenizers import Tokenizer
 
 from vlnbert.api.runs import Run, open_run
 from vlnbert.data.data import Data, open_data
@@ -12,14 +16,15 @@ from vlnbert.data.own import Features, is_own
 from vlnbert.data.spec import OFF, FeatureSpec, as_spec
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import UnknownNameError, UsageError
-from vlnbert.evaluation.evaluate import Evaluation, evaluate_agent, evaluate_navigator
+from vlnbert.evaluation.evaluate import Evaluation, evaluate_agent
 from vlnbert.evaluation.submission import write_results
 from vlnbert.evaluation.tables import score_table
 from vlnbert.learning.checkpoints import BEST, is_run
 from vlnbert.navigator import Navigator, fast
 from vlnbert.progress import quiet, say
 from vlnbert.registry import load_recorded
-from vlnbert.rollout.baselines import BASELINES, baseline
+from vlnbert.rollout.agents import AGENTS, Agent, AgentFactory, agent_name, as_agent, find_agent, names_objects
+from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.runtime import Precision, chosen_precision, require_within, usual_batch
 from vlnbert.tables import Table
 from vlnbert.tasks.episodes import Episodes
@@ -94,7 +99,7 @@ class _Walker:
     """An agent, and what is known of how it is to walk."""
 
     name: str
-    agent: Navigator | str  # a navigator, or the name of a baseline
+    agent: Navigator | Agent | AgentFactory
     task: str = R2R.name
     data: str | None = None
     features: FeatureSpec = field(default_factory=FeatureSpec)
@@ -103,7 +108,7 @@ class _Walker:
 
 
 def evaluate(
-    agent: Run | Navigator | str | Path,
+    agent: Run | Navigator | Agent | AgentFactory | str | Path,
     data: Data | str | Path | None = None,
     split: str | Sequence[str] = (),
     *,
@@ -120,15 +125,17 @@ def evaluate(
 
     Args:
         agent: A run, whose best weights walk; a navigator, or where one is (a folder, a hub name, a published agent's
-            checkpoint); or a baseline by name: random, stop or shortest.
+            checkpoint); an agent of your own, which has `begin` and `act` as `vln.Agent` has; or one by name: random,
+            stop, shortest, what a plugin registered, or the class in a file, my.py:MyAgent.
         data: The data folder, or what `vln.open_data` gave; by default what a run was trained on.
         split: One or several, such as r2r/val_unseen; by default val_seen and val_unseen of what a run was trained for.
             Test splits withhold their goals: they are walked, not scored.
-        features: What the navigator sees, as `vln.open_data` takes it, where that differs from what a run was trained
-            with; what was in memory is given again.
-        seed: Of the random baseline.
+        features: What the agent sees, as `vln.open_data` takes it, where that differs from what a run was trained with;
+            what was in memory is given again.
+        seed: Of agents that draw lots, such as random.
         max_steps: Steps after which an episode ends; by default as in a run's training, else the task's: 15 in R2R.
-        batch: Episodes that a navigator walks together; by default 64 on a CPU, 1024 on a GPU.
+        batch: Episodes that are walked together; by default 64 on a CPU, 1024 on a GPU, and all at once by agents that
+            do not read.
         precision: Of a navigator's tokens; fastest is what multiplies faster on this device. In bfloat16 scores differ
             by rounding.
         device: Where to walk, such as cpu or cuda; by default where the data is.
@@ -149,16 +156,15 @@ def evaluate(
         # All splits are read before any is walked, so that a fault in the last leaves no result file of the first.
         episodes = {name: opened.episodes(name) for name in names}
         walker = replace(walker, max_steps=max_steps or walker.max_steps)
-        if isinstance(walker.agent, str):
-            walk = _baseline_walk(walker, opened, seed, episodes)
+        if is_own(features):
+            opened, features = opened.seen_by(features), None
+        seen = walker.features.updated_by(opened.features).updated_by(as_spec(features))
+        walker = replace(walker, features=seen)
+        if isinstance(walker.agent, Navigator):
+            ready = _prepare_navigator(walker, walker.agent, opened, names, precision)
         else:
-            navigator = walker.agent
-            if is_own(features):
-                opened, features = opened.seen_by(features), None
-            seen = walker.features.updated_by(opened.features).updated_by(as_spec(features))
-            walker = replace(walker, features=seen)
-            walk = _navigator_walk(walker, navigator, opened, names, precision=precision, batch=batch)
-        found = Evaluations(walker.name, {name: walk(one) for name, one in episodes.items()})
+            ready = _prepare_agent(walker, walker.agent, opened, episodes, seed)
+        found = Evaluations(walker.name, {name: _walk(ready, walker, one, batch) for name, one in episodes.items()})
         for path in found.write(out) if out is not None else ():
             say(f"wrote {path}")
         return found
@@ -169,11 +175,20 @@ def usual_task(agent: str | Path) -> str:
     return task_and_split(open_run(agent).experiment.best_on)[0] if is_run(Path(agent)) else R2R.name
 
 
-def _walker(agent: Run | Navigator | str | Path) -> _Walker:
+def _walker(agent: object) -> _Walker:
     if isinstance(agent, Navigator):
         return _Walker("navigator", agent)
-    if isinstance(agent, str) and agent in BASELINES and not Path(agent).exists():
-        return _Walker(agent, agent)
+    if (
+        isinstance(agent, str)
+        and (agent in AGENTS or re.fullmatch(r".*:[A-Za-z_]\w*", agent))
+        and not Path(agent).exists()
+    ):
+        agent = find_agent(agent)
+    if isinstance(agent, AgentFactory):
+        return _Walker(agent.name, agent)
+    if not isinstance(agent, Run | str | Path):
+        own = as_agent(agent)
+        return _Walker(agent_name(own), own)
     if not isinstance(agent, Run):
         if not is_run(Path(agent)):
             return _Walker(Path(agent).resolve().name, open_navigator(str(agent)))
@@ -199,27 +214,20 @@ def _opened(data: Data | str | Path | None, device: str | None) -> Data:
     return open_data(data, device=device)
 
 
-def _baseline_walk(
-    walker: _Walker, data: Data, seed: int, episodes: Mapping[str, Episodes]
-) -> Callable[[Episodes], Evaluation]:
-    name = str(walker.agent)
-    if name == "shortest":
-        for split, one in episodes.items():
-            if not one.scored:
-                raise UsageError(f"{split} withholds its goals, so nobody knows the shortest path; leave it out")
-    environment = Environment(data.world)
-    agent = baseline(name, data.world, seed)
-    return lambda one: evaluate_agent(environment, agent, one, walker.max_steps or TASKS[one.task].max_steps)
+@dataclass(frozen=True)
+class _Prepared:
+    """An agent and all that it walks with."""
+
+    agent: Agent
+    data: Data
+    environment: Environment
+    tokenizer: Tokenizer | None  # None for those who do not read
+    dtype: torch.dtype | None = None
 
 
-def _navigator_walk(
-    walker: _Walker,
-    navigator: Navigator,
-    data: Data,
-    names: Sequence[str],
-    precision: Precision,
-    batch: int | None,
-) -> Callable[[Episodes], Evaluation]:
+def _prepare_navigator(
+    walker: _Walker, navigator: Navigator, data: Data, names: Sequence[str], precision: Precision
+) -> _Prepared:
     config = navigator.to(data.device).config
     finds = config.object_width > 0 and any(TASKS[task_and_split(name)[0]].sees_objects for name in names)
     spec = replace(walker.features, view_width=config.feature_width, object_width=config.object_width or None)
@@ -231,19 +239,37 @@ def _navigator_walk(
         )
         raise UsageError(f"{problem}; keep its own with it: vlnbert weights import --vocabulary FILE")
     dtype = fast.dtype_of(chosen_precision(precision, data.device, config.hidden))
+    return _Prepared(GreedyAgent(navigator), data, data.environment, tokenizer, dtype)
 
-    def walk(episodes: Episodes) -> Evaluation:
-        asked = TASKS[episodes.task]
-        path = asked.file(data.folder, episodes.split)
-        tokens = tokenise(episodes, tokenizer, path, walker.max_tokens or asked.max_tokens)
-        return evaluate_navigator(
-            data.environment,
-            navigator,
-            episodes,
-            tokens.to(data.device),
-            max_steps=walker.max_steps or asked.max_steps,
-            batch=batch or usual_batch(data.device),
-            precision=dtype,
-        )
 
-    return walk
+def _prepare_agent(
+    walker: _Walker, made: Agent | AgentFactory, data: Data, episodes: Mapping[str, Episodes], seed: int
+) -> _Prepared:
+    environment = Environment(data.world)
+    if made.sees_features:
+        names = made.names_objects if isinstance(made, AgentFactory) else names_objects(made)
+        finds = names and any(TASKS[one.task].sees_objects for one in episodes.values())
+        data = data.seen_as(walker.features if finds else replace(walker.features, objects=OFF))
+        environment = data.environment
+    agent = made(environment, seed) if isinstance(made, AgentFactory) else made
+    for split, one in episodes.items():
+        if agent.oracle and not one.scored:
+            raise UsageError(f"{split} withholds its goals, so nobody knows the shortest path; leave it out")
+    return _Prepared(agent, data, environment, data.tokenizer if agent.reads_tokens else None)
+
+
+def _walk(ready: _Prepared, walker: _Walker, episodes: Episodes, batch: int | None) -> Evaluation:
+    tokens, usual, asked = None, max(1, len(episodes)), TASKS[episodes.task]
+    if ready.tokenizer is not None:
+        path = asked.file(ready.data.folder, episodes.split)
+        tokens = tokenise(episodes, ready.tokenizer, path, walker.max_tokens or asked.max_tokens)
+        tokens, usual = tokens.to(ready.data.device), usual_batch(ready.data.device)
+    return evaluate_agent(
+        ready.environment,
+        ready.agent,
+        episodes,
+        tokens,
+        max_steps=walker.max_steps or asked.max_steps,
+        batch=batch or usual,
+        dtype=ready.dtype,
+    )

@@ -13,10 +13,11 @@ from vlnbert.benchmarks.measuring import Timing, race
 from vlnbert.benchmarks.plain.agents import walk_plainly
 from vlnbert.benchmarks.plain.observations import PlainObserver
 from vlnbert.benchmarks.workloads import NeverStops, random_environment, random_features
-from vlnbert.evaluation.evaluate import Evaluation, evaluate_navigator
+from vlnbert.evaluation.evaluate import Evaluation, evaluate_agent
 from vlnbert.evaluation.scoring import score_walks
 from vlnbert.navigator import Navigator, NavigatorConfig, fast
 from vlnbert.rollout.episodes import MAX_STEPS
+from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.tasks.splits import Split
 from vlnbert.world import FeatureBank, World
 
@@ -64,8 +65,8 @@ def time_evaluation(
 
     def ours() -> Evaluation:
         episodes, tokens = split.episodes, split.tokens
-        return evaluate_navigator(
-            environment, navigator, episodes, tokens, limit, batch, precision=fast.dtype_of(precision)
+        return evaluate_agent(
+            environment, GreedyAgent(navigator), episodes, tokens, limit, batch, dtype=fast.dtype_of(precision)
         )
 
     if device.type == "cuda":

@@ -1,7 +1,7 @@
 """`vlnbert evaluate`: let an agent walk a split, and score it."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
@@ -10,11 +10,18 @@ from vlnbert.data.spec import FeatureSpec
 from vlnbert.runtime import Precision
 
 
+def _known_agents(default: str) -> str:
+    """What the help says behind --agent; who asks for it can wait for what is registered."""
+    from vlnbert.rollout.agents import AGENTS
+
+    return f"(known: {', '.join(AGENTS)})"
+
+
 def evaluate(
     run: tyro.conf.Positional[Annotated[str | None, tyro.conf.arg(metavar="RUN")]] = None,
     *,
     data: DataPath,
-    agent: Literal["random", "stop", "shortest"] | None = None,
+    agent: Annotated[str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint=_known_agents)] = None,
     task: TaskName | None = None,
     splits: Annotated[tuple[str, ...], tyro.conf.arg(aliases=["--split"])] = ("val_seen", "val_unseen"),
     features: FeatureSpec = FeatureSpec(),  # noqa: B008  # frozen
@@ -26,7 +33,7 @@ def evaluate(
     out: Path | None = None,
     json: Flag = False,
 ) -> None:
-    """Let a navigator or a baseline agent walk every episode of some splits, and print its scores.
+    """Let a navigator, a baseline or an agent of your own walk every episode of some splits, and print its scores.
 
     Example: vlnbert evaluate --agent random --task r2r --splits val_unseen --data data
 
@@ -34,20 +41,24 @@ def evaluate(
 
     Example: vlnbert evaluate my-navigator --data data --features.views data/features/resnet.hdf5
 
+    Example: vlnbert evaluate --agent examples/own_agent.py:MyAgent --data data
+
     Args:
         run: A run's folder, whose best weights walk; or any navigator: its folder, a hub name, or a published agent's
             checkpoint.
         data: Folder with connectivity/ and the task's instructions.
         agent: Instead of a navigator: random (R2R's: a random heading, then five steps forward), stop (stays where it
-            starts) or shortest (knows the goal: what the graph allows).
+            starts), shortest (knows the goal: what the graph allows), what a plugin registered, or the class in a file
+            or module, my.py:MyAgent.
         task: r2r, reverie, r4r or a plugin's; by default what a run was trained for, else r2r. The baseline agents name
             no object.
         splits: The splits to walk. Test splits withhold their goals: they are walked and written, not scored.
-        features: What the navigator sees; by default what a run was trained with.
-        seed: Of the random agent.
+        features: What the agent sees; by default what a run was trained with.
+        seed: Of agents that draw lots, such as random.
         max_steps: Steps after which an episode ends; by default as in a run's training, else the
             task's: 15 in R2R.
-        batch: Episodes that a navigator walks together; by default 64 on a CPU, 1024 on a GPU.
+        batch: Episodes that are walked together; by default 64 on a CPU, 1024 on a GPU, and all at once by agents that
+            do not read.
         precision: Of a navigator's tokens; fastest is what multiplies faster on this device. In bfloat16 scores differ
             by rounding.
         device: Where the tensors are, such as cpu or cuda.
@@ -58,13 +69,14 @@ def evaluate(
 
     from vlnbert.api import evaluating
     from vlnbert.errors import UsageError
+    from vlnbert.rollout.agents import find_agent
 
-    chosen = run or agent
-    if chosen is None or (run is not None and agent is not None):
+    if (run is None) == (agent is None):
         raise UsageError("name a navigator or an --agent, and not both; for example --agent random")
     if not splits:
         raise UsageError("no split to walk; for example --splits val_unseen")
-    asked = task or evaluating.usual_task(chosen)
+    chosen = run or find_agent(agent or "")
+    asked = task or (evaluating.usual_task(run) if run else "r2r")
     found = evaluating.evaluate(
         chosen,
         data,

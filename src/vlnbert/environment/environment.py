@@ -22,6 +22,9 @@ class State:
     ended: Tensor  # [agent] bool
 
 
+NOBODY = State(torch.empty(0, dtype=torch.long), torch.empty(0, dtype=torch.long), torch.empty(0, dtype=torch.bool))
+
+
 @dataclass(frozen=True)
 class Observation:
     """What each agent sees and may choose. Slot 0 stops; its numbers, and those of padding, are all zero."""
@@ -31,6 +34,7 @@ class Observation:
     facing: Tensor  # [agent, 4] the same of the current view itself, absolute: the last action as a direction
     features: Tensor | None  # [agent, slot, width] of the view that faces each neighbour, where there is a bank
     visible_objects: VisibleObjects | None = None  # where there is a bank of them, in tasks that look for one
+    state: State = NOBODY  # where they are; an observation that was made by hand need not tell
 
 
 class Environment:
@@ -66,6 +70,7 @@ class Environment:
             facing=rows_of(self._facing, state.view),
             features=None if self.view_bank is None else self.view_bank.look(viewpoint),
             visible_objects=None if self.object_bank is None else self.object_bank.look(viewpoint, state.view),
+            state=state,
         )
 
     def step(self, state: State, slot: Tensor) -> State:

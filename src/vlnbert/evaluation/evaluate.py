@@ -3,15 +3,17 @@
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from vlnbert.environment.environment import Environment
+from vlnbert.errors import UsageError
 from vlnbert.evaluation.metrics import Scores
 from vlnbert.evaluation.scoring import score_walks
-from vlnbert.navigator import Navigator, fast
+from vlnbert.navigator import fast
 from vlnbert.progress import track
 from vlnbert.ranks import ALONE, Ranks
-from vlnbert.rollout.episodes import MAX_STEPS, Agent, Trajectories, run_episodes
-from vlnbert.rollout.greedy import GreedyAgent
+from vlnbert.rollout.agents import Agent, EpisodeBatch, agent_name, names_objects
+from vlnbert.rollout.episodes import MAX_STEPS, Trajectories, run_episodes
 from vlnbert.tasks.batches import evaluation_batches
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.tokens import Tokens
@@ -26,7 +28,7 @@ class Evaluation:
     episodes: Episodes
     trajectories: Trajectories
     scores: Scores | None
-    predicted_objects: list[str | None] | None = None  # what it named, where it sees objects
+    predicted_objects: list[str | None] | None = None  # what it named, where it was asked
 
     def __repr__(self) -> str:
         told = "goals withheld" if self.scores is None else f"SR {100 * float(self.scores.sr.mean()):.1f} %"
@@ -35,54 +37,57 @@ class Evaluation:
 
 @torch.inference_mode()
 def evaluate_agent(
-    environment: Environment, agent: Agent, episodes: Episodes, max_steps: int = MAX_STEPS
-) -> Evaluation:
-    """Let an agent walk all episodes of a split, all at once."""
-    walked = run_episodes(environment, agent, episodes.start, episodes.heading, episodes.goal, max_steps=max_steps)
-    return _scored(environment, episodes, walked)
-
-
-@torch.inference_mode()
-def evaluate_navigator(
     environment: Environment,
-    navigator: Navigator,
+    agent: Agent,
     episodes: Episodes,
-    tokens: Tokens,
+    tokens: Tokens | None = None,
     max_steps: int = MAX_STEPS,
     batch: int = 64,
     ranks: Ranks = ALONE,
-    precision: torch.dtype | None = None,
+    dtype: torch.dtype | None = None,
 ) -> Evaluation:
-    """Let a navigator walk all episodes of a split greedily, those with instructions of like length together.
+    """Let an agent walk all episodes of a split, those with instructions of like length together.
 
-    `precision` is that of tokens; None for that of the weights. Several ranks share the batches out, and each gets what
-    all have walked.
+    `dtype` is that of a navigator's tokens; None for that of its weights. Several ranks share the batches out, and each
+    gets what all have walked.
     """
+    if tokens is None and agent.reads_tokens:
+        raise UsageError(f"{agent_name(agent)} reads tokens; give those of the split, or say reads_tokens = False")
     environment = environment.for_task(episodes.task)
-    device, count = environment.world.device, tokens.count.cpu()
+    device, bank = environment.world.device, environment.object_bank
     viewpoint, view = (torch.zeros(len(episodes), max_steps + 1, dtype=torch.long, device=device) for _ in range(2))
     length, named = (torch.zeros(len(episodes), dtype=torch.long, device=device) for _ in range(2))
+    count = torch.zeros(len(episodes), dtype=torch.long) if tokens is None else tokens.count.cpu()
     batches = list(evaluation_batches(count, batch, ranks.rank, ranks.count))
-    with fast.enabled(precision):  # around all batches: their weights are the same
+    asked = bank is not None and names_objects(agent)
+    with fast.enabled(dtype):  # around all batches: their weights are the same
         for rows in track(batches, f"{episodes.task} {episodes.split}"):
             index = rows.to(device)
-            agent = GreedyAgent(navigator, environment, tokens.ids[index, : int(count[rows].max())])
-            parts = (episodes.start[index], episodes.heading[index], episodes.goal[index])
-            walked = run_episodes(environment, agent, *parts, max_steps=max_steps)
+            ids = rows.new_zeros(len(rows), 0) if tokens is None else tokens.ids[index, : int(count[rows].max())]
+            start = _episode_batch(environment, agent, episodes, ids=ids, rows=rows)
+            walked = run_episodes(environment, agent, start, max_steps=max_steps, name_objects=asked)
             viewpoint[index], view[index], length[index] = walked.viewpoint, walked.view, walked.length
-            if environment.object_bank is not None:
-                named[index] = agent.predict_objects(walked)
-    walked = Trajectories(*map(ranks.sum, (viewpoint, view, length)))
-    predicted = None
-    if environment.object_bank is not None:
-        predicted = environment.object_bank.object_table.ids_at(walked.viewpoint[:, -1], ranks.sum(named))
-    return _scored(environment, episodes, walked, predicted)
-
-
-def _scored(
-    environment: Environment, episodes: Episodes, walked: Trajectories, predicted: list[str | None] | None = None
-) -> Evaluation:
+            if walked.named is not None:
+                named[index] = walked.named
+    walked, predicted = Trajectories(*map(ranks.sum, (viewpoint, view, length))), None
+    if bank is not None and asked:
+        predicted = bank.object_table.ids_at(walked.viewpoint[:, -1], ranks.sum(named))
     scores = None
     if episodes.scored:
         scores = score_walks(environment.world, episodes, walked.viewpoint, walked.length, predicted)
     return Evaluation(environment.world, episodes, walked, scores, predicted)
+
+
+def _episode_batch(
+    environment: Environment, agent: Agent, episodes: Episodes, ids: Tensor, rows: Tensor
+) -> EpisodeBatch:
+    """What an agent may know of some rows of a split."""
+    index = rows.to(environment.world.device)
+    return EpisodeBatch(
+        state=environment.reset(episodes.start[index], episodes.heading[index]),
+        tokens=ids.to(index.device),
+        index=rows,
+        texts=tuple(episodes.texts[row] for row in rows.tolist()),
+        goal=episodes.goal[index] if agent.oracle else None,
+        path=episodes.path[index] if agent.oracle else None,
+    )

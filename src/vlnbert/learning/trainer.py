@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import VlnbertError
-from vlnbert.evaluation.evaluate import evaluate_navigator
+from vlnbert.evaluation.evaluate import evaluate_agent
 from vlnbert.evaluation.tables import Summary
 from vlnbert.learning.batches import BatchStream
 from vlnbert.learning.checkpoints import (
@@ -28,6 +28,7 @@ from vlnbert.learning.experiment import TrainConfig
 from vlnbert.learning.updates import PARTS, EagerUpdate, GraphUpdate, Learner, Update
 from vlnbert.navigator import Navigator
 from vlnbert.ranks import ALONE, Ranks
+from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.sources.folders import locked
 from vlnbert.tasks.splits import Split, task_and_split
 from vlnbert.tasks.task import TASKS
@@ -198,9 +199,9 @@ class Trainer:
                 save_navigator(self.run / BEST, self.navigator, {**self.card, "scores": scores})
 
     def _scores(self, split: Split) -> Summary:
-        result = evaluate_navigator(
+        result = evaluate_agent(
             self.environment,
-            self.navigator,
+            GreedyAgent(self.navigator),
             split.episodes,
             split.tokens,
             max_steps=self.config.max_steps or TASKS[split.episodes.task].max_steps,

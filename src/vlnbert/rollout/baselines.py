@@ -1,73 +1,68 @@
 """Agents that do not learn: what a learner must beat, and what nobody can."""
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
-from vlnbert.environment.environment import State, shortest_path_teacher
-from vlnbert.errors import UnknownNameError
-from vlnbert.rollout.episodes import Agent
+from vlnbert.environment.environment import Environment, Observation, shortest_path_teacher
+from vlnbert.rollout.agents import Agent, EpisodeBatch, register_agent
 from vlnbert.world.candidates import HALF_WIDTH
 from vlnbert.world.geometry import STEPS, view_heading, wrapped
 from vlnbert.world.world import STOP, World
 
 
-class Stop:
-    """Stops where it starts."""
+class Baseline(Agent):
+    """Neither reads nor sees."""
 
-    def begin(self, state: State, goal: Tensor) -> None: ...
-
-    def act(self, state: State, memory: None) -> tuple[Tensor, None]:
-        return torch.full_like(state.viewpoint, STOP), memory
+    reads_tokens = False
+    sees_features = False
 
 
-class Shortest:
-    """Knows the goal and takes the shortest path there: what the graph allows."""
-
-    def __init__(self, world: World) -> None:
-        self.world = world
-
-    def begin(self, state: State, goal: Tensor) -> Tensor:
-        return goal
-
-    def act(self, state: State, memory: Tensor) -> tuple[Tensor, Tensor]:
-        return shortest_path_teacher(self.world, state, memory), memory
-
-
-class Random:
+@register_agent("random")
+class Random(Baseline):
     """R2R's random walker: it picks a heading, then takes five steps forward, turning right where none is possible."""
 
     STEPS = 5
 
-    def __init__(self, world: World, seed: int) -> None:
-        self.forward, self.turned = _forward(world)
-        self.generator = torch.Generator().manual_seed(seed % 2**63)
+    def __init__(self, environment: Environment, seed: int = 0) -> None:
+        self.forward, self.turned = _forward(environment.world)
+        self.seed = seed % 2**63
 
-    def begin(self, state: State, goal: Tensor) -> tuple[Tensor, int]:
-        heading = torch.randint(STEPS, state.view.shape, generator=self.generator)
-        return heading.to(state.view.device), 0
+    def begin(self, batch: EpisodeBatch) -> tuple[Tensor, int]:
+        """Headings are drawn in the order of the split, so that batches make no difference."""
+        generator, last = torch.Generator().manual_seed(self.seed), max(batch.index.tolist(), default=-1)
+        heading = torch.randint(STEPS, (last + 1,), generator=generator)
+        return heading[batch.index].to(batch.state.view.device), 0
 
-    def act(self, state: State, memory: tuple[Tensor, int]) -> tuple[Tensor, tuple[Tensor, int]]:
-        heading, taken = memory
+    def act(self, observation: Observation, memory: tuple[Tensor, int]) -> tuple[Tensor, tuple[Tensor, int]]:
+        viewpoint, (heading, taken) = observation.state.viewpoint, memory
         if taken == self.STEPS:
-            return torch.full_like(state.viewpoint, STOP), memory
-        place = state.viewpoint * STEPS + heading
+            return torch.full_like(viewpoint, STOP), memory
+        place = viewpoint * STEPS + heading
         return self.forward[place], (self.turned[place], taken + 1)
 
 
-BASELINES: dict[str, Callable[[World, int], Agent]] = {
-    "random": Random,
-    "stop": lambda _world, _seed: Stop(),
-    "shortest": lambda world, _seed: Shortest(world),
-}
+@register_agent("stop")
+class Stop(Baseline):
+    """Stops where it starts."""
+
+    def act(self, observation: Observation, memory: None) -> tuple[Tensor, None]:
+        return torch.full_like(observation.state.viewpoint, STOP), memory
 
 
-def baseline(name: str, world: World, seed: int = 0) -> Agent:
-    """A baseline agent by name."""
-    if name not in BASELINES:
-        raise UnknownNameError("agent", name, BASELINES)
-    return BASELINES[name](world, seed)
+@register_agent("shortest")
+class Shortest(Baseline):
+    """Knows the goal and takes the shortest path there: what the graph allows."""
+
+    oracle = True
+
+    def __init__(self, environment: Environment) -> None:
+        self.world = environment.world
+
+    def begin(self, batch: EpisodeBatch) -> Tensor:
+        return batch.require_goal()
+
+    def act(self, observation: Observation, memory: Tensor) -> tuple[Tensor, Tensor]:
+        return shortest_path_teacher(self.world, observation.state, memory), memory
 
 
 def _forward(world: World) -> tuple[Tensor, Tensor]:

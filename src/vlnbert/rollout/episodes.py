@@ -1,17 +1,22 @@
 """The one loop in which agents and environment meet. It records where everybody went and never waits for the device.
 
-Rows that have stopped need not be computed any more. On the CPU they are left out; on a GPU, to ask which ones have
-stopped would be to wait for it, so they go along.
+Rows that have stopped need not be computed any more. On the CPU they are left out, where the agent's memory can do
+without them; on a GPU, to ask which ones have stopped would be to wait for it, so they go along.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Self, TypeVar
 
 import torch
 from torch import Tensor
 
 from vlnbert.environment.environment import Environment, State
+from vlnbert.errors import UsageError
 from vlnbert.navigator import Instruction, Navigator
+from vlnbert.rollout.agents import Agent, EpisodeBatch, agent_name
+from vlnbert.world.objects import NONE
+from vlnbert.world.world import STOP
 
 MAX_STEPS = 15  # as in the paper
 PAD = 0  # the token that fills short instructions up
@@ -19,14 +24,19 @@ PAD = 0  # the token that fills short instructions up
 Value = TypeVar("Value", Tensor, State)
 
 
-class Agent(Protocol):
-    """Anything that can choose slots. What it remembers between steps is handed back to it."""
+class RowMemory(ABC):
+    """Memory that rows can leave: its agent gets observations of the active rows, and answers for those only."""
 
-    def begin(self, state: State, goal: Tensor) -> Any:
-        """The memory with which an episode starts. Only oracles may look at the goal."""
+    rows: Tensor | None  # which rows are active, ascending; None for all
 
-    def act(self, state: State, memory: Any) -> tuple[Tensor, Any]:
-        """[agent] slots and the memory for the next step."""
+    def without_stopped(self, state: State) -> Self:
+        """The memory of the rows that have not stopped."""
+        kept = active_rows(state, self.rows)
+        return self if kept is None else self.select(kept)
+
+    @abstractmethod
+    def select(self, kept: Tensor) -> Self:
+        """Of the active rows, those at some places."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +47,7 @@ class Trajectories:
     view: Tensor  # [agent, time]
     length: Tensor  # [agent] viewpoints before it stopped, the start included
     memory: Any = None  # what the agent remembers at the end
+    named: Tensor | None = None  # [agent] the object that it named, by its place; NONE for none
 
     @property
     def ended(self) -> Tensor:
@@ -52,25 +63,62 @@ class Trajectories:
 def run_episodes(
     environment: Environment,
     agent: Agent,
-    start: Tensor,
-    heading: Tensor,
-    goal: Tensor,
+    batch: EpisodeBatch,
     max_steps: int = MAX_STEPS,
+    name_objects: bool = False,
 ) -> Trajectories:
-    """Let every agent act until it stops or has taken `max_steps` steps."""
-    state = environment.reset(start, heading)
-    memory = agent.begin(state, goal)
-    states, length = [state], torch.ones_like(state.viewpoint)
-    for _ in range(max_steps):
-        slot, memory = agent.act(state, memory)
-        state = environment.step(state, slot)
-        length += ~state.ended
-        states.append(state)
-        if state.ended.device.type == "cpu" and state.ended.all():  # elsewhere, to look would be to wait
+    """Let every agent act until it stops or has taken `max_steps` steps; where asked for, it names an object there."""
+    state, memory, count = batch.state, agent.begin(batch), len(batch.state.viewpoint)
+    states, length, named = [state], torch.ones_like(state.viewpoint), torch.full_like(state.viewpoint, NONE)
+    for time in range(max_steps + name_objects):  # who came to the limit acts once more, to name what is there
+        if time and state.ended.device.type == "cpu" and state.ended.all():  # elsewhere, to look would be to wait
             break
+        rows = None
+        if isinstance(memory, RowMemory):
+            memory = memory.without_stopped(state)
+            rows = memory.rows
+        observation = environment.observe(select_rows(state, rows))
+        slot, memory = _checked_act(agent, agent.act(observation, memory), observation.state, environment.world.slots)
+        slot = scatter_rows(slot, rows, count)
+        if name_objects:
+            names = ~state.ended & (slot == STOP) if time < max_steps else ~state.ended
+            if names.device.type != "cpu" or names.any():
+                place = _checked_rows(agent, "name_object", agent.name_object(observation, memory), observation.state)
+                named = torch.where(names, scatter_rows(place, rows, count), named)
+        if time < max_steps:
+            state = environment.step(state, slot)
+            length += ~state.ended
+            states.append(state)
     states += [state] * (max_steps + 1 - len(states))
     viewpoint, view = (torch.stack([getattr(state, name) for state in states], dim=1) for name in ("viewpoint", "view"))
-    return Trajectories(viewpoint, view, length, memory)
+    return Trajectories(viewpoint, view, length, memory, named if name_objects else None)
+
+
+def _checked_act(agent: Agent, answer: Any, state: State, slots: int) -> tuple[Tensor, Any]:
+    """What `act` gave, if it is what it should be. Out of range is only looked for where to look is not to wait."""
+    if not isinstance(answer, tuple) or len(answer) != 2:
+        kind = type(answer).__name__
+        raise UsageError(f"{agent_name(agent)}.act gave a {kind}; it must give slots and memory, (slot, memory)")
+    slot = _checked_rows(agent, "act", answer[0], state)
+    if slot.device.type == "cpu" and len(slot):
+        least, most = (int(bound) for bound in slot.aminmax())
+        if least < 0 or most >= slots:
+            problem = f"{agent_name(agent)}.act chose slot {least if least < 0 else most}"
+            raise UsageError(f"{problem}; slots are 0 (stop) to {slots - 1}, see observation.choosable")
+    return slot, answer[1]
+
+
+def _checked_rows(agent: Agent, method: str, given: Any, state: State) -> Tensor:
+    """An int64 for each row."""
+    rows = state.viewpoint
+    if isinstance(given, Tensor):
+        if given.shape == rows.shape and given.dtype == rows.dtype and given.device == rows.device:
+            return given
+        what = f"{str(given.dtype).removeprefix('torch.')} {list(given.shape)} on {given.device}"
+    else:
+        what = f"a {type(given).__name__}"
+    expected = f"it must give int64 [{len(rows)}] on {rows.device}, one for each row"
+    raise UsageError(f"{agent_name(agent)}.{method} gave {what}; {expected}")
 
 
 def encode_tokens(navigator: Navigator, tokens: Tensor) -> Instruction:

@@ -5,76 +5,46 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vlnbert.environment.environment import Environment, State
-from vlnbert.navigator import Instruction, Navigator, Step
-from vlnbert.rollout.episodes import (
-    Trajectories,
-    active_rows,
-    encode_tokens,
-    narrow_rows,
-    scatter_rows,
-    select_rows,
-)
+from vlnbert.environment.environment import Observation
+from vlnbert.navigator import Instruction, Navigator
+from vlnbert.rollout.agents import Agent, EpisodeBatch
+from vlnbert.rollout.episodes import RowMemory, encode_tokens, narrow_rows
 from vlnbert.world.objects import NONE
-from vlnbert.world.world import STOP
 
 
 @dataclass(frozen=True)
-class GreedyMemory:
-    """What a greedy navigator carries along."""
+class GreedyMemory(RowMemory):
+    """What a greedy navigator carries along, of the rows that are active."""
 
     hidden: Tensor  # [active row, hidden] the recurrent state
-    instruction: Instruction  # of those rows
-    predicted_object: Tensor  # [row] where it stopped: the object's place among those in view; NONE before
-    rows: Tensor | None = None  # which rows are active; None for all
+    instruction: Instruction
+    object_logits: Tensor | None = None  # [active row, object + 1] of the last step, where there are objects
+    rows: Tensor | None = None
 
-    def select(self, kept: Tensor | None) -> "GreedyMemory":
-        """Of the active rows, those at some places."""
-        if kept is None:
-            return self
+    def select(self, kept: Tensor) -> "GreedyMemory":
         return GreedyMemory(
             hidden=self.hidden.index_select(0, kept),
             instruction=self.instruction.only(kept),
-            predicted_object=self.predicted_object,
             rows=narrow_rows(self.rows, kept),
         )
 
 
-class GreedyAgent:
+class GreedyAgent(Agent):
     """A navigator that walks many episodes at once, each with its own instruction."""
 
-    def __init__(self, navigator: Navigator, environment: Environment, tokens: Tensor) -> None:
-        """`tokens` [row, token] are the instructions of the rows that will walk."""
-        self.navigator, self.environment, self.tokens = navigator, environment, tokens
+    def __init__(self, navigator: Navigator) -> None:
+        self.navigator = navigator
 
-    def begin(self, state: State, goal: Tensor) -> GreedyMemory:
-        instruction = encode_tokens(self.navigator, self.tokens)
-        return GreedyMemory(instruction.state, instruction, torch.full_like(state.viewpoint, NONE))
+    def begin(self, batch: EpisodeBatch) -> GreedyMemory:
+        instruction = encode_tokens(self.navigator, batch.tokens)
+        return GreedyMemory(instruction.state, instruction)
 
-    def act(self, state: State, memory: GreedyMemory) -> tuple[Tensor, GreedyMemory]:
-        memory = memory.select(active_rows(state, memory.rows))
-        step = self._step(state, memory)
-        slot = scatter_rows(step.logits.argmax(dim=1), memory.rows, len(state.viewpoint))
-        predicted = memory.predicted_object
-        if step.object_logits is not None:
-            best = scatter_rows(step.object_logits.argmax(dim=1), memory.rows, len(slot))
-            predicted = torch.where((slot == STOP) & ~state.ended, best, predicted)
-        return slot, GreedyMemory(step.state, step.instruction, predicted, memory.rows)
+    def act(self, observation: Observation, memory: GreedyMemory) -> tuple[Tensor, GreedyMemory]:
+        step = self.navigator.step(memory.hidden, memory.instruction, observation)
+        return step.logits.argmax(dim=1), GreedyMemory(step.state, step.instruction, step.object_logits, memory.rows)
 
-    def predict_objects(self, walked: Trajectories) -> Tensor:
-        """[row] the object that each row names: its place among those that its last viewpoint shows.
-
-        Who stopped has named one; who came to the limit looks around once more. A place beyond the last is "no object".
-        """
-        memory: GreedyMemory = walked.memory.select(active_rows(walked.last_state, walked.memory.rows))
-        if not len(memory.hidden):
-            return memory.predicted_object
-        step = self._step(walked.last_state, memory)
-        if step.object_logits is None:
-            return memory.predicted_object
-        best = scatter_rows(step.object_logits.argmax(dim=1), memory.rows, len(walked.ended))
-        return torch.where(walked.ended, memory.predicted_object, best)
-
-    def _step(self, state: State, memory: GreedyMemory) -> Step:
-        observation = self.environment.observe(select_rows(state, memory.rows))
-        return self.navigator.step(memory.hidden, memory.instruction, observation)
+    def name_object(self, observation: Observation, memory: GreedyMemory) -> Tensor:
+        """The best in view, by the logits of the step; the last place is "no object"."""
+        if memory.object_logits is None:
+            return torch.full_like(observation.state.viewpoint, NONE)
+        return memory.object_logits.argmax(dim=1)

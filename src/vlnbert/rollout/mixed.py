@@ -1,15 +1,17 @@
 """Rollouts to learn from: each row follows the teacher, samples or takes the best, and everything is recorded."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from vlnbert.environment.environment import Environment, State
+from vlnbert.environment.environment import Environment, Observation, State
 from vlnbert.navigator import Instruction, Navigator
+from vlnbert.rollout.agents import Agent, EpisodeBatch
 from vlnbert.rollout.episodes import (
     MAX_STEPS,
+    RowMemory,
     Trajectories,
     active_rows,
     encode_tokens,
@@ -51,30 +53,40 @@ class TeacherRows:
 
 
 @dataclass
-class MixedMemory:
+class MixedMemory(RowMemory):
     """What the agent of a mixed rollout carries along; its tensors are of the active rows."""
 
     hidden: Tensor
     instruction: Instruction
     teacher: TeacherMemory  # what the teacher knows of them
     noise: Tensor  # [time, row, slot] what is added to the logits before the best is taken
+    count: int  # of all rows
+    teacher_rows: TeacherRows | None = None
     rows: Tensor | None = None  # which rows are active; None for all
     records: list[dict[str, Tensor]] = field(default_factory=list)
 
+    def without_stopped(self, state: State) -> "MixedMemory":
+        """Stopped rows leave on the CPU; elsewhere the teacher's rows leave together, once all of them have stopped."""
+        kept, taught = active_rows(state, self.rows), self.teacher_rows
+        if self.rows is None and taught is not None and taught.count < self.count and len(self.records) == taught.steps:
+            kept = torch.arange(taught.count, self.count, device=self.hidden.device)
+        return self if kept is None else self.select(kept)
+
     def select(self, kept: Tensor) -> "MixedMemory":
-        """Of the active rows, those at some places."""
-        return MixedMemory(
+        return replace(
+            self,
             hidden=self.hidden.index_select(0, kept),
             instruction=self.instruction.only(kept),
             teacher=tuple(part.index_select(0, kept) for part in self.teacher),
             noise=self.noise.index_select(1, kept),
             rows=narrow_rows(self.rows, kept),
-            records=self.records,
         )
 
 
-class MixedAgent:
+class MixedAgent(Agent):
     """A navigator each of whose rows chooses by a policy of its own."""
+
+    oracle = True  # its rows may follow the teacher
 
     def __init__(
         self,
@@ -99,50 +111,41 @@ class MixedAgent:
         self.max_steps, self.teacher_rows = max_steps, teacher_rows
         self.task, self.lesson = task or TASKS[R2R.name], lesson
 
-    def begin(self, state: State, goal: Tensor) -> MixedMemory:
-        instruction = encode_tokens(self.navigator, self.tokens)
+    def begin(self, batch: EpisodeBatch) -> MixedMemory:
+        instruction = encode_tokens(self.navigator, batch.tokens)
         noise = gumbel(self.key, self.max_steps, self.environment.world.slots)
         sampled = (self.row_policy == SAMPLE)[:, None]
-        lesson = (goal,) if self.lesson is None else self.lesson
-        return MixedMemory(instruction.state, instruction, lesson, noise * sampled)
+        return MixedMemory(
+            hidden=instruction.state,
+            instruction=instruction,
+            teacher=(batch.require_goal(),) if self.lesson is None else self.lesson,
+            noise=noise * sampled,
+            count=len(self.row_policy),
+            teacher_rows=self.teacher_rows,
+        )
 
-    def act(self, state: State, memory: MixedMemory) -> tuple[Tensor, MixedMemory]:
-        memory = self._leave(state, memory)
-        here, policy = select_rows(state, memory.rows), select_rows(self.row_policy, memory.rows)
-        step = self.navigator.step(memory.hidden, memory.instruction, self.environment.observe(here))
+    def act(self, observation: Observation, memory: MixedMemory) -> tuple[Tensor, MixedMemory]:
+        policy = select_rows(self.row_policy, memory.rows)
+        step = self.navigator.step(memory.hidden, memory.instruction, observation)
         logits = _at_least_float32(step.logits)
-        teacher, lesson = self.task.teacher(self.environment.world, here.viewpoint, memory.teacher)
+        teacher, lesson = self.task.teacher(self.environment.world, observation.state.viewpoint, memory.teacher)
         sampled = (logits.detach() + memory.noise[len(memory.records)]).argmax(dim=1)
         slot = torch.where(policy == TEACHER, teacher, sampled)
         record = {"slot": slot, "teacher": teacher, "logits": logits, "hidden": step.state}
         if step.object_logits is not None and self.target is not None:
             target = select_rows(self.target, memory.rows)
             record["grounding_loss"] = _grounding_loss(step.object_logits, target, teacher)
-        count = len(self.row_policy)
-        record = {name: scatter_rows(part, memory.rows, count) for name, part in record.items()}
-        record["live"] = ~state.ended
-        after = MixedMemory(
-            hidden=step.state,
-            instruction=step.instruction,
-            teacher=lesson,
-            noise=memory.noise,
-            rows=memory.rows,
-            records=[*memory.records, record],
-        )
-        return record["slot"], after
-
-    def _leave(self, state: State, memory: MixedMemory) -> MixedMemory:
-        """Stopped rows leave on the CPU; elsewhere the teacher's rows leave together, once all of them have stopped."""
-        kept, taught, count = active_rows(state, memory.rows), self.teacher_rows, len(self.row_policy)
-        if memory.rows is None and taught is not None and taught.count < count and len(memory.records) == taught.steps:
-            kept = torch.arange(taught.count, count, device=self.row_policy.device)
-        return memory if kept is None else memory.select(kept)
+        record["live"] = ~observation.state.ended  # who has left has stopped
+        record = {name: scatter_rows(part, memory.rows, memory.count) for name, part in record.items()}
+        records = [*memory.records, record]
+        after = replace(memory, hidden=step.state, instruction=step.instruction, teacher=lesson, records=records)
+        return slot, after
 
     def bootstrap_value(self, walked: Trajectories) -> Tensor:
         """[row] the critic's value where rows came to the limit, without gradient; of others anything."""
         with torch.no_grad():
             state, count = walked.last_state, len(self.row_policy)
-            memory = self._leave(state, walked.memory)
+            memory = walked.memory.without_stopped(state)
             if not len(memory.hidden):
                 return _at_least_float32(memory.hidden.new_zeros(count))
             observation = self.environment.observe(select_rows(state, memory.rows))
@@ -154,7 +157,8 @@ def collect_rollout(
     environment: Environment, agent: MixedAgent, start: Tensor, heading: Tensor, goal: Tensor
 ) -> Rollout:
     """Run the episodes and lay the record out; rows that did not stop take one more look, for the last value."""
-    walked = run_episodes(environment, agent, start, heading, goal, max_steps=agent.max_steps)
+    batch = EpisodeBatch(environment.reset(start, heading), agent.tokens, torch.arange(len(start)), goal=goal)
+    walked = run_episodes(environment, agent, batch, max_steps=agent.max_steps)
     records = walked.memory.records
     columns = {name: torch.stack([record[name] for record in records]) for name in records[0]}
     columns["value"] = _at_least_float32(agent.navigator.value(columns.pop("hidden")))

@@ -1,0 +1,160 @@
+"""What an agent is, for all of them: baselines, navigators that are evaluated or learn, and agents from elsewhere.
+
+The loop (`run_episodes`) observes and the agent chooses, so that an agent needs neither an environment nor a world; who
+wants to know where it is finds that in `observation.state`. Rows that have stopped cost a network time on the CPU: an
+agent whose memory is a `RowMemory` gets and answers for the others only. So one contract serves all at full speed.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from inspect import Parameter, signature
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vlnbert.environment.environment import Environment, Observation, State
+from vlnbert.errors import UnknownNameError, UsageError
+from vlnbert.registry import Registry, by_name, load_plugin
+from vlnbert.world.objects import NONE
+
+
+@dataclass(frozen=True)
+class EpisodeBatch:
+    """What agents may know when a batch of episodes begins; a row is an episode."""
+
+    state: State  # [row] where they start and what they face
+    tokens: Tensor  # [row, token] word pieces, padded with 0; without columns for an agent that reads none
+    index: Tensor  # [row] their places in the split, on the CPU
+    texts: tuple[str, ...] = ()  # the instructions as written
+    goal: Tensor | None = None  # [row] viewpoint, for oracles alone
+    path: Tensor | None = None  # [row, hop] the described path, its last viewpoint repeated, for oracles alone
+
+    def require_goal(self) -> Tensor:
+        """[row] the goal, which only oracles are told."""
+        if self.goal is None:
+            raise UsageError("no goal is told; an agent that must know it says so: oracle = True")
+        return self.goal
+
+
+class Agent:
+    """Anything that chooses where to go, for many episodes at once; `vln.evaluate(MyAgent(), data, split)` scores it.
+
+    `act` is all that it must have. What it knows of its episodes it keeps in its memory, which it is handed back, and
+    nowhere else: batches come in any order. Nothing needs to wait for the device: tensors in, tensors out. Deriving
+    from this class is not needed; an object that has `begin` and `act` is an agent as well.
+    """
+
+    oracle = False  # whether it is told goals and paths
+    reads_tokens = True  # whether it is given tokens, for which the data must have a vocabulary
+    sees_features = True  # whether it sees image features, which the data must then have
+
+    def begin(self, batch: EpisodeBatch) -> Any:
+        """The memory with which these episodes start: anything, by default None."""
+        return None
+
+    def act(self, observation: Observation, memory: Any) -> tuple[Tensor, Any]:
+        """[row] what to choose, int64, and the memory for the next step.
+
+        Slot 0 stops, for good; slot n goes to the n-th neighbour where `observation.choosable[row, n]`. Rows that have
+        stopped are asked on, and nothing they choose matters.
+        """
+        raise NotImplementedError
+
+    def name_object(self, observation: Observation, memory: Any) -> Tensor:
+        """[row] the object that each row would name here, int64: its place in `observation.visible_objects`.
+
+        -1, or a place beyond the last, is none. Asked after `act`, with its observation and the memory it returned,
+        when a row stops; a row that came to the limit acts once more where it is, and is asked then.
+        """
+        return torch.full_like(observation.state.viewpoint, NONE)
+
+
+class _Foreign(Agent):
+    """An agent that does not derive from `Agent`."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner, self.begin, self.act = inner, inner.begin, inner.act  # type: ignore[method-assign]
+        for name in ("oracle", "reads_tokens", "sees_features", "name_object"):
+            if hasattr(inner, name):
+                setattr(self, name, getattr(inner, name))
+
+
+def as_agent(thing: object) -> Agent:
+    """Anything that keeps the contract, as an `Agent`."""
+    if isinstance(thing, Agent) and type(thing).act is not Agent.act:
+        return thing
+    lacking = [name for name in ("begin", "act") if not callable(getattr(thing, name, None))]
+    if isinstance(thing, type | Agent) or lacking:
+        what = f"the class {thing.__name__}" if isinstance(thing, type) else f"a {type(thing).__name__}"
+        raise UsageError(f"{what} is no agent; give an object with begin(batch) and act(observation, memory)")
+    return _Foreign(thing)
+
+
+def agent_name(agent: Agent) -> str:
+    """What to call an agent: its class."""
+    return type(agent.inner if isinstance(agent, _Foreign) else agent).__name__
+
+
+def names_objects(agent: object) -> bool:
+    """Whether an agent, or a class of agents, has a way of its own to name the object that it found."""
+    method = getattr(agent, "name_object", None)
+    return method is not None and getattr(method, "__func__", method) is not Agent.name_object
+
+
+AGENTS: Registry[Callable[..., Any]] = Registry("agent")
+
+
+def register_agent(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorate a class, or a function that makes an agent, so that `evaluate` and `--agent` know it by a name.
+
+    It is called with those of `environment` and `seed` that its parameters name.
+
+    Args:
+        name: What to call it by.
+    """
+    return by_name(AGENTS, name)
+
+
+@dataclass(frozen=True)
+class AgentFactory:
+    """An agent that is yet to be made, by a class or a function."""
+
+    name: str
+    call: Callable[..., Any]
+
+    @property
+    def sees_features(self) -> bool:
+        return bool(getattr(self.call, "sees_features", True))
+
+    @property
+    def names_objects(self) -> bool:
+        """Whether it may: a function does not tell."""
+        return not isinstance(self.call, type) or names_objects(self.call)
+
+    def __call__(self, environment: Environment, seed: int = 0) -> Agent:
+        offered = {"environment": environment, "seed": seed}
+        asked = signature(self.call).parameters
+        named = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+        for name, one in asked.items():
+            if name not in offered and one.default is Parameter.empty and one.kind not in named:
+                raise UsageError(f"{self.name} asks for {name}; agents are made of environment and seed, or of nothing")
+        return as_agent(self.call(**{name: value for name, value in offered.items() if name in asked}))
+
+
+def find_agent(name: str) -> AgentFactory:
+    """An agent by name: a registered one, or the class in a file or module, my.py:MyAgent or my.module:MyAgent."""
+    where, colon, attribute = name.rpartition(":")
+    if not colon:
+        if name.endswith(".py"):
+            raise UsageError(f"{name} is a file; say which class of it walks: {name}:MyAgent")
+        return AgentFactory(name, AGENTS[name])
+    if not where:
+        raise UsageError(f"no file or module in '{name}'; write my.py:MyAgent")
+    there = vars(load_plugin(where))
+    if not callable(there.get(attribute)):
+        known = [
+            key for key, value in there.items() if isinstance(value, type) and value.__module__ == there["__name__"]
+        ]
+        raise UnknownNameError(f"agent in {where} called", attribute, known)
+    return AgentFactory(attribute, there[attribute])
