@@ -84,7 +84,7 @@ def test_find_says_what_is_unknown(world):
     assert world.find("beta", "b5") == 10
     with pytest.raises(UnknownNameError, match="no scan 'betta'; did you mean beta"):
         world.find("betta", "b0")
-    with pytest.raises(UnknownNameError, match="no viewpoint in scan beta 'b4'; did you mean b"):
+    with pytest.raises(UnknownNameError, match="no viewpoint in scan beta 'b4'; known: b0, b1"):
         world.find("beta", "b4")
     with pytest.raises(UnknownNameError, match="no viewpoint in scan beta 'xyz'; known: b0, b1, b2, b3, b5"):
         world.find("beta", "xyz")
