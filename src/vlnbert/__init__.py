@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from vlnbert.learning.presets import Preset, presets
     from vlnbert.learning.rewards import RewardConfig, register_reward
     from vlnbert.learning.trainer import Callback
-    from vlnbert.navigator import Navigator, NavigatorConfig
+    from vlnbert.navigator import Navigator, NavigatorConfig, register_backbone
     from vlnbert.registry import load_plugin
     from vlnbert.rollout.agents import Agent, register_agent
     from vlnbert.tasks.task import R2R, REVERIE, Task, register_task
@@ -68,7 +68,7 @@ _HOME = {
     "vlnbert.learning.presets": ("Preset", "presets"),
     "vlnbert.learning.rewards": ("RewardConfig", "register_reward"),
     "vlnbert.learning.trainer": ("Callback",),
-    "vlnbert.navigator": ("Navigator", "NavigatorConfig"),
+    "vlnbert.navigator": ("Navigator", "NavigatorConfig", "register_backbone"),
     "vlnbert.registry": ("load_plugin",),
     "vlnbert.rollout.agents": ("Agent", "register_agent"),
     "vlnbert.tasks.task": ("R2R", "REVERIE", "Task", "register_task"),
@@ -116,6 +116,7 @@ __all__ = [
     "open_run",
     "presets",
     "register_agent",
+    "register_backbone",
     "register_features",
     "register_reward",
     "register_task",

@@ -107,7 +107,7 @@ def test_the_command_tells_people(tiny):
         (("--threads", "257"), "--threads 257"),
         (("--size", "tini"), "did you mean tiny"),
         (("--device", "gpu"), "no device 'gpu'"),
-        (("--device", "meta"), "memory is not measured on 'meta'"),
+        (("--device", "meta"), "no device 'meta' here"),
         (("--data", "nowhere"), "no such data folder"),
     ],
 )

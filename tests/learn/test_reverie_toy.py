@@ -12,7 +12,7 @@ from vlnbert.environment.environment import Environment
 from vlnbert.evaluation.evaluate import Evaluation, evaluate_agent
 from vlnbert.house import generate
 from vlnbert.learning.objective import ObjectiveConfig, navigation_objective
-from vlnbert.learning.rewards import RewardConfig, Rewards
+from vlnbert.learning.rewards import PaperReward, RewardConfig
 from vlnbert.navigator import SIZES, Navigator
 from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.rollout.mixed import TEACHER, MixedAgent, collect_rollout
@@ -58,14 +58,17 @@ def learned(scene: Scene, updates: int, grounding: float = 1.0, seed: int = SEED
     widths["object_width"] = environment.object_bank.width if environment.object_bank is not None else 0
     shape = replace(SIZES["tiny"]["two-stream"], hidden=48, inner=96, matching="visual", **widths)
     navigator = Navigator(replace(shape, feature_dropout=0.0, critic_dropout=0.0))
-    optimiser, rewards = torch.optim.AdamW(navigator.parameters(), lr=2e-3), Rewards(environment.world, RewardConfig())
+    optimiser, rewards = (
+        torch.optim.AdamW(navigator.parameters(), lr=2e-3),
+        PaperReward(environment.world, RewardConfig()),
+    )
     rows = torch.arange(len(train.episodes))
     how, weights = torch.full_like(rows, TEACHER), ObjectiveConfig(imitation=1.0, grounding=grounding)
     batch = take(train.episodes, train.tokens, rows, train.tokens.ids.shape[1], train.target)
     for update in range(updates):
         agent = MixedAgent(navigator, environment, batch.tokens, how, keys(seed, update, rows), batch.target, LIMIT)
         rollout = collect_rollout(environment, agent, batch.start, batch.heading, batch.goal)
-        reward = rewards(rollout.viewpoint, rollout.slot, batch.path, batch.path_length, batch.sightings)
+        reward = rewards(rollout, batch)
         loss = navigation_objective(rollout, how, reward, weights)
         optimiser.zero_grad()
         loss.total.backward()

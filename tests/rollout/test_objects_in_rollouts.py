@@ -47,9 +47,8 @@ class Scene:
     def objective(self, how: list[int], **weights: float) -> Objective:
         length = torch.tensor([len(walk.split()) for walk in WALKS])
         rewards, config = Rewards(self.environment.world, RewardConfig()), ObjectiveConfig(**weights)
-        sightings = torch.full((len(how), 1), NONE)
         rollout = self.rollout(how)
-        reward = rewards(rollout.viewpoint, rollout.slot, self.path, length, sightings)
+        reward = rewards(rollout.viewpoint, rollout.slot, self.path, length)
         return navigation_objective(rollout, torch.tensor(how), reward, config)
 
     def fixed(self) -> "Scene":

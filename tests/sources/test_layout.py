@@ -43,7 +43,7 @@ def test_an_empty_folder(tmp_path, refuses):
 
 
 def test_unknown_names(tiny):
-    with pytest.raises(UnknownNameError, match="no task 'r3r'; did you mean r4r or r2r"):
+    with pytest.raises(UnknownNameError, match="no task 'r3r'; did you mean r2r or r4r"):
         TASKS["r3r"].files(tiny.folder)
     with pytest.raises(UnknownNameError, match="'val_unsen'; did you mean val_unseen"):
         TASKS["r2r"].file(tiny.folder, "val_unsen")

@@ -7,31 +7,15 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
+import vlnbert as vln
 from tests.cli.conftest import called
 from vlnbert.data.data import open_data
-from vlnbert.environment.environment import Environment, State
 from vlnbert.errors import DataError, UsageError
-from vlnbert.evaluation.scoring import score_walks
 from vlnbert.house import generate
-from vlnbert.rollout.episodes import run_episodes
 from vlnbert.tasks.r4r import write_r4r
-from vlnbert.tasks.task import TASKS, Described, path_teacher
+from vlnbert.tasks.task import TASKS, path_teacher
 from vlnbert.world.world import STOP, World
-
-
-class Follower:
-    """An agent that does what a task's teacher says."""
-
-    def __init__(self, world: World, task: str, episodes: Described) -> None:
-        self.world, self.task, self.episodes = world, TASKS[task], episodes
-
-    def begin(self, state: State, goal: Tensor) -> Any:
-        return self.task.begin_teacher(self.episodes)
-
-    def act(self, state: State, memory: Any) -> tuple[Tensor, Any]:
-        return self.task.teacher(self.world, state.viewpoint, memory)
 
 
 @pytest.fixture(scope="module")
@@ -75,20 +59,32 @@ def test_pairs_are_joined_by_the_shortest_way(house: Path) -> None:
     assert expected == len(made) > 10
 
 
-def test_who_follows_the_teacher_follows_the_path(house: Path) -> None:
-    """nDTW 100 within the task's limit; the shortest way to the goal does not follow."""
+def test_who_follows_the_path_scores_100(house: Path) -> None:
+    """Within the task's limit; the shortest way to the goal gets there and does not follow."""
+    followed, shortest = (vln.evaluate(agent, house, "r4r/val_unseen", bar=False) for agent in ("follow", "shortest"))
+    scores = followed["r4r/val_unseen"].scores
+    assert scores is not None
+    assert scores.ndtw.min() == scores.cls.min() == scores.sdtw.min() == 1.0
+    other = shortest.scores["r4r/val_unseen"]
+    assert other["sr"] == 1.0
+    assert other["ndtw"] < 0.9
+
+
+def test_the_teacher_is_who_follows(house: Path) -> None:
+    """Step by step, the task's teacher takes each row along its path and stops at its end."""
     data = open_data(house)
-    environment, episodes = Environment(data.world), data.episodes("r4r/val_unseen")
-    steps = TASKS["r4r"].max_steps
-    scores = {}
-    for task in ("r4r", "r2r"):
-        agent = Follower(data.world, task, episodes)
-        walked = run_episodes(environment, agent, episodes.start, episodes.heading, episodes.goal, max_steps=steps)
-        assert walked.ended.all()
-        scores[task] = score_walks(data.world, episodes, walked.viewpoint, walked.length)
-    assert scores["r4r"].ndtw.min() == scores["r4r"].cls.min() == scores["r4r"].sr.min() == 1.0
-    assert scores["r2r"].sr.min() == 1.0
-    assert scores["r2r"].ndtw.mean() < 0.9
+    world, task, episodes = data.world, TASKS["r4r"], data.episodes("r4r/val_unseen")
+    viewpoint, memory = episodes.start, task.begin_teacher(episodes)
+    visited = [viewpoint]
+    for _ in range(task.max_steps):
+        slot, memory = task.teacher(world, viewpoint, memory)
+        viewpoint = world.neighbour[viewpoint, slot]
+        visited.append(viewpoint)
+    walked = torch.stack(visited, dim=1)
+    for row, length in enumerate(episodes.path_length.tolist()):
+        assert torch.equal(walked[row, :length], episodes.path[row, :length])
+        assert (walked[row, length:] == episodes.path[row, -1]).all()
+    assert task.teacher_steps(world, episodes.start, episodes) == int(episodes.path_length.max())
 
 
 def test_off_the_path_it_goes_back_and_skips_nothing(world: World) -> None:

@@ -48,8 +48,8 @@ def evaluate(
             checkpoint.
         data: Folder with connectivity/ and the task's instructions.
         agent: Instead of a navigator: random (R2R's: a random heading, then five steps forward), stop (stays where it
-            starts), shortest (knows the goal: what the graph allows), what a plugin registered, or the class in a file
-            or module, my.py:MyAgent.
+            starts), shortest (knows the goal: what the graph allows), follow (knows the described path), what a plugin
+            registered, or the class in a file or module, my.py:MyAgent.
         task: r2r, reverie, r4r or a plugin's; by default what a run was trained for, else r2r. The baseline agents name
             no object.
         splits: The splits to walk. Test splits withhold their goals: they are walked and written, not scored.

@@ -36,6 +36,12 @@ class EpisodeBatch:
             raise UsageError("no goal is told; an agent that must know it says so: oracle = True")
         return self.goal
 
+    def require_path(self) -> Tensor:
+        """[row, hop] the described path, which only oracles are told."""
+        if self.path is None:
+            raise UsageError("no path is told; an agent that must know it says so: oracle = True")
+        return self.path
+
 
 class Agent:
     """Anything that chooses where to go, for many episodes at once; `vln.evaluate(MyAgent(), data, split)` scores it.

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from vlnbert.environment.environment import Environment, Observation, shortest_path_teacher
 from vlnbert.rollout.agents import Agent, EpisodeBatch, register_agent
+from vlnbert.tasks.task import TeacherMemory, path_teacher
 from vlnbert.world.candidates import HALF_WIDTH
 from vlnbert.world.geometry import STEPS, view_heading, wrapped
 from vlnbert.world.world import STOP, World
@@ -63,6 +64,23 @@ class Shortest(Baseline):
 
     def act(self, observation: Observation, memory: Tensor) -> tuple[Tensor, Tensor]:
         return shortest_path_teacher(self.world, observation.state, memory), memory
+
+
+@register_agent("follow")
+class Follow(Baseline):
+    """Knows the described path and follows it to its end: what R4R's teacher does."""
+
+    oracle = True
+
+    def __init__(self, environment: Environment) -> None:
+        self.world = environment.world
+
+    def begin(self, batch: EpisodeBatch) -> TeacherMemory:
+        path = batch.require_path()
+        return path, torch.full_like(path[:, 0], path.shape[1]), torch.zeros_like(path[:, 0])
+
+    def act(self, observation: Observation, memory: TeacherMemory) -> tuple[Tensor, TeacherMemory]:
+        return path_teacher(self.world, observation.state.viewpoint, memory)
 
 
 def _forward(world: World) -> tuple[Tensor, Tensor]:

@@ -28,6 +28,9 @@ def register_backbone(name: str) -> Callable[[AnyFactory], AnyFactory]:
 
     That is a class or a function which takes a `NavigatorConfig` and gives an `nn.Module` that keeps the protocol
     `Backbone`. Its weights are its own to initialise; those that it leaves on the meta device are drawn as BERT's.
+
+    Args:
+        name: What `NavigatorConfig.backbone` calls it.
     """
 
     def register(factory: AnyFactory) -> AnyFactory:
