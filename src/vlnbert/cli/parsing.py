@@ -61,7 +61,7 @@ def _problem(box: str, parse: Parse, command: str, words: list[str]) -> str:
     if found := re.search(r"Missing value for argument '(?:.*, )?(\S+)'", box):
         return f"{found[1]} is followed by no value"
     if found := re.search(r"Expected one of \{(.*)\}", box):
-        return f"{command} is followed by {' or '.join(found[1].split(','))}"
+        return f"{command} is followed by {' or '.join(name.strip() for name in found[1].split(','))}"
     return box
 
 
