@@ -84,6 +84,19 @@ def test_batches_make_no_difference(trained: vln.Run, data: vln.Data, evaluated:
     assert found.scores[SPLIT] == pytest.approx(evaluated.scores[SPLIT])
 
 
+def test_a_navigator_in_training_walks_without_dropout(
+    trained: vln.Run, data: vln.Data, evaluated: vln.Evaluations
+) -> None:
+    navigator = vln.Navigator.from_pretrained(trained.weights).train()
+    for part in navigator.modules():
+        if isinstance(part, torch.nn.Dropout):
+            part.p = 0.9
+    steps = trained.experiment.training.max_steps
+    found = vln.evaluate(navigator, data, SPLIT, max_steps=steps, bar=False)
+    assert found.scores[SPLIT] == evaluated.scores[SPLIT]
+    assert navigator.training, "it is left as it was"
+
+
 def test_baselines(data: vln.Data) -> None:
     assert vln.evaluate("shortest", data, SPLIT, bar=False).scores[SPLIT]["sr"] == 1.0
     assert vln.evaluate("stop", data, SPLIT, bar=False).scores[SPLIT]["tl"] == 0.0

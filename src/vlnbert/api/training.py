@@ -119,7 +119,8 @@ def changed_preset(experiment: str | Path | Preset | Experiment, changes: dict[s
 @contextmanager
 def _opened(data: Data | str | Path, device: str | None) -> Iterator[tuple[Data, Ranks]]:
     """The data on this process's own device, and its place among those that learn together."""
-    asked = device or (str(data.device) if isinstance(data, Data) else "cpu")
+    where = data.device if isinstance(data, Data) else "cpu"
+    asked = str(where if device is None else device)
     require_device(asked)
     with joined(asked) as (ranks, own):
         yield open_data(data, device=own), ranks
