@@ -38,7 +38,8 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
         """Add a thing; another one of that name must be the same, registered again by its own module."""
         home = home or getattr(thing, "__module__", "") or ""
         if name in self._things and self._homes[name] != home:
-            problem = f"two {self.kind}s are called '{name}', of {self._homes[name]} and of {home}"
+            kinds = f"{self.kind.removesuffix('s')}s"  # features have no singular
+            problem = f"two {kinds} are called '{name}', of {self._homes[name]} and of {home}"
             raise UsageError(f"{problem}; give one of them another name")
         self._things[name], self._homes[name] = thing, home
         return thing
