@@ -11,11 +11,9 @@ from torch.nn.functional import cross_entropy
 
 import vlnbert as vln
 from vlnbert.environment.environment import shortest_path_teacher
-from vlnbert.evaluation.evaluate import evaluate_agent
 from vlnbert.learning.losses import actor_critic_loss, discounted_returns
 from vlnbert.learning.rewards import RewardConfig, Rewards
 from vlnbert.navigator import SIZES
-from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.tasks.batches import TrainingBatches, take
 
 
@@ -23,7 +21,7 @@ def train(data: vln.Data, updates: int = 240, rows: int = 64, max_steps: int = 8
     """Train a tiny navigator, and say how often it succeeds in houses that it has never seen."""
     torch.manual_seed(0)
     environment, rewards = data.environment.for_task("r2r"), Rewards(data.world, RewardConfig())
-    split, unseen = data.split("r2r/train"), data.split("r2r/val_unseen")
+    split = data.split("r2r/train")
     batches = TrainingBatches(split.tokens.count, rows, seed=0)
     seen = {"feature_width": data.view_bank.width, "vocabulary": data.tokenizer.get_vocab_size()}
     navigator = vln.Navigator(replace(SIZES["tiny"]["two-stream"], hidden=64, inner=256, **seen))
@@ -52,8 +50,9 @@ def train(data: vln.Data, updates: int = 240, rows: int = 64, max_steps: int = 8
         torch.nn.utils.clip_grad_norm_(navigator.parameters(), 5.0)
         optimizer.step()
         if update % every == 0:
-            done = evaluate_agent(environment, GreedyAgent(navigator.eval()), unseen.episodes, unseen.tokens, max_steps)
-            print(f"after {update} updates: loss {loss:.2f}, SR {100 * done.scores.sr.mean():.1f} % on val_unseen")
+            scores = vln.evaluate(navigator, data, "r2r/val_unseen", max_steps=max_steps, bar=False).scores
+            success = 100 * scores["r2r/val_unseen"]["sr"]
+            print(f"after {update} updates: loss {loss:.2f}, SR {success:.1f} % on val_unseen")
 
 
 if __name__ == "__main__":
