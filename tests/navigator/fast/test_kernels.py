@@ -46,11 +46,12 @@ def given(case: str) -> tuple[Tensor, tuple[KeyValues, ...]]:
         "each other": (around.kv, (around,)),
         "both": (around.kv, (source(19, 2), around)),
         "words that attend": ((words := source(19, 3)).kv, (words, around)),
+        "long": (around.kv, (source(150, 2), around)),
         "one asks": (randn(ROWS, 1, HIDDEN).requires_grad_(), (source(19, 2), source(5, 2))),
     }[case]
 
 
-CASES = ("words", "each other", "both", "words that attend", "one asks")
+CASES = ("words", "each other", "both", "words that attend", "long", "one asks")
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -137,9 +138,10 @@ def test_where_nothing_can_be_compiled_torch_serves(monkeypatch: pytest.MonkeyPa
 
 
 def test_what_is_too_long_for_one_program_is_left_to_torch() -> None:
-    long = source(MOST_TOKENS + 1, 2)
+    long, many = source(MOST_TOKENS + 1, 2), source(MOST_TOKENS, 3)
     with fast.enabled():
-        assert "_Attention" not in type(attention().eval().context(randn(ROWS, 2, HIDDEN), long).grad_fn).__name__
+        for queries, words in ((randn(ROWS, 2, HIDDEN), long), (many.kv, many)):
+            assert "_Attention" not in type(attention().eval().context(queries, words).grad_fn).__name__
 
 
 @pytest.mark.skipif(INTERPRETED, reason="Triton's interpreter has no bfloat16")

@@ -19,7 +19,8 @@ from vlnbert.navigator.fast.context import (
     triton_pass,
 )
 
-MOST_TOKENS = 128  # of queries, and of either source: what one program holds
+# What one program holds: tokens of a source, and scores of all queries over one.
+MOST_TOKENS, MOST_SCORES = 256, 128 * 128
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,8 @@ def _cat(parts: list[Tensor], dim: int) -> Tensor:
 def _fits(q: Tensor, sources: tuple[KeyValues, ...]) -> bool:
     """Whether one program can hold all of a row, and reach it."""
     within = all(one.stride(0) * len(one) < MOST_NUMBERS for one in (q, *(source.kv for source in sources)))
-    return within and max(q.shape[1], *(source.mask.shape[1] for source in sources)) <= MOST_TOKENS
+    most = max(source.mask.shape[1] for source in sources)
+    return within and most <= MOST_TOKENS and block_size(q.shape[1]) * block_size(most) <= MOST_SCORES
 
 
 class _Attention(Function):
