@@ -8,7 +8,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "vlnbert"
 ROOMS = [
-    *("errors", "registry", "progress", "tables", "runtime", "ranks", "sources", "house", "world", "tasks"),
+    *("errors", "registry", "progress", "tables", "runtime", "ranks", "sources", "fetching", "house", "world", "tasks"),
     *(
         "environment",
         "navigator",
@@ -23,7 +23,7 @@ ROOMS = [
     ),
     *("explorer", "api", "benchmarks", "cli"),
 ]
-WITHOUT_TORCH = ("sources", "house")
+WITHOUT_TORCH = ("sources", "fetching", "house")
 FRONT_DOORS = ("__init__", "__main__")  # of the package itself: these may look into any room
 OF_THE_PACKAGE = ("__version__",)  # what any room may know of it
 

@@ -1,5 +1,6 @@
 """The examples in the docs are true: what README runs runs, and what conventions.md shows is read by the readers."""
 
+import gzip
 import json
 import re
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import vlnbert
 from vlnbert.cli.main import VERBS
 from vlnbert.errors import Faults
 from vlnbert.evaluation.results import parse_results
+from vlnbert.fetching.manifest import SHIPPED, read_manifest
 from vlnbert.sources.boxes import read_boxes
 from vlnbert.sources.captions import read_captions
 from vlnbert.sources.connectivity import read_connectivity
@@ -42,6 +44,7 @@ def read_example(kind: str, text: str, folder: Path) -> object:
         "boxes": lambda: read_boxes(path),
         "view": lambda: read_captions(path),
         "results": lambda: _results(path),
+        "manifest": lambda: _manifest(path),
         "candidates": lambda: _candidates(json.loads(text)),
     }
     return readers[kind]()
@@ -52,6 +55,14 @@ def _results(path: Path) -> object:
     results = parse_results(json.loads(path.read_text()), faults).results
     faults.raise_if_any()
     return results
+
+
+def _manifest(path: Path) -> object:
+    """The example is a part of the real one."""
+    path.write_bytes(gzip.compress(path.read_bytes()))
+    (shown,) = read_manifest(path).sources
+    assert shown in read_manifest(SHIPPED).sources
+    return shown
 
 
 def _candidates(line: dict[str, object]) -> object:
@@ -76,7 +87,17 @@ def test_format_examples_are_read(kind: str, text: str, tmp_path: Path, monkeypa
 
 def test_every_kind_of_file_has_an_example() -> None:
     kinds = {kind for kind, _ in EXAMPLES}
-    assert kinds == {"connectivity", "r2r", "augmented", "reverie", "boxes", "view", "results", "candidates"}
+    assert kinds == {
+        "manifest",
+        "connectivity",
+        "r2r",
+        "augmented",
+        "reverie",
+        "boxes",
+        "view",
+        "results",
+        "candidates",
+    }
 
 
 LIBRARY = (ROOT / "docs" / "library.md").read_text()

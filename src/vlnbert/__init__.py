@@ -19,6 +19,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from vlnbert.api.demonstrating import demo, generate_house
     from vlnbert.api.evaluating import Evaluations, evaluate
+    from vlnbert.api.fetching import fetch_data
     from vlnbert.api.inspecting import candidates, caption_features, check_data, check_world, make_r4r, object_features
     from vlnbert.api.reporting import curves, report
     from vlnbert.api.runs import Run, open_run
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 _HOME = {
     "vlnbert.api.demonstrating": ("demo", "generate_house"),
     "vlnbert.api.evaluating": ("Evaluations", "evaluate"),
+    "vlnbert.api.fetching": ("fetch_data",),
     "vlnbert.api.inspecting": (
         "candidates",
         "caption_features",
@@ -106,6 +108,7 @@ __all__ = [
     "demo",
     "evaluate",
     "export_weights",
+    "fetch_data",
     "generate_house",
     "import_weights",
     "inspect_weights",

@@ -124,4 +124,4 @@ def test_a_folder_without_boxes(tiny):
         path.unlink()
     outcome = called("bench", "objects", "--data", tiny.root, *QUICK)
     assert outcome.code == 2
-    assert "unpack REVERIE's BBox folder there" in outcome.err
+    assert "vlnbert data fetch DIR --only reverie" in outcome.err

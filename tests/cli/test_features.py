@@ -66,7 +66,7 @@ def test_what_is_missing_is_one_line(run: Callable, house: Path, bert: Path, tmp
     bare = shutil.copytree(house, tmp_path / "bare")
     shutil.rmtree(bare / "captions")
     for words, expected in (
-        ((bare, "--encoder", bert), "no such caption file; unpack"),
+        ((bare, "--encoder", bert), "no such caption file; get them with"),
         ((tmp_path / "no-data", "--encoder", bert), "no such data folder"),
         ((house, "--encoder", tmp_path / "no-bert"), "no such file or folder"),
         ((house, "--encoder", bert, "--device", "tpu7"), "no device 'tpu7' here"),

@@ -114,9 +114,9 @@ def test_missing_and_damaged_captions_are_named(tiny: Any, bert: Path, refuses: 
     refuses(folder / "gamma.json", call, "is not whole JSON")
     tiny.edit("captions/beta.json", lambda document: document.pop("b1"))
     tiny.path("captions/gamma.json").unlink()
-    refuses(folder / "gamma.json", call, "no such caption file; unpack the caption files there")
+    refuses(folder / "gamma.json", call, "no such caption file; get them with: vlnbert data fetch DIR")
     shutil.rmtree(folder)
-    refuses(folder / "alpha.json", call, "no such caption file; unpack the caption files there")
+    refuses(folder / "alpha.json", call, "no such caption file; get them with: vlnbert data fetch DIR")
     assert not list(cache.glob("captions-*"))
 
 

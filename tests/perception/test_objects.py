@@ -187,7 +187,7 @@ def test_missing_captions_are_named(
     tiny.edit("captions/alpha.json", lambda document: document.pop("a1"))
     refuses(captions, call, "scan alpha viewpoint a1: is missing")
     (captions / "gamma.json").unlink()
-    refuses(captions / "gamma.json", call, "no such caption file; unpack the caption files there")
+    refuses(captions / "gamma.json", call, "no such caption file; get them with: vlnbert data fetch DIR")
     assert len(list(cache.glob("object-names-*"))) == 1
 
 
@@ -248,8 +248,8 @@ def test_what_is_missing_is_one_line(run: Run, house: DataFolder, bert: Path, tm
     shutil.rmtree(mute / "captions")
     shutil.rmtree(empty / "reverie")
     for words, expected in (
-        ((mute, "--encoder", bert), "no such caption file; unpack"),
-        ((empty, "--encoder", bert), "unpack REVERIE's BBox folder there"),
+        ((mute, "--encoder", bert), "no such caption file; get them with"),
+        ((empty, "--encoder", bert), "vlnbert data fetch DIR --only reverie"),
         ((house.root, "--encoder", tmp_path / "no-bert"), "no such file or folder"),
         ((house.root, "--encoder", bert, "--device", "tpu7"), "no device 'tpu7' here"),
     ):

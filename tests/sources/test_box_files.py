@@ -64,4 +64,8 @@ def test_all_faults_of_a_folder_at_once(tiny):
 def test_damaged_and_missing(tiny, refuses):
     refuses(tiny.cut(BOXES, -3), lambda: list(read_box_folder(tiny.folder.boxes)), "is not whole JSON")
     empty = tiny.root / "nothing"
-    refuses(empty, lambda: list(read_box_folder(empty)), "holds no <scan>_<viewpoint>.json; unpack REVERIE's BBox")
+    refuses(
+        empty,
+        lambda: list(read_box_folder(empty)),
+        "holds no <scan>_<viewpoint>.json; get them with: vlnbert data fetch",
+    )

@@ -72,4 +72,8 @@ def test_damaged_and_missing_files(tiny, refuses):
     refuses(tiny.write(ALPHA, []), lambda: read_captions(tiny.path(ALPHA)), "does not hold an object")
     refuses(tiny.cut(ALPHA, 1), lambda: read_captions(tiny.path(ALPHA)), "is not whole JSON")
     tiny.path(ALPHA).unlink()
-    refuses(tiny.path(ALPHA), lambda: read_captions(tiny.path(ALPHA)), "no such caption file; unpack the caption files")
+    refuses(
+        tiny.path(ALPHA),
+        lambda: read_captions(tiny.path(ALPHA)),
+        "no such caption file; get them with: vlnbert data fetch",
+    )

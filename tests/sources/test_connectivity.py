@@ -91,7 +91,9 @@ def test_damaged_and_missing_files(tiny, refuses):
     path.write_bytes(b'[{"image_id": "\xe9"}]')
     refuses(path, lambda: read_connectivity(path), "byte 15: is not UTF-8 text")
     path.unlink()
-    refuses(path, lambda: read_connectivity(path), "no such connectivity file; unpack the open data there")
+    refuses(
+        path, lambda: read_connectivity(path), "no such connectivity file; get the open data with: vlnbert data fetch"
+    )
 
 
 def test_a_name_that_cannot_be_written_down(tiny):

@@ -149,4 +149,4 @@ def test_damaged_and_missing_files(tiny, refuses):
     path.write_bytes(b'[{"scan": "\xe9\xe9\xe9\xe9"}]')
     refuses(path, lambda: list(read_r2r(path)), "is not UTF-8 text")
     path.unlink()
-    refuses(path, lambda: list(read_r2r(path)), "no such R2R file; unpack the open data there")
+    refuses(path, lambda: list(read_r2r(path)), "no such R2R file; get the open data with: vlnbert data fetch")

@@ -29,7 +29,11 @@ def test_features_of_objects_are_told_by_their_name(tiny):
 
 
 def test_no_folder(tmp_path, refuses):
-    refuses(tmp_path / "no", lambda: open_folder(tmp_path / "no"), "no such data folder; unpack the open data")
+    refuses(
+        tmp_path / "no",
+        lambda: open_folder(tmp_path / "no"),
+        "no such data folder; get the open data with: vlnbert data fetch DIR",
+    )
     (tmp_path / "file").touch()
     refuses(tmp_path / "file", lambda: open_folder(tmp_path / "file"), "is a file, not a data folder")
 

@@ -111,7 +111,9 @@ def test_missing_captions_are_named(tiny, world, refuses):
     refuses(path.parent, lambda: index_captions(world, path.parent), "scan beta viewpoint b1: is missing")
     refuses(path.parent, lambda: open_labels(world, path.parent), "scan beta viewpoint b1: is missing")
     path.unlink()
-    refuses(path, lambda: open_labels(world, path.parent), "no such caption file; unpack the caption files there")
+    refuses(
+        path, lambda: open_labels(world, path.parent), "no such caption file; get them with: vlnbert data fetch DIR"
+    )
 
 
 @pytest.mark.parametrize("name", ["no.hdf5", "no.tsv"])

@@ -18,6 +18,7 @@ from vlnbert.cli.data import check_data, make_r4r, presets
 from vlnbert.cli.demo import demo, house
 from vlnbert.cli.evaluate import evaluate
 from vlnbert.cli.features import caption_features, object_features
+from vlnbert.cli.fetch import fetch_data
 from vlnbert.cli.parsing import parsed, postponed
 from vlnbert.cli.plugins import plugins
 from vlnbert.cli.report import curves, report
@@ -34,6 +35,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "demo": demo,
     "train": train,
     "house": house,
+    "data fetch": fetch_data,
     "data check": check_data,
     "data r4r": make_r4r,
     "world candidates": candidates,

@@ -51,7 +51,9 @@ def box_files(folder: Path) -> list[Path]:
     """The files of a BBox folder, in alphabetical order."""
     paths = sorted(folder.glob("*_*.json"))
     if not paths:
-        raise DataError(folder, "holds no <scan>_<viewpoint>.json", "unpack REVERIE's BBox folder there")
+        raise DataError(
+            folder, "holds no <scan>_<viewpoint>.json", "get them with: vlnbert data fetch DIR --only reverie"
+        )
     return paths
 
 

@@ -36,7 +36,7 @@ class PanoramaCaptions:
 
 def read_captions(path: Path) -> list[PanoramaCaptions]:
     """Read and check the captions of one scan."""
-    document = read_json(path, "caption file", "unpack the caption files there")
+    document = read_json(path, "caption file", "get them with: vlnbert data fetch DIR --only captions")
     if not isinstance(document, dict):
         raise DataError(path, "does not hold an object with a key a viewpoint", FETCH_AGAIN)
     faults = Faults(path)

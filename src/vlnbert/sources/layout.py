@@ -6,7 +6,7 @@ from pathlib import Path
 from vlnbert.errors import DataError
 
 HDF5 = (".hdf5", ".h5")
-MAKE_ONE = "unpack the open data there, or make a house with: vlnbert house DIR"
+MAKE_ONE = "get the open data with: vlnbert data fetch DIR, or make a house with: vlnbert house DIR"
 
 
 @dataclass(frozen=True)

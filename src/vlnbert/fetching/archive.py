@@ -1,0 +1,116 @@
+"""The files in a gzipped tar that comes as a stream. It is untrusted: all that it says of itself is bounded."""
+
+import tarfile
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from vlnbert.fetching.download import ANOTHER, Broken, SourceError
+
+BLOCK = tarfile.BLOCKSIZE
+PIECE = 1 << 18  # bytes that are unpacked at a time
+MOST = 2 << 30  # bytes of an unpacked archive
+MOST_NAME = 1 << 16  # bytes of a header that holds a long name
+REGULAR = (tarfile.REGTYPE, tarfile.AREGTYPE)
+WITHOUT_CONTENT = (
+    *(tarfile.LNKTYPE, tarfile.SYMTYPE, tarfile.DIRTYPE),
+    *(tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE),
+)
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member of an archive. Its content can be taken once, before the next member is asked for."""
+
+    path: str  # below the folder that holds the whole archive
+    size: int
+    regular: bool  # a plain file; no link, no device
+    content: Iterator[memoryview]
+
+
+def members(chunks: Iterable[bytes]) -> Iterator[Member]:
+    """The members of an archive, in its order. One that is cut off is `Broken`, one that is no archive an error."""
+    plain, long_name = _Pieces(_unpacked(chunks)), ""
+    while True:
+        block = plain.take(BLOCK)
+        if not any(block):  # the end
+            return
+        try:
+            head = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+        except tarfile.HeaderError:
+            raise SourceError("what came is not a tar archive", ANOTHER) from None
+        size = 0 if head.type in WITHOUT_CONTENT else head.size
+        if size < 0:
+            raise SourceError("the archive holds a file of less than no bytes", ANOTHER)
+        if head.type in (tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME):  # comes before the member that it names
+            if size > MOST_NAME:
+                raise SourceError("the archive holds a name that is too long", ANOTHER)
+            long_name = _long_name(head.type, plain.take(size)) or long_name
+        else:
+            content = plain.pour(size)
+            path = _inner_path(long_name or head.name)
+            yield Member(path, size, head.type in REGULAR, content)
+            for _ in content:
+                pass  # what nobody wanted
+            long_name = ""
+        plain.take(-size % BLOCK)
+
+
+def _unpacked(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """What gzip made of it undone, in pieces of bounded size."""
+    unzip, count = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS), 0
+    for chunk in chunks:
+        while chunk and not unzip.eof:
+            try:
+                piece = unzip.decompress(chunk, PIECE)
+            except zlib.error:
+                what = "what came is not a gzip archive" if not count else "the archive is damaged"
+                raise SourceError(what, ANOTHER) from None
+            count += len(piece)
+            if count > MOST:
+                raise SourceError(f"the archive unpacks to more than {MOST >> 20} MB", ANOTHER)
+            chunk = unzip.unconsumed_tail
+            yield piece
+    if not unzip.eof:
+        raise Broken("the archive ended early")
+
+
+class _Pieces:
+    """Bytes that come in pieces of any size, taken in others."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self.pieces, self.held = pieces, memoryview(b"")
+
+    def pour(self, size: int) -> Iterator[memoryview]:
+        """The next so many bytes, in pieces."""
+        while size:
+            if not self.held:
+                piece = next(self.pieces, None)
+                if piece is None:
+                    raise Broken("the archive ended early")
+                self.held = memoryview(piece)
+            taken, self.held = self.held[:size], self.held[size:]
+            size -= len(taken)
+            yield taken
+
+    def take(self, size: int) -> bytes:
+        """The next so many bytes, at once: few."""
+        return b"".join(self.pour(size))
+
+
+def _long_name(kind: bytes, text: bytes) -> str:
+    """The name that such a header holds: all of it, or its record `LENGTH path=NAME`."""
+    if kind == tarfile.GNUTYPE_LONGNAME:
+        return text.rstrip(b"\0").decode(errors="surrogateescape")
+    for line in text.split(b"\n"):
+        key, _, value = line.partition(b" ")[2].partition(b"=")
+        if key == b"path":
+            return value.decode(errors="surrogateescape")
+    return ""
+
+
+def _inner_path(name: str) -> str:
+    """A member's path without the outermost folder, NAME-COMMIT at GitHub."""
+    if name.startswith("/") or ".." in name.split("/"):
+        raise SourceError(f"the archive holds a file that would lie outside of it, {name[:200]!r}", ANOTHER)
+    return name.partition("/")[2]
