@@ -40,6 +40,9 @@ class TrainConfig:
     """Largest norm of the navigator's gradient; the critic's is not clipped."""
     accumulate: int = 1
     """Batches whose gradients make one update."""
+    ema: float = 0.0
+    """Decay of an exponential moving average of the weights, such as 0.999; the average is then what is validated,
+    evaluated and kept as the best. In update n, from 0, it is (1 + n) / (10 + n) at most. 0 for no average."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Of the forward pass. Weights, losses and the optimiser stay in float32; bfloat16 is for GPUs."""
     graphs: bool = True
@@ -74,7 +77,7 @@ class TrainConfig:
         if self.max_steps is not None:
             require_range(self, 1, MOST, "max_steps")
         require_range(self, 0, 2**63 - 1, "seed")
-        require_range(self, 0.0, 1.0, "learning_rate", "weight_decay")
+        require_range(self, 0.0, 1.0, "learning_rate", "weight_decay", "ema")
         require_range(self, 1e-9, 1e9, "grad_clip")
 
     def learning_rate_at(self, iteration: int) -> float:
