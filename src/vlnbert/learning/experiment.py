@@ -13,6 +13,7 @@ from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.records import require_range
 from vlnbert.learning.rewards import PAPER, RewardConfig
 from vlnbert.navigator import NavigatorConfig
+from vlnbert.tasks.holdout import DEV
 from vlnbert.tasks.splits import task_and_split
 from vlnbert.tasks.task import TASKS
 
@@ -99,6 +100,11 @@ class Experiment:
     """Splits to validate on."""
     best_on: str = "r2r/val_unseen"
     """The split whose score says which weights are the best: SPL, or SDTW in R4R."""
+    holdout: int = 0
+    """Houses of the train split to keep out of training. They make up the split dev_unseen, to choose settings by:
+    --holdout 6 --validate-on r2r/dev_unseen --best-on r2r/dev_unseen. REVERIE's are the same."""
+    holdout_seed: int = 0
+    """Chooses those houses."""
     start: str | None = None
     """Weights to start from (a BERT, OSCAR, PREVALENT, LXMERT or an agent; file, folder or hub name), which then decide
     the navigator's size. Without any, it starts from random ones."""
@@ -156,3 +162,7 @@ class Experiment:
             raise UsageError("no split to learn from; for example --train-on r2r/train")
         if self.best_on not in self.validate_on:
             raise UsageError(f"the best weights are chosen on {self.best_on}, which is not validated; add it")
+        require_range(self, 0, MOST, "holdout")
+        require_range(self, 0, 2**63 - 1, "holdout_seed")
+        if self.holdout and (learned := [name for name in self.train_on if task_and_split(name)[1] == DEV]):
+            raise UsageError(f"{learned[0]} is kept out of training; learn from others")
