@@ -19,7 +19,15 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from vlnbert.api.demonstrating import demo, generate_house
     from vlnbert.api.evaluating import Evaluations, evaluate
-    from vlnbert.api.inspecting import candidates, caption_features, check_data, check_world, make_r4r, object_features
+    from vlnbert.api.inspecting import (
+        candidates,
+        caption_features,
+        check_data,
+        check_world,
+        holdout_houses,
+        make_r4r,
+        object_features,
+    )
     from vlnbert.api.reporting import curves, report
     from vlnbert.api.runs import Run, open_run
     from vlnbert.api.scoring import score, submit
@@ -49,6 +57,7 @@ _HOME = {
         "caption_features",
         "check_data",
         "check_world",
+        "holdout_houses",
         "make_r4r",
         "object_features",
     ),
@@ -107,6 +116,7 @@ __all__ = [
     "evaluate",
     "export_weights",
     "generate_house",
+    "holdout_houses",
     "import_weights",
     "inspect_weights",
     "load_plugin",
