@@ -1,7 +1,7 @@
 """On a GPU: the same numbers as on the CPU, and no moment in which the host waits for the device."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -232,6 +232,49 @@ def test_a_resumed_run_goes_on_as_it_would_have(house: Path, tmp_path: Path, gra
     second.resume()
     assert second.progress.iteration == 5
     close(found | losses(second), expected)
+
+
+def flat(tensors: Iterable[Tensor]) -> Tensor:
+    return torch.cat([tensor.detach().flatten() for tensor in tensors]).double()
+
+
+@pytest.mark.parametrize("graphs", [False, True])
+def test_averages_follow_the_weights_and_nobody_waits(house: Path, tmp_path: Path, graphs: bool) -> None:
+    """By hand from the weights after each update: a replayed graph must not keep the decay of when it was recorded."""
+    one = trainer(house, tmp_path, replace(TRAINING, ema=0.9, graphs=graphs), device="cuda")
+    expected = flat(one.navigator.parameters())
+    for iteration in range(12):
+        with no_synchronisation() if iteration > 2 else nullcontext():  # the first warms up, the second is recorded
+            one.advance(iteration)
+        decay = min(0.9, (1 + iteration) / (10 + iteration))
+        expected = decay * expected + (1 - decay) * flat(one.navigator.parameters())
+    torch.testing.assert_close(flat(one.averaged.average.values()), expected, rtol=1e-5, atol=1e-7)
+
+
+def test_replayed_averages_are_what_they_would_be(house: Path, tmp_path: Path) -> None:
+    config, averages = replace(TRAINING, iterations=20, validate_every=7, ema=0.9), []
+    for graphs in (True, False):
+        one = trainer(house, tmp_path / str(graphs), replace(config, graphs=graphs), device="cuda")
+        one.train()  # validations put the averaged weights in place and take them back
+        averages.append(flat(one.averaged.average.values()))
+    torch.testing.assert_close(*averages, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("graphs", [False, True])
+def test_a_resumed_run_has_the_average_that_it_would_have(house: Path, tmp_path: Path, graphs: bool) -> None:
+    """To the bit right after the resumption, and to rounding at the end."""
+    config = replace(TRAINING, iterations=10, validate_every=5, ema=0.9, graphs=graphs)
+    whole = trainer(house, tmp_path / "whole", config, device="cuda")
+    whole.train()
+    first = stopped_after(trainer(house, tmp_path / "halves", config, device="cuda"), 5)
+    first.train()
+    second = trainer(house, tmp_path / "halves", config, device="cuda")
+    second.resume()
+    assert torch.equal(flat(second.averaged.average.values()), flat(first.averaged.average.values()))
+    assert torch.equal(flat(second.navigator.parameters()), flat(first.navigator.parameters()))
+    second.train()
+    ends = (flat(one.averaged.average.values()) for one in (second, whole))
+    torch.testing.assert_close(*ends, rtol=1e-3, atol=1e-4)
 
 
 def test_the_gpu_learns_what_the_cpu_learns(house: Path, tmp_path: Path) -> None:

@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     from vlnbert.api.demonstrating import demo, generate_house
     from vlnbert.api.evaluating import Evaluations, evaluate
     from vlnbert.api.fetching import fetch_data
-    from vlnbert.api.inspecting import candidates, caption_features, check_data, check_world, make_r4r, object_features
+    from vlnbert.api.inspecting import (
+        candidates,
+        caption_features,
+        check_data,
+        check_world,
+        holdout_houses,
+        make_r4r,
+        object_features,
+    )
     from vlnbert.api.reporting import curves, report
     from vlnbert.api.runs import Run, open_run
     from vlnbert.api.scoring import score, submit
@@ -51,6 +59,7 @@ _HOME = {
         "caption_features",
         "check_data",
         "check_world",
+        "holdout_houses",
         "make_r4r",
         "object_features",
     ),
@@ -110,6 +119,7 @@ __all__ = [
     "export_weights",
     "fetch_data",
     "generate_house",
+    "holdout_houses",
     "import_weights",
     "inspect_weights",
     "load_plugin",

@@ -31,7 +31,7 @@ MISTAKES = [
     (("demo", "--x"), "no option --x", "demo"),
     (("data", "check"), "DIR is missing", "data check"),
     (("data", "check", "--jsn"), "no option --jsn; did you mean --json?", "data check"),
-    (("data",), "vlnbert data is followed by fetch or check or r4r", "data"),
+    (("data",), "vlnbert data is followed by fetch or check or r4r or holdout", "data"),
 ]
 
 

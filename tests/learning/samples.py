@@ -85,9 +85,9 @@ def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
-def go_on(house: Path, run: Path, ready: Event) -> None:
+def go_on(house: Path, run: Path, ready: Event, config: TrainConfig = CONFIG) -> None:
     """Train to the end, from the last checkpoint if there is one; the body of a process that may be killed."""
-    one = trainer(house, run)
+    one = trainer(house, run, config)
     if (run / POINTER).exists():
         one.resume()
     ready.set()

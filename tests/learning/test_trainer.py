@@ -74,9 +74,9 @@ def test_a_checkpoint_is_never_written_over(house: Path, tmp_path: Path, monkeyp
     """A kill in between would leave none, and the pointer would name nothing."""
     saved: list[int] = []
 
-    def spy(run: Path, navigator: Navigator, optimiser: Optimizer, progress: Progress) -> Path:
+    def spy(run: Path, navigator: Navigator, optimiser: Optimizer, progress: Progress, **more: Any) -> Path:
         saved.append(progress.iteration)
-        return save_checkpoint(run, navigator, optimiser, progress)
+        return save_checkpoint(run, navigator, optimiser, progress, **more)
 
     monkeypatch.setattr(vlnbert.learning.trainer, "save_checkpoint", spy)
     config = replace(CONFIG, validate_every=100)

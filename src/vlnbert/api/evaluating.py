@@ -11,7 +11,7 @@ from typing import get_args
 import torch
 from tokenizers import Tokenizer
 
-from vlnbert.api.runs import Run, open_run
+from vlnbert.api.runs import Checkpoint, Run, open_run
 from vlnbert.data.data import Data, open_data
 from vlnbert.data.own import Features, is_own
 from vlnbert.data.spec import OFF, FeatureSpec, as_spec
@@ -20,7 +20,7 @@ from vlnbert.errors import UnknownNameError, UsageError
 from vlnbert.evaluation.evaluate import Evaluation, evaluate_agent
 from vlnbert.evaluation.submission import write_results
 from vlnbert.evaluation.tables import score_table
-from vlnbert.learning.checkpoints import BEST, is_run
+from vlnbert.learning.checkpoints import BEST, is_run, last_checkpoint
 from vlnbert.navigator import Navigator, fast
 from vlnbert.progress import quiet, say
 from vlnbert.registry import load_recorded
@@ -29,6 +29,7 @@ from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.runtime import Precision, chosen_precision, require_within, usual_batch
 from vlnbert.tables import Table
 from vlnbert.tasks.episodes import Episodes
+from vlnbert.tasks.holdout import file_of
 from vlnbert.tasks.splits import task_and_split
 from vlnbert.tasks.task import R2R, TASKS
 from vlnbert.tasks.tokens import piece_count, tokenise
@@ -43,8 +44,9 @@ class Evaluations(Mapping[str, Evaluation]):
     A split's own `Evaluation` holds where the agent went and its scores episode by episode.
     """
 
-    def __init__(self, agent: str, evaluations: Mapping[str, Evaluation]) -> None:
-        self.agent, self._evaluations = agent, dict(evaluations)
+    def __init__(self, agent: str, evaluations: Mapping[str, Evaluation], weights: str = "") -> None:
+        """`weights` tells which of a run's weights walked."""
+        self.agent, self._evaluations, self.weights = agent, dict(evaluations), weights
 
     @property
     def scores(self) -> dict[str, dict[str, float | int | None]]:
@@ -76,8 +78,8 @@ class Evaluations(Mapping[str, Evaluation]):
     def table(self) -> Table:
         """A row for each split."""
         withheld = ", ".join(name for name, result in self.items() if result.scores is None)
-        note = f"{withheld}: walked, not scored, since the goals are withheld" if withheld else ""
-        return replace(score_table(self.agent, self.scores), note=note)
+        notes = [self.weights, f"{withheld}: walked, not scored, since the goals are withheld" if withheld else ""]
+        return replace(score_table(self.agent, self.scores), note="\n".join(filter(None, notes)))
 
     def __getitem__(self, split: str) -> Evaluation:
         return self._evaluations[split]
@@ -106,6 +108,8 @@ class _Walker:
     features: FeatureSpec = field(default_factory=FeatureSpec)
     max_steps: int | None = None  # by default the task's
     max_tokens: int | None = None
+    held_out: tuple[str, ...] = ()  # the houses of dev_unseen
+    weights: str = ""  # which of a run's
 
 
 def evaluate(
@@ -113,6 +117,7 @@ def evaluate(
     data: Data | str | Path | None = None,
     split: str | Sequence[str] = (),
     *,
+    checkpoint: Checkpoint = "best",
     features: FeatureSpec | str | Path | Features | None = None,
     seed: int = 0,
     max_steps: int | None = None,
@@ -130,7 +135,10 @@ def evaluate(
             stop, shortest, what a plugin registered, or the class in a file, my.py:MyAgent.
         data: The data folder, or what `vln.open_data` gave; by default what a run was trained on.
         split: One or several, such as r2r/val_unseen; by default val_seen and val_unseen of what a run was trained for.
-            Test splits withhold their goals: they are walked, not scored.
+            Test splits withhold their goals: they are walked, not scored. r2r/dev_unseen is made of the houses that the
+            run kept out of its training.
+        checkpoint: Which weights of a run walk: the best, or those of its last checkpoint; averaged ones in either
+            case, where the run averages.
         features: What the agent sees, as `vln.open_data` takes it, where that differs from what a run was trained with;
             what was in memory is given again.
         seed: Of agents that draw lots, such as random.
@@ -149,11 +157,14 @@ def evaluate(
     )
     if precision not in get_args(Precision):
         raise UnknownNameError("precision", precision, get_args(Precision))
+    if checkpoint not in get_args(Checkpoint):
+        raise UnknownNameError("checkpoint", checkpoint, get_args(Checkpoint))
     with quiet(not bar):
-        walker = _walker(agent)
+        walker = _walker(agent, checkpoint)
         names = (split,) if isinstance(split, str) else tuple(split)
         names = names or tuple(f"{walker.task}/{name}" for name in USUAL)
         opened = _opened(data if data is not None else walker.data, device)
+        opened = opened.holding_out(walker.held_out) if walker.held_out else opened
         # All splits are read before any is walked, so that a fault in the last leaves no result file of the first.
         episodes = {name: opened.episodes(name) for name in names}
         walker = replace(walker, max_steps=max_steps or walker.max_steps)
@@ -166,7 +177,8 @@ def evaluate(
         else:
             ready = _prepare_agent(walker, walker.agent, opened, episodes, seed)
         with _without_dropout(walker.agent):
-            found = Evaluations(walker.name, {name: _walk(ready, walker, one, batch) for name, one in episodes.items()})
+            walked = {name: _walk(ready, walker, one, batch) for name, one in episodes.items()}
+        found = Evaluations(walker.name, walked, walker.weights)
         for path in found.write(out) if out is not None else ():
             say(f"wrote {path}")
         return found
@@ -191,7 +203,14 @@ def usual_task(agent: str | Path) -> str:
     return task_and_split(open_run(agent).experiment.best_on)[0] if is_run(Path(agent)) else R2R.name
 
 
-def _walker(agent: object) -> _Walker:
+def _walker(agent: object, checkpoint: Checkpoint = "best") -> _Walker:
+    found = _found(agent, checkpoint)
+    if checkpoint == "last" and not found.weights:
+        raise UsageError(f"{found.name} is no run, so it has no last checkpoint; name a run's folder")
+    return found
+
+
+def _found(agent: object, checkpoint: Checkpoint) -> _Walker:
     if isinstance(agent, Navigator):
         return _Walker("navigator", agent)
     if (
@@ -210,17 +229,19 @@ def _walker(agent: object) -> _Walker:
             return _Walker(Path(agent).resolve().name, open_navigator(str(agent)))
         agent = open_run(agent)
     load_recorded(agent.record.plugins)
-    experiment, weights = agent.experiment, agent.weights
-    if weights.name != BEST:
+    experiment, weights = agent.experiment, agent.weights if checkpoint == "best" else last_checkpoint(agent.folder)
+    if checkpoint == "best" and weights.name != BEST:
         say(f"{agent.folder}: nothing was validated yet; walking with the last checkpoint")
     return _Walker(
-        name=agent.folder.resolve().name,
+        name=agent.folder.resolve().name + ("_last" if checkpoint == "last" else ""),
         agent=open_navigator(weights),
         task=task_and_split(experiment.best_on)[0],
         data=agent.record.data,
         features=experiment.features,
         max_steps=experiment.training.max_steps,
         max_tokens=experiment.max_tokens,
+        held_out=agent.record.held_out,
+        weights=agent.describe_weights(checkpoint),
     )
 
 
@@ -277,7 +298,7 @@ def _prepare_agent(
 def _walk(ready: _Prepared, walker: _Walker, episodes: Episodes, batch: int | None) -> Evaluation:
     tokens, usual, asked = None, max(1, len(episodes)), TASKS[episodes.task]
     if ready.tokenizer is not None:
-        path = asked.file(ready.data.folder, episodes.split)
+        path = file_of(ready.data.folder, episodes.task, episodes.split)
         tokens = tokenise(episodes, ready.tokenizer, path, walker.max_tokens or asked.max_tokens)
         tokens, usual = tokens.to(ready.data.device), usual_batch(ready.data.device)
     return evaluate_agent(

@@ -15,14 +15,15 @@ from vlnbert.learning.presets import presets
 from vlnbert.perception.captions import captions_key, open_sentences
 from vlnbert.perception.objects import object_names_key, open_descriptions
 from vlnbert.progress import quiet
-from vlnbert.runtime import require_device
+from vlnbert.runtime import require_device, require_within
 from vlnbert.sources.connectivity import read_connectivity
 from vlnbert.sources.layout import open_folder
 from vlnbert.tables import Table
 from vlnbert.tasks.episodes import bind
+from vlnbert.tasks.holdout import TRAIN, choose_houses, count_by_house
 from vlnbert.tasks.r4r import write_r4r
 from vlnbert.tasks.targets import TargetReport, report_targets
-from vlnbert.tasks.task import REVERIE, TASKS
+from vlnbert.tasks.task import R2R, REVERIE, TASKS
 from vlnbert.weights.options import MINILM
 from vlnbert.world.banks import JoinedBank
 from vlnbert.world.candidates import find_candidates
@@ -99,6 +100,26 @@ def make_r4r(data: Data | str | Path, *, bar: bool = True) -> dict[str, tuple[in
     opened = open_data(data)
     with quiet(not bar):
         return write_r4r(opened.folder, opened.world.to("cpu"))
+
+
+def holdout_houses(
+    data: Data | str | Path, holdout: int = 6, holdout_seed: int = 0, *, bar: bool = True
+) -> dict[str, dict[str, int]]:
+    """The houses that a training with these settings keeps out, and the instructions of each in every train split.
+
+    Args:
+        data: The data folder, or what `vln.open_data` gave.
+        holdout: How many houses.
+        holdout_seed: Chooses them.
+        bar: Show progress.
+    """
+    require_within(holdout=(holdout, 1, 1_000_000), holdout_seed=(holdout_seed, 0, 2**63 - 1))
+    folder = open_data(data).folder
+    with quiet(not bar):
+        houses = choose_houses(folder, (R2R.name,), holdout, holdout_seed)
+        there = [task for task in TASKS if TRAIN in TASKS[task].files(folder)]
+        counts = {f"{task}/{TRAIN}": count_by_house(folder, task) for task in there}
+    return {house: {split: count[house] for split, count in counts.items()} for house in houses}
 
 
 def check_world(data: Data | str | Path) -> Data:

@@ -102,7 +102,7 @@ def compare(run: Run, data: Data | str | Path | None = None, *, split: str | Non
     name = _validated(run, split)
     opened = open_data(run.record.data if data is None else data)
     features = run.experiment.features.updated_by(opened.features)
-    opened = opened.seen_as(replace(run.experiment, features=features).seen)
+    opened = opened.seen_as(replace(run.experiment, features=features).seen).holding_out(run.record.held_out)
     steps = run.experiment.training.max_steps
     agents: dict[str, Run | str] = {"random": "random", "shortest": "shortest", "navigator": run}
     walked = {agent: evaluate(one, opened, name, seed=seed, max_steps=steps)[name] for agent, one in agents.items()}
@@ -144,6 +144,7 @@ def _report(run: Run, compared: Comparison, episodes: int, title: str, context: 
     navigator = run.navigator
     split = data.split(compared.split, navigator.tokenizer, run.experiment.max_tokens)
     told = context or CONTEXT.format(run=run.folder.name, updates=run.progress.iteration, preset=run.preset)
+    told += f" The navigator walks with {run.describe_weights()}."
     if evaluation.predicted_objects is not None:
         told += f" To guess among the objects in view at the goal would name {100 * _luck(data, split):.0f} % of them."
     cards = _cards(data.environment, split, navigator, evaluation, episodes)

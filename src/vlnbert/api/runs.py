@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from vlnbert.data.data import Data
 from vlnbert.errors import DataError
 from vlnbert.evaluation.tables import METRICS, shown
 from vlnbert.learning.callbacks import read_log
-from vlnbert.learning.checkpoints import POINTER, Progress, best_weights, last_checkpoint, read_progress
+from vlnbert.learning.checkpoints import BEST, POINTER, Progress, best_weights, last_checkpoint, read_progress
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.runs import RunRecord, read_record
 from vlnbert.learning.trainer import Callback
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LOG = "log.jsonl"
+Checkpoint = Literal["best", "last"]
 
 
 @dataclass(eq=False)
@@ -65,6 +66,18 @@ class Run:
     def weights(self) -> Path:
         """The folder of its best navigator, or of its last where none was validated yet."""
         return best_weights(self.folder)
+
+    def describe_weights(self, checkpoint: Checkpoint = "best") -> str:
+        """Which weights walk, in words: the best by what, or those of the newest checkpoint."""
+        try:
+            done = self.progress
+        except DataError:  # who keeps a run for its best weights may have deleted the checkpoints
+            done = Progress(0, None, None)
+        best = checkpoint == "best" and self.weights.name == BEST
+        updates = done.best_iteration if best else done.iteration
+        which = f"by {METRICS[self.experiment.best_metric][0]} on {self.experiment.best_on}" if best else ""
+        words = ("best" if best else "last", "averaged" if self.experiment.training.ema else "", "weights", which)
+        return f"the {' '.join(filter(None, words))}" + (f", after {updates:,} updates" if updates else "")
 
     @cached_property
     def navigator(self) -> Navigator:

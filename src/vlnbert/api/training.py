@@ -134,7 +134,9 @@ def _train(trainer: Trainer, callbacks: Sequence[Callback], *, log: bool, tensor
         if trainer.ranks.writes:
             watching.append(ProgressBar(stack.enter_context(Bar("training", total, done, lasting=True))))
             if log:
-                watching.append(JsonLog(trainer.run / LOG))
+                watching.append(
+                    JsonLog(trainer.run / LOG, {"best_on": trainer.best_on, "best_metric": trainer.best_metric})
+                )
             if tensorboard:
                 watching.append(stack.enter_context(closing(TensorBoard(trainer.run / "tensorboard", done))))
         trainer.callbacks = watching

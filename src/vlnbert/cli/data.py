@@ -56,6 +56,37 @@ def make_r4r(folder: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar=
         print(f"{folder}/r4r/R4R_{split}.json: {paths:,} paths, {instructions:,} instructions")
 
 
+def holdout_houses(
+    folder: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="DIR")]],
+    holdout: int = 6,
+    holdout_seed: int = 0,
+    json: Flag = False,
+) -> None:
+    """List the houses that a training with --holdout keeps out, and their instructions in every train split.
+
+    Example: vlnbert data holdout data --holdout 6 --holdout-seed 0
+
+    Args:
+        folder: The data folder.
+        holdout: How many houses.
+        holdout_seed: Chooses them.
+        json: Print one JSON object instead of a table: by house, by split, the number of instructions.
+    """
+    from json import dumps
+
+    from vlnbert.api import inspecting
+    from vlnbert.tables import Table
+
+    found = inspecting.holdout_houses(folder, holdout, holdout_seed)
+    if json:
+        print(dumps(found))
+        return
+    splits = next(iter(found.values()))
+    rows = [[house, *(f"{count:,}" for count in counts.values())] for house, counts in found.items()]
+    rows.append(["all", *(f"{sum(counts[split] for counts in found.values()):,}" for split in splits)])
+    show(Table(["house", *splits], rows, f"kept out of {folder} for dev_unseen"))
+
+
 def presets(
     name: tyro.conf.Positional[Annotated[str | None, tyro.conf.arg(metavar="PRESET")]] = None, json: Flag = False
 ) -> None:

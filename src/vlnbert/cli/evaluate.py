@@ -1,7 +1,7 @@
 """`vlnbert evaluate`: let an agent walk a split, and score it."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -24,6 +24,7 @@ def evaluate(
     agent: Annotated[str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint=_known_agents)] = None,
     task: TaskName | None = None,
     splits: Annotated[tuple[str, ...], tyro.conf.arg(aliases=["--split"])] = ("val_seen", "val_unseen"),
+    checkpoint: Literal["best", "last"] = "best",
     features: FeatureSpec = FeatureSpec(),  # noqa: B008  # frozen
     seed: int = 0,
     max_steps: int | None = None,
@@ -39,6 +40,8 @@ def evaluate(
 
     Example: vlnbert evaluate runs/r2r-open --data data --splits val_unseen
 
+    Example: vlnbert evaluate runs/r2r-open --data data --splits val_unseen --checkpoint last
+
     Example: vlnbert evaluate my-navigator --data data --features.views data/features/resnet.hdf5
 
     Example: vlnbert evaluate --agent examples/own_agent.py:MyAgent --data data
@@ -53,6 +56,9 @@ def evaluate(
         task: r2r, reverie, r4r or a plugin's; by default what a run was trained for, else r2r. The baseline agents name
             no object.
         splits: The splits to walk. Test splits withhold their goals: they are walked and written, not scored.
+            dev_unseen is made of the houses that a run kept out of its training.
+        checkpoint: Which weights of a run walk: the best, or those of its last checkpoint; averaged ones in either
+            case, where the run averages.
         features: What the agent sees; by default what a run was trained with.
         seed: Of agents that draw lots, such as random.
         max_steps: Steps after which an episode ends; by default as in a run's training, else the
@@ -81,6 +87,7 @@ def evaluate(
         chosen,
         data,
         [f"{asked}/{split}" for split in splits],
+        checkpoint=checkpoint,
         features=features,
         seed=seed,
         max_steps=max_steps,

@@ -14,7 +14,7 @@ from vlnbert.cli.bench.navigator import bench_navigator
 from vlnbert.cli.bench.objects import bench_objects
 from vlnbert.cli.bench.train import bench_train
 from vlnbert.cli.bench.world import bench_world
-from vlnbert.cli.data import check_data, make_r4r, presets
+from vlnbert.cli.data import check_data, holdout_houses, make_r4r, presets
 from vlnbert.cli.demo import demo, house
 from vlnbert.cli.evaluate import evaluate
 from vlnbert.cli.features import caption_features, object_features
@@ -38,6 +38,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "data fetch": fetch_data,
     "data check": check_data,
     "data r4r": make_r4r,
+    "data holdout": holdout_houses,
     "world candidates": candidates,
     "world check": check_world,
     "features captions": caption_features,

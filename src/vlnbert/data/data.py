@@ -1,6 +1,6 @@
 """A data folder as one object: world, environment, splits and features, each opened when it is first asked for."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -12,9 +12,11 @@ from vlnbert.data.features import open_object_bank, open_view_bank
 from vlnbert.data.own import Features, is_own, registered_name
 from vlnbert.data.spec import IN_MEMORY, OFF, FeatureSpec, as_spec
 from vlnbert.environment.environment import Environment
+from vlnbert.errors import UsageError
 from vlnbert.runtime import require_device
 from vlnbert.sources.layout import DataFolder, open_folder
 from vlnbert.tasks.episodes import Episodes, load_episodes
+from vlnbert.tasks.holdout import DEV, TRAIN, dev_episodes, dev_split
 from vlnbert.tasks.splits import Split, open_split, task_and_split
 from vlnbert.tasks.task import TASKS
 from vlnbert.tasks.tokens import load_tokenizer
@@ -38,6 +40,7 @@ class Data:
         """`own_features` are what views look like where the spec says that this is held in memory."""
         self.folder, self.features, self.device = folder, features or FeatureSpec(), torch.device(device)
         self.own_features = own_features
+        self.held_out: tuple[str, ...] = ()  # houses of the train splits that make up the splits dev_unseen
 
     @cached_property
     def world(self) -> World:
@@ -82,12 +85,16 @@ class Data:
     @property
     def splits(self) -> dict[str, Path]:
         """The file of every split, by names such as r2r/val_unseen."""
-        found = {name: task.files(self.folder) for name, task in TASKS.items()}
+        found = {name: dict(task.files(self.folder)) for name, task in TASKS.items()}
+        if self.held_out:
+            found = {name: {**files, DEV: files[TRAIN]} if TRAIN in files else files for name, files in found.items()}
         return {f"{task}/{split}": path for task, splits in found.items() for split, path in splits.items()}
 
     def episodes(self, name: str) -> Episodes:
         """The episodes of a split such as r2r/val_unseen, without tokens."""
         task, split = task_and_split(name)
+        if self._is_held_out(name):
+            return dev_episodes(self.world, self.episodes(f"{task}/{TRAIN}"), self.held_out)
         objects = self.objects if TASKS[task].sees_objects else None
         return load_episodes(self.folder, self.world, task, split, objects).to(self.device)
 
@@ -96,7 +103,10 @@ class Data:
 
         In REVERIE it also tells where each target stands among the objects that agents see.
         """
-        sees_objects = TASKS[task_and_split(name)[0]].sees_objects
+        task, _ = task_and_split(name)
+        if self._is_held_out(name):
+            return dev_split(self.world, self.split(f"{task}/{TRAIN}", tokenizer, max_tokens), self.held_out)
+        sees_objects = TASKS[task].sees_objects
         bank = self.object_bank if sees_objects else None
         return open_split(
             self.folder,
@@ -111,6 +121,7 @@ class Data:
     def seen_as(self, features: FeatureSpec, device: torch.device | str | None = None) -> "Data":
         """The same folder with other features, or on another device; what is open already is shared where it fits."""
         other = Data(self.folder, features, self.device if device is None else device, self.own_features)
+        other.held_out = self.held_out
         for name in ("tokenizer", "world", "objects"):
             if name in self.__dict__ and (name != "world" or other.device == self.device):
                 setattr(other, name, getattr(self, name))
@@ -121,6 +132,20 @@ class Data:
         name = registered_name(features)
         other = self.seen_as(replace(self.features, views=name or IN_MEMORY))
         other.own_features = None if name else features
+        return other
+
+    def _is_held_out(self, name: str) -> bool:
+        """Whether a split is made of houses kept out of training; a dev_unseen that nobody has is an error."""
+        task, split = task_and_split(name)
+        if split == DEV and not self.held_out and DEV not in TASKS[task].files(self.folder):
+            problem = f"{name} is made of houses that a training kept out, and none are known here"
+            raise UsageError(f"{problem}; train with --holdout 6, or name a run that was")
+        return split == DEV and bool(self.held_out)
+
+    def holding_out(self, houses: Sequence[str]) -> "Data":
+        """The same folder with splits dev_unseen, made of the episodes of the train splits in some houses."""
+        other = self.seen_as(self.features)
+        other.held_out = tuple(houses)
         return other
 
     def __repr__(self) -> str:

@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,14 @@ class JsonLog:
     """`log.jsonl`: a line for each report and each validation. A resumed run writes on."""
 
     path: Path
+    chosen_by: Mapping[str, str] = field(default_factory=dict)  # what each validation's line says of the choice
 
     def updated(self, iteration: int, learning_rate: float, parts: dict[str, float]) -> None:
         self._write({"iteration": iteration, "learning_rate": learning_rate, **parts})
 
     def validated(self, iteration: int, scores: Mapping[str, Summary]) -> None:
-        self._write({"iteration": iteration, "scores": {name: dict(summary) for name, summary in scores.items()}})
+        found = {name: dict(summary) for name, summary in scores.items()}
+        self._write({"iteration": iteration, "scores": found, **self.chosen_by})
 
     def _write(self, line: dict[str, Any]) -> None:
         try:

@@ -3,6 +3,9 @@
 A run holds `checkpoints/<iteration>/` (a navigator's folder and `trainer.safetensors`) and `last.json`, which names the
 newest whole one. The folder is written beside and renamed, then the pointer, then older folders go; at every moment the
 pointer names a checkpoint that is whole. `best/` is the navigator that scored best, where one was validated.
+
+Where weights are averaged, the navigator of either folder is the average, so that whoever opens one gets the weights
+that were validated; those that go on learning lie in `trainer.safetensors`, since only who resumes needs them.
 """
 
 import json
@@ -21,6 +24,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from vlnbert.errors import DataError, UsageError
+from vlnbert.learning.averaging import AveragedWeights
 from vlnbert.learning.records import from_plain
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.model import allocate, make_backbone
@@ -36,6 +40,7 @@ from vlnbert.sources.folders import replaced
 
 TRAINER = "trainer.safetensors"
 NAME = re.compile(r"\d{7,}")  # of a checkpoint's folder: its update
+LEARNING = "weights."  # before the names of weights that go on learning, beside their average
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # AdamW's
 RECORD, POINTER, BEST = "run.json", "last.json", "best"  # in a run's folder
 ANEW = "begin the training anew in another folder"
@@ -50,14 +55,18 @@ class Progress:
     best_iteration: int | None
 
 
-def save_checkpoint(run: Path, navigator: Navigator, optimiser: Optimizer, progress: Progress) -> Path:
+def save_checkpoint(
+    run: Path, navigator: Navigator, optimiser: Optimizer, progress: Progress, averaged: AveragedWeights
+) -> Path:
     """Write a whole checkpoint and point to it."""
+    learning = {LEARNING + name: weight.detach().contiguous() for name, weight in averaged.weights.items()}
     folder = run / "checkpoints" / f"{progress.iteration:07d}"
     with replaced(folder) as beside:  # one of this name may be left from a kill before the pointer was moved
         try:
-            navigator.save_pretrained(beside)
             metadata = {"progress": json.dumps(progress.__dict__)}
-            save_file(_optimiser_tensors(optimiser), beside / TRAINER, metadata)
+            save_file({**_optimiser_tensors(optimiser), **learning}, beside / TRAINER, metadata)
+            with averaged.applied():
+                navigator.save_pretrained(beside)
         except SafetensorError as error:
             raise DataError(folder, f"cannot be written ({error})", "free some space; the last one is whole") from None
     write_json(run / POINTER, {"checkpoint": folder.name})
@@ -119,8 +128,8 @@ def unfilled_navigator(folder: Path) -> Navigator:
     return navigator
 
 
-def load_checkpoint(folder: Path, navigator: Navigator, optimiser: Optimizer) -> Progress:
-    """Put a run back exactly where it was: weights and moments. All else follows from the number of the update."""
+def load_checkpoint(folder: Path, navigator: Navigator, optimiser: Optimizer, averaged: AveragedWeights) -> Progress:
+    """Put a run back exactly where it was: weights, average and moments. All else follows from the update's number."""
     path, expected = folder / WEIGHTS, {name: tuple(weight.shape) for name, weight in navigator.state_dict().items()}
     with _ours():
         weights = read_weights(path, expected)
@@ -128,10 +137,14 @@ def load_checkpoint(folder: Path, navigator: Navigator, optimiser: Optimizer) ->
     try:
         tensors, header = read_safetensors(folder / TRAINER)
         progress = from_plain(Progress, json.loads(header["progress"]))
+        learning = {name: tensors.pop(LEARNING + name) for name in averaged.weights}
+        if any(learning[name].shape != weight.shape for name, weight in averaged.weights.items()):
+            raise ValueError("weights of another navigator")
         _check_moments(optimiser, tensors, progress)
     except (DataError, KeyError, TypeError, ValueError, IndexError, UsageError):
         raise DataError(folder / TRAINER, "is not whole", ANEW) from None
     _restore_optimiser(optimiser, tensors)
+    averaged.restore(learning)
     return progress
 
 

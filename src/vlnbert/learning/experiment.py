@@ -13,6 +13,7 @@ from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.records import require_range
 from vlnbert.learning.rewards import PAPER, RewardConfig
 from vlnbert.navigator import NavigatorConfig
+from vlnbert.tasks.holdout import DEV
 from vlnbert.tasks.splits import task_and_split
 from vlnbert.tasks.task import TASKS
 
@@ -40,6 +41,9 @@ class TrainConfig:
     """Largest norm of the navigator's gradient; the critic's is not clipped."""
     accumulate: int = 1
     """Batches whose gradients make one update."""
+    ema: float = 0.0
+    """Decay of an exponential moving average of the weights, such as 0.999; the average is then what is validated,
+    evaluated and kept as the best. In update n, from 0, it is (1 + n) / (10 + n) at most. 0 for no average."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Of the forward pass. Weights, losses and the optimiser stay in float32; bfloat16 is for GPUs."""
     graphs: bool = True
@@ -74,7 +78,7 @@ class TrainConfig:
         if self.max_steps is not None:
             require_range(self, 1, MOST, "max_steps")
         require_range(self, 0, 2**63 - 1, "seed")
-        require_range(self, 0.0, 1.0, "learning_rate", "weight_decay")
+        require_range(self, 0.0, 1.0, "learning_rate", "weight_decay", "ema")
         require_range(self, 1e-9, 1e9, "grad_clip")
 
     def learning_rate_at(self, iteration: int) -> float:
@@ -96,6 +100,11 @@ class Experiment:
     """Splits to validate on."""
     best_on: str = "r2r/val_unseen"
     """The split whose score says which weights are the best: SPL, or SDTW in R4R."""
+    holdout: int = 0
+    """Houses of the train split to keep out of training. They make up the split dev_unseen, to choose settings by:
+    --holdout 6 --validate-on r2r/dev_unseen --best-on r2r/dev_unseen. REVERIE's are the same."""
+    holdout_seed: int = 0
+    """Chooses those houses."""
     start: str | None = None
     """Weights to start from (a BERT, OSCAR, PREVALENT, LXMERT or an agent; file, folder or hub name), which then decide
     the navigator's size. Without any, it starts from random ones."""
@@ -153,3 +162,7 @@ class Experiment:
             raise UsageError("no split to learn from; for example --train-on r2r/train")
         if self.best_on not in self.validate_on:
             raise UsageError(f"the best weights are chosen on {self.best_on}, which is not validated; add it")
+        require_range(self, 0, MOST, "holdout")
+        require_range(self, 0, 2**63 - 1, "holdout_seed")
+        if self.holdout and (learned := [name for name in self.train_on if task_and_split(name)[1] == DEV]):
+            raise UsageError(f"{learned[0]} is kept out of training; learn from others")

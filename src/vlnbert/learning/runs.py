@@ -30,6 +30,7 @@ from vlnbert.sources.files import read_json, write_json
 from vlnbert.sources.folders import refuse_full
 from vlnbert.sources.formats import FORMAT, format_of
 from vlnbert.sources.layout import DataFolder
+from vlnbert.tasks.holdout import DEV, choose_houses, file_of, without_houses
 from vlnbert.tasks.splits import task_and_split
 from vlnbert.tasks.targets import report_targets
 from vlnbert.tasks.task import TASKS
@@ -63,6 +64,12 @@ class RunRecord:
     fingerprints: dict[str, str]
     plugins: tuple[str, ...] = ()
     """The plugins that were loaded when it began, files by their whole paths."""
+    held_out: tuple[str, ...] = ()
+    """The houses that are kept out of training."""
+
+    def __post_init__(self) -> None:
+        if len(self.held_out) != self.experiment.holdout:
+            raise UsageError(f"{self.experiment.holdout} houses are kept out, {len(self.held_out)} are named")
 
 
 def begin_run(
@@ -79,19 +86,21 @@ def begin_run(
     refuse_full(run)
     experiment = _anchored(experiment)
     digests = fingerprints(experiment, data.folder)
-    data = data.seen_as(experiment.seen)
+    held_out = choose_houses(data.folder, experiment.tasks, experiment.holdout, experiment.holdout_seed)
+    data = data.seen_as(experiment.seen).holding_out(held_out)
     record = RunRecord(
         preset=preset,
         data=str(data.folder.root.resolve()),
         experiment=experiment,
         fingerprints={**digests, **_own_fingerprint(data)},
         plugins=loaded_plugins(),
+        held_out=held_out,
     )
     trainer = _trainer(record, run, data, initial_navigator(experiment, data), ranks)
     ranks.wait()  # until all have found the folder empty
     if ranks.writes:
         write_json(run / RECORD, {FORMAT: NEWEST, **to_plain(record)}, indent=2)
-        for line in _oddities(data, trainer):
+        for line in (*_choice(record, trainer), *_oddities(data, trainer)):
             tell(line)
     return trainer
 
@@ -104,6 +113,7 @@ def resume_run(run: Path, data: Data | None = None, ranks: Ranks = ALONE) -> Tra
         problem = f"the run learns by the reward '{reward}', which nobody registers here"
         raise UsageError(f"{problem}; give the plugin that does: --plugin FILE")
     data = (open_data(record.data) if data is None else data).seen_as(record.experiment.seen)
+    data = data.holding_out(record.held_out)
     _require_unchanged(record, data)
     if not (run / POINTER).exists():  # killed before the first checkpoint
         return _trainer(record, run, data, initial_navigator(record.experiment, data), ranks)
@@ -134,8 +144,7 @@ def fingerprints(experiment: Experiment, folder: DataFolder) -> dict[str, str]:
     if folder.vocabulary.exists():
         files[folder.vocabulary.name] = [folder.vocabulary]
     for name in experiment.splits:
-        task, split = task_and_split(name)
-        path = TASKS[task].file(folder, split)
+        path = file_of(folder, *task_and_split(name))
         files[str(path.relative_to(folder.root))] = [path]
     if any(TASKS[name].sees_objects for name in experiment.tasks):
         files["reverie/BBox"] = box_files(folder.boxes)
@@ -154,6 +163,15 @@ def fingerprints(experiment: Experiment, folder: DataFolder) -> dict[str, str]:
 def _own_fingerprint(data: Data) -> dict[str, str]:
     """The digest of features of somebody's own, whether a function makes them or they are held in memory."""
     return {"features": bank_digest(data.world, data.view_bank)} if data.features.own_views else {}
+
+
+def _choice(record: RunRecord, trainer: Trainer) -> Iterator[str]:
+    """Which houses are kept out of training, and whether the best weights are chosen there."""
+    if record.held_out:
+        learned = ", ".join(f"{len(split.episodes):,} of {split.name}" for split in trainer.batches.splits)
+        yield f"kept out of training: {', '.join(record.held_out)}; instructions to learn from: {learned}"
+        if task_and_split(trainer.best_on)[1] != DEV:
+            yield f"the best weights are chosen on {trainer.best_on}, not on the houses kept out; see --best-on"
 
 
 def _anchored(experiment: Experiment) -> Experiment:
@@ -206,7 +224,7 @@ def _trainer(record: RunRecord, run: Path, data: Data, navigator: Navigator, ran
         run,
         navigator.float().to(data.device),
         data.environment,
-        train=[splits[name] for name in experiment.train_on],
+        train=[without_houses(data.world, splits[name], record.held_out) for name in experiment.train_on],
         validation={name: splits[name] for name in experiment.validate_on},
         config=experiment.training,
         best_on=experiment.best_on,

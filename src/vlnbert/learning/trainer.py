@@ -15,6 +15,7 @@ from vlnbert.environment.environment import Environment
 from vlnbert.errors import VlnbertError
 from vlnbert.evaluation.evaluate import evaluate_agent
 from vlnbert.evaluation.tables import Summary
+from vlnbert.learning.averaging import AveragedWeights
 from vlnbert.learning.batches import BatchStream
 from vlnbert.learning.checkpoints import (
     BEST,
@@ -81,6 +82,7 @@ class Trainer:
             fused=True,
             capturable=device.type == "cuda",
         )
+        self.averaged = AveragedWeights(navigator, config.ema)
         critic = set(navigator.critic.parameters())
         clipped = [weight for weight in navigator.parameters() if weight not in critic]
         self.eager = EagerUpdate(
@@ -100,7 +102,7 @@ class Trainer:
 
     def resume(self) -> None:
         """Go on from the newest checkpoint of the run."""
-        self.progress = load_checkpoint(last_checkpoint(self.run), self.navigator, self.optimiser)
+        self.progress = load_checkpoint(last_checkpoint(self.run), self.navigator, self.optimiser, self.averaged)
         self.saved = self.progress.iteration
 
     def train(self) -> None:
@@ -125,7 +127,8 @@ class Trainer:
             if validate or stopped:
                 self._require_numbers()
             if validate:
-                self._validate()
+                with self.averaged.applied():
+                    self._validate()
             if validate or stopped:
                 self._save()
 
@@ -134,6 +137,10 @@ class Trainer:
 
     def advance(self, iteration: int) -> None:
         """One update, from one batch or several. Nothing in it waits for the device."""
+        self._learn(iteration)
+        self.averaged.update(iteration)
+
+    def _learn(self, iteration: int) -> None:
         self._set_learning_rate(self.config.learning_rate_at(iteration))
         self.navigator.train()
         torch.manual_seed(dropout_seed(self.config.seed, iteration, self.ranks.rank))
@@ -214,7 +221,7 @@ class Trainer:
         if self.saved == self.progress.iteration:  # to write it again would leave a moment without any
             return
         if self.ranks.writes:
-            save_checkpoint(self.run, self.navigator, self.optimiser, self.progress)
+            save_checkpoint(self.run, self.navigator, self.optimiser, progress=self.progress, averaged=self.averaged)
         self.saved = self.progress.iteration
         self.ranks.wait()
 

@@ -35,6 +35,12 @@ class Split:
         target = None if self.target is None else self.target.to(device)
         return Split(self.episodes.to(device), self.tokens.to(device), target)
 
+    def select(self, rows: Tensor) -> "Split":
+        """Some of its episodes, in the order of `rows`."""
+        here = rows.to(self.tokens.ids.device)
+        tokens = Tokens(self.tokens.ids[here], self.tokens.count[here])
+        return Split(self.episodes.select(rows), tokens, None if self.target is None else self.target[here])
+
 
 def task_and_split(name: str) -> tuple[str, str]:
     """The two halves of a name such as r2r/val_unseen."""

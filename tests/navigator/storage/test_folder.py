@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from tests.navigator.samples import CONFIGS, ONE, make, sight, words
 from vlnbert.errors import DataError, VlnbertError
+from vlnbert.learning.averaging import AveragedWeights
 from vlnbert.learning.checkpoints import Progress, load_checkpoint, save_checkpoint, unfilled_navigator
 from vlnbert.learning.start import own_weights
 from vlnbert.navigator import Navigator
@@ -189,11 +190,12 @@ def test_a_run_from_before_is_resumed(tmp_path: Path) -> None:
     for weight in navigator.parameters():
         weight.grad = torch.randn_like(weight)
     optimiser.step()
-    folder = save_checkpoint(tmp_path, navigator, optimiser, Progress(1, None, None))
+    unaveraged = AveragedWeights(navigator, 0.0)
+    folder = save_checkpoint(tmp_path, navigator, optimiser, progress=Progress(1, None, None), averaged=unaveraged)
     as_format_1(folder)
     again = unfilled_navigator(folder)
     other = torch.optim.AdamW(again.parameters())
-    assert load_checkpoint(folder, again, other).iteration == 1
+    assert load_checkpoint(folder, again, other, unaveraged).iteration == 1
     for one, two in zip(navigator.parameters(), again.parameters(), strict=True):
         assert torch.equal(one, two)
         assert torch.equal(optimiser.state[one]["exp_avg"], other.state[two]["exp_avg"])
