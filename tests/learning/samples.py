@@ -1,5 +1,6 @@
 """Small trainings in a small house, for the tests and for the processes that they start."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from multiprocessing.synchronize import Event
@@ -8,9 +9,11 @@ from typing import Any
 
 import torch
 
+from vlnbert.data.data import open_data
 from vlnbert.environment.environment import Environment
 from vlnbert.learning.checkpoints import POINTER, last_checkpoint
-from vlnbert.learning.experiment import TrainConfig
+from vlnbert.learning.experiment import Experiment, TrainConfig
+from vlnbert.learning.runs import begin_run
 from vlnbert.learning.trainer import Summary, Trainer
 from vlnbert.navigator import SIZES, Navigator, NavigatorConfig
 from vlnbert.ranks import ALONE, Ranks
@@ -92,3 +95,16 @@ def go_on(house: Path, run: Path, ready: Event, config: TrainConfig = CONFIG) ->
         one.resume()
     ready.set()
     one.train()
+
+
+def first_gradient_norm(experiment: Experiment, folder: Path, run: Path) -> float:
+    """The norm of all gradients of the first update, before they are clipped."""
+    torch.set_num_threads(1)
+    first = begin_run("first", experiment, open_data(folder), run)
+    seen = list[float]()
+    first.eager.optimiser.step = lambda: seen.append(
+        torch.nn.utils.get_total_norm([weight.grad for weight in first.navigator.parameters()]).item()
+    )
+    first.eager.grad_clip = math.inf
+    first.advance(0)
+    return seen[0]

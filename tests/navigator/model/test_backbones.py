@@ -64,7 +64,7 @@ def test_a_registered_backbone_keeps_its_own_weights() -> None:
     assert all(torch.equal(expected[name], weight) for name, weight in navigator.backbone.state_dict().items())
     assert torch.equal(navigator.backbone.wave, torch.linspace(0, 1, 24))
     assert all(bool(weight.isfinite().all()) for weight in navigator.parameters())
-    assert navigator.view_embedding.project.bias.eq(0).all(), "the rest is drawn as BERT's"
+    assert navigator.refinement.project.bias.eq(0).all(), "the rest is drawn as BERT's"
 
 
 def test_a_function_may_make_it() -> None:

@@ -42,7 +42,8 @@ class RecurrentVLNBert(nn.Module):
         completed = getattr(self.backbone, "config", None)
         self.config = config = completed if isinstance(completed, NavigatorConfig) else config
         with torch.device("meta"):  # torch would draw weights that are drawn again below
-            vision = (config.angle_width, config.hidden, config.feature_dropout, config.hidden_dropout)
+            dropout = getattr(self.backbone, "visual_dropout", config.hidden_dropout)
+            vision = (config.angle_width, config.hidden, config.feature_dropout, dropout)
             self.view_embedding = ViewEmbedding(config.feature_width, *vision)
             self.object_embedding = ObjectEmbedding(config.object_width, *vision) if config.object_width else None
             self.past_decision = PastDecision(config.hidden, config.angle_width)
@@ -146,7 +147,9 @@ class RecurrentVLNBert(nn.Module):
     def _initialise(self) -> None:
         """BERT's normal initialisation, with its deviation kept in proportion where a token is narrower.
 
-        A foreign backbone's weights, which are not on the meta device, are its own.
+        A foreign backbone's weights, which are not on the meta device, are its own. Biases of visual projections are
+        drawn as torch draws them: without any, stop and "no object" would be the LayerNorm of an exact zero, through
+        whose epsilon gradients grow by a million.
         """
         unmade = [one for one in self.modules() if any(weight.is_meta for weight in one.parameters(recurse=False))]
         allocate(self, torch.get_default_device())
@@ -158,6 +161,9 @@ class RecurrentVLNBert(nn.Module):
                 nn.init.zeros_(module.bias)
             if isinstance(module, nn.LayerNorm):
                 module.reset_parameters()
+        for project in (one.project for one in (self.view_embedding, self.object_embedding) if one is not None):
+            bound = 1 / math.sqrt(project.in_features)
+            nn.init.uniform_(project.bias, -bound, bound)
 
 
 def allocate(module: nn.Module, device: torch.device | str) -> None:

@@ -4,6 +4,9 @@ By default the words attend to each other once, in `encode`; afterwards they are
 Language Processing), and since they do not change, those are projected once for all steps. The variants of the paper's
 Table 4 let the words attend at every step too: on their embeddings (Emb-Attn), on their initial features (Init-Attn),
 or on the output of the previous step (Re-Attn).
+
+Dropout is where the published code has it: on the embeddings, on attention weights, on both residuals of a layer and on
+what leaves the last layer as words or as the first state, but not on visual tokens.
 """
 
 from collections.abc import Sequence
@@ -24,6 +27,7 @@ class OneStream(nn.Module):
     """Embeddings, layers and a pooler."""
 
     uses_fast = True
+    visual_dropout = 0.0
     layers: Sequence[Layer]
 
     def __init__(self, config: NavigatorConfig) -> None:
@@ -33,6 +37,7 @@ class OneStream(nn.Module):
         self.language_attention = config.language_attention
         with torch.device("meta"):  # the navigator draws the weights
             self.embeddings = Embeddings(config.vocabulary, config.positions, config.hidden, config.hidden_dropout)
+            self.dropout = nn.Dropout(config.hidden_dropout)
             self.pooler = Pooler(config.hidden)
             self.layers = nn.ModuleList(  # type: ignore[assignment]  # torch does not say what a list holds
                 Layer(*layer_shape(config)) for _ in range(config.layers)
@@ -44,6 +49,7 @@ class OneStream(nn.Module):
         hidden = packing.pack(embedded)
         for layer in self.layers:
             hidden = layer(hidden, packing)
+        hidden = self.dropout(hidden)  # before keys and values are made of it
         words = (embedded if self.language_attention == "embeddings" else packing.unpack(hidden))[:, 1:]
         cache = None
         if self.language_attention == "once":
@@ -72,6 +78,8 @@ class OneStream(nn.Module):
                 words = layer.update(words, attention.context(words_kv.kv, words_kv, visual_kv))
             if not last:
                 hidden = layer.update(hidden, packing.pack(attention.context(visual_kv.kv, words_kv, visual_kv)))
+        if self.language_attention == "previous":
+            language = Language(self.dropout(words), language.mask, None)
         state = packing.first(hidden)
         q = attention.project_q(state)
         language_scores, visual_scores = (attention.mean_scores(q, source) for source in (words_kv, visual_kv))
@@ -80,7 +88,7 @@ class OneStream(nn.Module):
             pooled=fast.call(self.pooler, layer.update(state, context)),
             visual_scores=visual_scores[:, 1:],
             language_scores=language_scores,
-            language=Language(words, language.mask, None) if self.language_attention == "previous" else language,
+            language=language,
             attention_maps=_split_maps(maps, language.mask.shape[1]) if attention_maps else None,
         )
 

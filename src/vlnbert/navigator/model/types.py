@@ -87,7 +87,8 @@ class Backbone(Protocol):
     One that computes with the functions of `fast` says so with a class attribute, `uses_fast = True`. Any other is
     called by `fast.foreign`, and what it gives is checked. One that reads with a tokenizer of its own has it as
     `tokenizer`, and the navigator takes it from there. One that completes its configuration, so that a saved navigator
-    needs nothing else, has the complete one as `config`.
+    needs nothing else, has the complete one as `config`. Of visual tokens, after their LayerNorm, the configuration's
+    `hidden_dropout` is dropped, unless the backbone says another share as `visual_dropout`.
     """
 
     def encode(self, tokens: Tensor, mask: Tensor) -> Instruction: ...
