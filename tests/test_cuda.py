@@ -1,6 +1,9 @@
 """On a GPU: the same numbers as on the CPU, and no moment in which the host waits for the device."""
 
-from collections.abc import Iterable, Iterator
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import fields, replace
 from pathlib import Path
@@ -10,15 +13,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.cli.conftest import TINY
 from tests.conftest import TinyData
 from tests.learning.samples import CONFIG, NO_DROPOUT, SHAPE, Watcher, trainer
 from tests.navigator.samples import CONFIGS, make, sight, words
+from tests.processes import PATIENCE
 from tests.world.samples import codes_of, furnished
 from vlnbert.environment.environment import Environment, shortest_path_teacher
 from vlnbert.house import generate
 from vlnbert.learning.trainer import Trainer
 from vlnbert.learning.updates import GraphUpdate
 from vlnbert.navigator import NavigatorConfig, fast
+from vlnbert.registry import load_plugin
 from vlnbert.world import ObjectBank, World
 
 pytestmark = [
@@ -97,6 +103,7 @@ def test_navigators_decide_alike_and_nobody_waits(name: str) -> None:
     torch.testing.assert_close(found.state.cpu(), expected.state)
 
 
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 # All twelve episodes in every batch: one width of instructions, so that one graph serves all updates.
 TRAINING = replace(CONFIG, batch=12, learning_rate=1e-4, validate_every=100)
 
@@ -213,6 +220,59 @@ def test_a_foreign_module_is_recorded_and_learns() -> None:
         out, grad = recorded.clone(), recorded_grad.clone()
         torch.testing.assert_close(out, update())
         torch.testing.assert_close(grad, adapter.weight.grad)
+
+
+@pytest.mark.parametrize("reward", ["metres", "fewer-hops"])
+def test_a_foreign_reward_is_recorded(
+    house: Path, tmp_path: Path, reward: str, forget_plugins: Callable[[], None]
+) -> None:
+    """A function and a class, of the example: replayed updates earn what eager ones do."""
+    load_plugin(EXAMPLES / "own_reward.py")
+    config = replace(TRAINING, iterations=10, reward=reward)
+    replayed = trainer(house, tmp_path / "replayed", config, device="cuda")
+    found = losses(replayed)
+    assert isinstance(replayed.update, GraphUpdate)
+    assert any(replayed.update.recordings.values())
+    eager = losses(trainer(house, tmp_path / "eager", replace(config, graphs=False), device="cuda"))
+    close(found, eager)
+    assert found != losses(trainer(house, tmp_path / "paper", replace(config, reward="paper"), device="cuda"))
+
+
+IMPATIENT = """
+import vlnbert as vln
+
+@vln.register_reward("impatient")
+def impatient(rollout, batch, world):
+    return {gives}
+"""
+WAITS = {
+    "asks": "rollout.slot.float() * (1.0 if rollout.live.any() else 0.0)",
+    "selects": "rollout.slot.float() + rollout.slot[rollout.live].float().mean()",
+}
+
+
+@pytest.mark.parametrize("kind", WAITS)
+def test_a_reward_that_waits_for_the_device_is_named(
+    house: Path, tmp_path: Path, kind: str, forget_plugins: Callable[[], None]
+) -> None:
+    """One line with its place, and no run is left; without graphs it trains.
+
+    In a process of its own: what is left of a recording that failed would trouble the tests that follow.
+    """
+    plugin, run = tmp_path / "impatient.py", tmp_path / "run"
+    plugin.write_text(IMPATIENT.format(gives=WAITS[kind]))
+    command = [sys.executable, "-m", "vlnbert", "--plugin", plugin, "train", "demo", "--data", house, "--out", run]
+    options = [*TINY, "--training.reward", "impatient", "--training.validate-every", "800", "--device", "cuda"]
+    ended = subprocess.run(list(map(str, [*command, *options])), capture_output=True, text=True, timeout=PATIENCE)
+    told = [line for line in ended.stderr.splitlines() if line.startswith("vlnbert: ")]
+    assert ended.returncode == 2, ended.stderr
+    assert re.fullmatch(r"vlnbert: impatient.py line 6 \(return .*\) waits for the device.*no-graphs", told[0])
+    assert len(told) == 1
+    assert "Traceback" not in ended.stderr
+    assert not run.exists()
+    load_plugin(plugin)
+    eager = replace(TRAINING, iterations=2, reward="impatient", graphs=False)
+    assert len(losses(trainer(house, tmp_path / "eager", eager, device="cuda"))) == 2
 
 
 def test_graphs_of_several_widths_take_turns(house: Path, tmp_path: Path) -> None:

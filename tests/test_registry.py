@@ -1,6 +1,7 @@
 """Registries and plugins: names that are found, told apart and missed in one line."""
 
 from collections.abc import Iterator
+from importlib import import_module
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -64,7 +65,7 @@ def test_packages_announce_theirs(things: Registry[object], tmp_path: Path, monk
 
 def test_two_of_one_name_are_refused(things: Registry[object], tmp_path: Path) -> None:
     load_plugin(write(tmp_path / "one.py"))
-    with pytest.raises(UsageError, match=r"two things are called 'mine', of one_\w+ and of two_\w+; give one of them"):
+    with pytest.raises(UsageError, match=r"two things are called 'mine', of .*/one.py and of .*/two.py; give one of"):
         load_plugin(write(tmp_path / "two.py"))
 
 
@@ -76,8 +77,23 @@ def test_registered_again_by_its_own_module(things: Registry[object]) -> None:
 
 def test_unknown_names_are_answered_with_near_ones(things: Registry[object]) -> None:
     things.register("two-stream", 1, "here")
-    with pytest.raises(UnknownNameError, match="no thing 'two-steam'; did you mean two-stream"):
+    with pytest.raises(UnknownNameError, match=r"no thing 'two-steam'; did you mean two-stream\?$"):
         _ = things["two-steam"]
+    with pytest.raises(
+        UnknownNameError, match=r"no thing 'mine'; known: two-stream; or load the plugin .*--plugin FILE$"
+    ):
+        _ = things["mine"]
+
+
+def test_a_file_may_be_imported_twice(
+    things: Registry[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a module of somebody's script, and as the plugin that a run remembers."""
+    path = write(tmp_path / "imported_twice.py")
+    monkeypatch.syspath_prepend(tmp_path)
+    first = import_module("imported_twice").thing
+    second = load_plugin(path).thing
+    assert things["mine"] is first is not second
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
-from vlnbert.errors import UnknownNameError, UsageError
+from vlnbert.errors import UnknownNameError, UsageError, near_names
 
 GROUP = "vlnbert.plugins"
 
@@ -35,11 +35,17 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
         REGISTRIES.append(self)
 
     def register(self, name: str, thing: Thing, home: str | None = None) -> Thing:
-        """Add a thing; another one of that name must be the same, registered again by its own module."""
+        """Add a thing; another one of that name must be the same, registered again by its own module.
+
+        A file may be imported twice, as a module or a script and as a run's plugin: its first things stay.
+        """
         home = home or getattr(thing, "__module__", "") or ""
         if name in self._things and self._homes[name] != home:
+            first, second = place(self._homes[name]), place(home)
+            if first == second:
+                return thing
             kinds = f"{self.kind.removesuffix('s')}s"  # features have no singular
-            problem = f"two {kinds} are called '{name}', of {self._homes[name]} and of {home}"
+            problem = f"two {kinds} are called '{name}', of {first} and of {second}"
             raise UsageError(f"{problem}; give one of them another name")
         self._things[name], self._homes[name] = thing, home
         return thing
@@ -50,7 +56,10 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
 
     def __getitem__(self, name: str) -> Thing:
         if name not in self:
-            raise UnknownNameError(self.kind, name, self)
+            error = UnknownNameError(self.kind, name, self)
+            if not near_names(name, self):
+                error.args = (f"{error}; or load the plugin that has it: --plugin FILE",)
+            raise error
         return self._things[name]
 
     def __contains__(self, name: object) -> bool:
@@ -131,6 +140,12 @@ def _from_file(path: Path) -> ModuleType:
         del sys.modules[name]
         raise
     return module
+
+
+def place(home: str) -> str:
+    """A module of ours by its name, any other by its file."""
+    file = None if home.startswith("vlnbert.") else getattr(sys.modules.get(home), "__file__", None)
+    return home if file is None else str(Path(file).resolve())
 
 
 def by_name(registry: Registry[Thing], name: str) -> Callable[[Thing], Thing]:

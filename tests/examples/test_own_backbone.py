@@ -1,13 +1,16 @@
 """A backbone of one's own, in one file: trained, resumed, evaluated and found as a plugin."""
 
+import json
 import runpy
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
 import vlnbert as vln
-from tests.learning.samples import same
+from tests.cli.conftest import TINY, called
+from tests.learning.samples import same, weights
 from vlnbert.house import generate
 from vlnbert.navigator import BACKBONES, Navigator, fast
 from vlnbert.registry import load_plugin
@@ -16,10 +19,7 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "own_backbone.py"
 FEW = {"batch": 8, "warmup": 0, "validate_every": 6, "max_steps": 5, "iterations": 6}
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> vln.Data:
-    generate(folder := tmp_path_factory.mktemp("own_backbone") / "house", scans=3, paths_per_scan=8)
-    return vln.open_data(folder)
+pytestmark = pytest.mark.usefixtures("forget_plugins")
 
 
 class Stop:
@@ -61,6 +61,36 @@ def test_it_trains_resumes_and_is_evaluated(data: vln.Data, tmp_path: Path, prec
     assert "r2r/val_unseen" in repr(vln.evaluate(run, data, split="r2r/val_unseen", bar=False))
 
 
+def test_from_the_command_line(house: Path, tmp_path: Path, forget_plugins: Callable[[], None]) -> None:
+    """Trained, resumed, evaluated and started from: the run remembers its plugin."""
+    updates = ("--data", house, *TINY, "--training.iterations", "4", "--training.validate-every", "2")
+    named = ("--navigator.backbone", "my-transformer")
+    outcome = called("--plugin", EXAMPLE, "train", "demo", "--out", tmp_path / "run", *updates, *named)
+    assert outcome.code == 0, outcome.err
+    last = weights(tmp_path / "run")
+    forget_plugins()
+    resumed = called("train", "--resume", tmp_path / "run")
+    assert resumed.code == 0, resumed.err
+    assert same(weights(tmp_path / "run"), last)
+    forget_plugins()
+    words = ("--data", house, "--splits", "val_unseen", "--json")
+    scored = called("evaluate", tmp_path / "run", *words)
+    assert scored.code == 0, scored.err
+    forget_plugins()
+    begun = called("train", "demo", "--out", tmp_path / "second", "--start", tmp_path / "run", *updates)
+    assert begun.code == 0, begun.err
+    second = vln.open_run(tmp_path / "second")
+    assert second.record.plugins == (str(EXAMPLE),), "so that it can be resumed as well"
+    assert second.navigator.config.backbone == "my-transformer"
+    forget_plugins()
+    assert json.loads(called("evaluate", second.folder, *words).out).keys() == {"val_unseen"}
+    forget_plugins()
+    missed = called("evaluate", tmp_path / "run" / "best", *words)
+    assert (missed.code, len(missed.err.splitlines())) == (2, 1)
+    assert "no backbone 'my-transformer'; " in missed.err
+    assert missed.err.endswith("load its plugin: --plugin MODULE\n")
+
+
 def test_padding_and_a_pass_change_nothing(data: vln.Data) -> None:
     load_plugin(EXAMPLE)
     config = vln.presets["demo"].experiment.navigator
@@ -88,7 +118,6 @@ def test_it_is_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys:
     monkeypatch.setattr(vln, "generate_house", house, raising=False)
     monkeypatch.setattr(vln, "train", lambda *words, **more: train(*words, **{**more, **FEW}), raising=False)
     monkeypatch.setattr("sys.argv", [str(EXAMPLE), str(tmp_path / "run")])
-    monkeypatch.setattr(BACKBONES, "_things", {k: v for k, v in BACKBONES.items() if k != "my-transformer"})
     runpy.run_path(str(EXAMPLE), run_name="__main__")
     assert "r2r/val_unseen" in capsys.readouterr().out
     assert (tmp_path / "run" / "best").is_dir()

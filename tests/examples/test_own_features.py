@@ -16,6 +16,7 @@ from tests.cli.conftest import TINY, called
 from tests.examples.conftest import EXAMPLES
 from tests.learning.samples import same, weights
 from vlnbert.data.spec import IN_MEMORY
+from vlnbert.house import generate
 
 EXAMPLE = EXAMPLES / "own_features.py"
 UPDATES = ("--training.iterations", CHANGES["iterations"], "--training.validate-every", CHANGES["validate_every"])
@@ -87,9 +88,24 @@ def test_what_was_in_memory_is_given_again(
     bank = example["Beside"](data)
     run.resume(data=vln.open_data(house, features=bank), **QUIETLY)
     assert same(weights(run.folder), weights(whole.folder))
+    other = example["Beside"](data)
+    other.layout = other.layout + 1
+    for given in ({"features": other}, {"data": vln.open_data(house, features=other)}):
+        with pytest.raises(vln.UsageError, match="was trained with other features in memory than these; give those"):
+            vln.evaluate(whole, split=SPLIT, bar=False, **given)
+    assert vln.evaluate(whole.navigator, data, SPLIT, features=other, bar=False).scores, "it may be tried all the same"
     expected = vln.evaluate(whole, split=SPLIT, features=bank, bar=False).scores
     assert vln.evaluate(run, vln.open_data(house, features=bank), SPLIT, bar=False).scores == expected
     assert vln.report(run, tmp_path / "report.html", vln.open_data(house, features=bank), bar=False).is_file()
+
+
+def test_another_house_shows_something_else(data: vln.Data, tmp_path: Path, forget_plugins: Callable[[], None]) -> None:
+    """Features in memory are those of one house; in another there is nothing to compare them with."""
+    example = loaded()
+    run = train(example, data, tmp_path / "run", example["Beside"](data))
+    generate(tmp_path / "elsewhere", scans=3, paths_per_scan=8, seed=1)
+    elsewhere = vln.open_data(tmp_path / "elsewhere")
+    assert vln.evaluate(run, elsewhere, SPLIT, features=example["Beside"](elsewhere), bar=False).scores
 
 
 def test_it_is_a_script(

@@ -1,22 +1,31 @@
 """A task outside the package: trained, resumed and evaluated, from Python and from the command line."""
 
+import json
+import runpy
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import vlnbert as vln
+from tests.cli.conftest import TINY, called
+from tests.learning.samples import same, weights
 from vlnbert.errors import UsageError
+from vlnbert.house import generate
 from vlnbert.registry import load_plugin
+from vlnbert.tasks.task import TASKS
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "own_task.py"
 SPLITS = {"train_on": "exact/train", "validate_on": "exact/val_unseen", "best_on": "exact/val_unseen"}
 SMALL = {"batch": 4, "max_steps": 8, "hidden": 16, "heads": 2, "inner": 32, "iterations": 6, "validate_every": 3}
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> vln.Data:
+@pytest.fixture(autouse=True)
+def plugin(forget_plugins: Callable[[], None]) -> Callable[[], None]:
+    """The example is loaded; what is given back forgets it, as a new process would."""
     load_plugin(EXAMPLE)
-    return vln.generate_house(tmp_path_factory.mktemp("task") / "house", scans=3, bar=False)
+    return forget_plugins
 
 
 def test_one_file(data: vln.Data) -> None:
@@ -27,8 +36,11 @@ def test_one_file(data: vln.Data) -> None:
 def test_who_follows_its_teacher_succeeds(data: vln.Data) -> None:
     found = vln.evaluate("shortest", data, ["exact/val_unseen", "r2r/val_unseen"], bar=False).scores
     assert found["exact/val_unseen"]["sr"] == 1.0
-    near = vln.evaluate("random", data, ["exact/val_unseen", "r2r/val_unseen"], bar=False).scores
-    assert near["exact/val_unseen"]["sr"] < near["r2r/val_unseen"]["sr"], "it asks for more"
+    episodes = data.episodes("exact/val_unseen")
+    nearest = data.world.neighbour[episodes.goal]  # [row, slot] the goal's neighbours, and itself for the stop
+    exact, near = (TASKS[name].arrived(data.world, nearest, episodes) for name in ("exact", "r2r"))
+    assert bool(exact[:, 0].all())
+    assert int(exact.sum()) < int(near.sum()), "it asks for more"
 
 
 def test_it_trains_resumes_and_evaluates(data: vln.Data, tmp_path: Path) -> None:
@@ -39,8 +51,64 @@ def test_it_trains_resumes_and_evaluates(data: vln.Data, tmp_path: Path) -> None
     assert vln.evaluate(run, split="exact/val_unseen", bar=False).scores["exact/val_unseen"]["sdtw"] == best
 
 
+WORDS = [word for name, split in SPLITS.items() for word in (f"--{name.replace('_', '-')}", split)]
+
+
+def test_from_the_command_line(data: vln.Data, house: Path, tmp_path: Path, plugin: Callable[[], None]) -> None:
+    """Trained, resumed, evaluated and reported; the run remembers its plugin."""
+    changes: dict[str, Any] = {"batch": 4, "max_steps": 4, "report_every": 1, "hidden": 16, "heads": 2, "inner": 32}
+    updates = {"iterations": 4, "validate_every": 2}
+    quietly = {"threads": 1, "bar": False, "tensorboard": False}
+    expected = vln.train("demo", data, tmp_path / "python", **SPLITS, **changes, **updates, **quietly)
+    plugin()
+    options = ("--training.iterations", "4", "--training.validate-every", "2", *WORDS, *TINY)
+    outcome = called("--plugin", EXAMPLE, "train", "demo", "--data", house, "--out", tmp_path / "run", *options)
+    assert outcome.code == 0, outcome.err
+    assert "SDTW" in outcome.out, "its own metric chooses"
+    assert same(weights(tmp_path / "run"), weights(expected.folder))
+    plugin()
+    resumed = called("train", "--resume", tmp_path / "run")
+    assert resumed.code == 0, resumed.err
+    plugin()
+    scored = called("evaluate", tmp_path / "run", "--data", house, "--splits", "val_unseen", "--json")
+    scores = vln.evaluate(expected, split="exact/val_unseen", bar=False).scores["exact/val_unseen"]
+    assert json.loads(scored.out)["val_unseen"] == scores
+    plugin()
+    report = tmp_path / "report.html"
+    for words in (("report", tmp_path / "run", "--out", report), ("curves", tmp_path / "run", "--out", "curves.svg")):
+        outcome = called(*words[:-1], tmp_path / words[-1])
+        assert outcome.code == 0, outcome.err
+        plugin()
+    assert "exact/val_unseen" in vln.open_run(tmp_path / "run").table().text()
+    walked = called("--plugin", EXAMPLE, "evaluate", "--agent", "shortest", "--task", "exact", "--data", house)
+    assert walked.code == 0, walked.err
+    plugin()
+    missed = called("evaluate", "--agent", "shortest", "--task", "exact", "--data", house)
+    assert (missed.code, len(missed.err.splitlines())) == (2, 1)
+    assert "no task 'exact'; known: r2r, r4r, reverie; or load the plugin that has it: --plugin FILE" in missed.err
+
+
+def test_it_is_a_script(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], plugin: Callable[[], None]
+) -> None:
+    """With a smaller house and fewer updates than it asks for."""
+
+    def house(folder: Path, scans: int) -> vln.Data:
+        generate(folder, scans=3, paths_per_scan=8)
+        return vln.open_data(folder)
+
+    plugin()
+    train = vln.train
+    monkeypatch.setattr(vln, "generate_house", house, raising=False)
+    monkeypatch.setattr(vln, "train", lambda *words, **more: train(*words, **{**more, **SMALL}), raising=False)
+    runpy.run_path(str(EXAMPLE), run_name="__main__")
+    out = capsys.readouterr().out
+    assert "exact/val_unseen" in out
+    assert "r2r/val_unseen" in out
+
+
 def test_faults_are_one_line() -> None:
-    with pytest.raises(UsageError, match=r"the task nameless|has no name; give it one"):
+    with pytest.raises(UsageError, match="the task Nameless has no name; give it one"):
         vln.register_task(type("Nameless", (vln.Task,), {}))
     with pytest.raises(UsageError, match=r"the task mute has no reader; define read\(self, path\)"):
         vln.register_task(type("Mute", (vln.Task,), {"name": "mute"}))

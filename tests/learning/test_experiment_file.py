@@ -56,7 +56,26 @@ def test_a_file_says_in_what_it_differs(tmp_path: Path) -> None:
     assert read_experiment(written(tmp_path, {"name": "x"})) == Preset("x", "", Experiment())
 
 
+def test_settings_of_a_backbone_are_a_table(tmp_path: Path) -> None:
+    table = {"encoder": "roberta-base", "frozen": True}
+    for values in (
+        {"navigator": {"backbone": "huggingface", "backbone_settings": table}},
+        {"backbone": "huggingface", "navigator.backbone_settings": table},
+        {"backbone": "huggingface", "backbone_settings": table},
+    ):
+        found = read_experiment(written(tmp_path, {"preset": "demo", **values})).experiment
+        assert found.navigator.backbone_settings == table
+    again = read_experiment(vln.save_experiment(found, tmp_path / "again.json")).experiment
+    assert again == found
+    shorter = read_experiment(written(tmp_path, {"preset": "demo", "backbone_settings": {"frozen": False}}))
+    assert shorter.experiment.navigator.backbone_settings == {"frozen": False}
+
+
 BAD: dict[str, tuple[Any, str]] = {
+    "a table of tables": (
+        {"backbone_settings": {"encoder": {"name": "mine"}}},
+        "navigator.backbone_settings is .*, where dict.* is expected; mend it",
+    ),
     "an unknown key": (
         {"preset": "demo", "trainig.batch": 4},
         "no setting 'trainig.batch'; did you mean training.batch",

@@ -18,7 +18,7 @@ from vlnbert.errors import UnknownNameError, UsageError
 from vlnbert.learning.experiment import Experiment, TrainConfig
 from vlnbert.learning.rewards import REWARDS, RewardConfig, Rewards, register_reward
 from vlnbert.learning.runs import begin_run, read_record, resume_run
-from vlnbert.learning.updates import unrecordable
+from vlnbert.learning.updates import TORCH, unrecordable
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.registry import load_plugin
 from vlnbert.rollout.mixed import Rollout
@@ -221,6 +221,24 @@ def test_one_that_waits_for_the_device_is_named(
     assert "waits for the device, or has a shape that depends on values, while an update is recorded" in str(told)
     other = RuntimeError("of another kind")
     assert unrecordable(other) is other
+
+
+def test_the_first_fault_of_a_recording_is_named(tmp_path: Path, forget_plugins: Callable[[], None]) -> None:
+    """A recording that failed fails again when it is ended, inside of torch; the first fault is the one to tell."""
+    ending = """
+class Recording:
+    def __enter__(self): ...
+
+    def __exit__(self, *fault):
+        raise RuntimeError("operation failed due to a previous error during capture")
+"""
+    within_torch: dict[str, Any] = {}
+    exec(compile(ending, str(TORCH / "cuda" / "graphs.py"), "exec"), within_torch)
+    (tmp_path / "waiting.py").write_text(REFUSED)
+    refused = load_plugin(tmp_path / "waiting.py").refused
+    with pytest.raises(RuntimeError, match="previous error during capture") as caught, within_torch["Recording"]():
+        refused(None)
+    assert str(unrecordable(caught.value)).startswith("waiting.py line 3 (raise RuntimeError(")
 
 
 REFUSED = """

@@ -11,7 +11,7 @@ from typing import get_args
 import torch
 from tokenizers import Tokenizer
 
-from vlnbert.api.runs import Checkpoint, Run, open_run
+from vlnbert.api.runs import Checkpoint, Run, open_run, require_same_bank
 from vlnbert.data.data import Data, open_data
 from vlnbert.data.own import Features, is_own
 from vlnbert.data.spec import OFF, FeatureSpec, as_spec
@@ -105,6 +105,7 @@ class _Walker:
     agent: Navigator | Agent | AgentFactory
     task: str = R2R.name
     data: str | None = None
+    run: Run | None = None
     features: FeatureSpec = field(default_factory=FeatureSpec)
     max_steps: int | None = None  # by default the task's
     max_tokens: int | None = None
@@ -237,6 +238,7 @@ def _found(agent: object, checkpoint: Checkpoint) -> _Walker:
         agent=open_navigator(weights),
         task=task_and_split(experiment.best_on)[0],
         data=agent.record.data,
+        run=agent,
         features=experiment.features,
         max_steps=experiment.training.max_steps,
         max_tokens=experiment.max_tokens,
@@ -269,6 +271,8 @@ def _prepare_navigator(
     finds = config.object_width > 0 and any(TASKS[task_and_split(name)[0]].sees_objects for name in names)
     spec = replace(walker.features, view_width=config.feature_width, object_width=config.object_width or None)
     data = data.seen_as(spec if finds else replace(spec, objects=OFF))
+    if walker.run is not None:
+        require_same_bank(walker.run, data)
     tokenizer = navigator.tokenizer or data.tokenizer
     if piece_count(tokenizer) > config.vocabulary:
         problem = (

@@ -19,6 +19,7 @@ from vlnbert.evaluation.tables import Summary, score_table
 from vlnbert.navigator import Navigator
 from vlnbert.perception.objects import readable_name
 from vlnbert.progress import quiet
+from vlnbert.registry import load_recorded
 from vlnbert.runtime import require_within
 from vlnbert.tables import Table
 from vlnbert.tasks.splits import Split
@@ -99,6 +100,7 @@ def report(
 
 def compare(run: Run, data: Data | str | Path | None = None, *, split: str | None = None, seed: int = 0) -> Comparison:
     """A run beside what it must beat and what nobody can, on one split."""
+    load_recorded(run.record.plugins)
     name = _validated(run, split)
     opened = open_data(run.record.data if data is None else data)
     features = run.experiment.features.updated_by(opened.features)

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from vlnbert.data.data import Data
-from vlnbert.errors import DataError
+from vlnbert.data.own import bank_digest
+from vlnbert.data.spec import IN_MEMORY
+from vlnbert.errors import DataError, UsageError
 from vlnbert.evaluation.tables import METRICS, shown
 from vlnbert.learning.callbacks import read_log
 from vlnbert.learning.checkpoints import BEST, POINTER, Progress, best_weights, last_checkpoint, read_progress
@@ -19,6 +21,7 @@ from vlnbert.registry import load_recorded
 from vlnbert.tables import Table
 from vlnbert.tasks.splits import task_and_split
 from vlnbert.tasks.task import TASKS
+from vlnbert.world.cache import Key
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -118,6 +121,7 @@ class Run:
 
     def table(self) -> Table:
         """A row for each validation, with the scores on every split."""
+        load_recorded(self.record.plugins)
         lines = [line for line in read_log(self.folder / LOG) if "scores" in line] if self._logged else []
         splits = self.experiment.validate_on
         keys = [
@@ -140,6 +144,7 @@ class Run:
         made = f"{self.folder}: {self.preset}, {done.iteration:,} of {total:,} updates"
         if done.best is None:
             return f"{made}, none of them validated"
+        load_recorded(self.record.plugins)
         metric = METRICS[self.experiment.best_metric][0]
         return f"{made}, best {metric} {100 * done.best:.1f} on {self.experiment.best_on} after {done.best_iteration:,}"
 
@@ -148,6 +153,17 @@ class Run:
 
     def _repr_html_(self) -> str:
         return self.table().html()
+
+
+def require_same_bank(run: Run, data: Data) -> None:
+    """Features that a run was given in memory must be the same again, in the houses that it knows."""
+    if not run.experiment.features.views == data.features.views == IN_MEMORY:
+        return
+    began, graphs = run.record.fingerprints, list(data.folder.graphs().values())
+    same_houses = began.get("connectivity") == Key.of("connectivity", graphs).digest
+    if same_houses and began.get("features") != bank_digest(data.world, data.view_bank):
+        problem = f"{run.folder} was trained with other features in memory than these"
+        raise UsageError(f"{problem}; give those, or see what its navigator makes of these: evaluate run.navigator")
 
 
 def open_run(folder: Run | str | Path) -> Run:

@@ -1,5 +1,6 @@
 """Train to the end with bars and logs, and stop without losing anything."""
 
+import shutil
 import signal
 import threading
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,7 @@ from vlnbert.api.runs import LOG, Run, open_run
 from vlnbert.data.data import Data, open_data
 from vlnbert.data.own import Features, is_own
 from vlnbert.data.spec import FeatureSpec
+from vlnbert.errors import UsageError
 from vlnbert.learning.callbacks import JsonLog, ProgressBar, TensorBoard
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.experiment_file import SUFFIX, read_experiment
@@ -69,7 +71,8 @@ def train(
             say(f"starting from random weights; {preset.start_hint}")
         experiment = replace(preset.experiment, features=preset.experiment.features.updated_by(opened.features))
         trainer = begin_run(preset.name, experiment, opened, out, ranks=ranks, tell=say)
-        return _train(trainer, callbacks, log=log, tensorboard=tensorboard)
+        with _nothing_left(trainer):
+            return _train(trainer, callbacks, log=log, tensorboard=tensorboard)
 
 
 def resume(
@@ -143,6 +146,17 @@ def _train(trainer: Trainer, callbacks: Sequence[Callback], *, log: bool, tensor
         with _stopping(trainer):
             trainer.train()
     return Run(trainer.run, interrupted=trainer.stopping and trainer.progress.iteration < total)
+
+
+@contextmanager
+def _nothing_left(trainer: Trainer) -> Iterator[None]:
+    """What cannot be trained, such as a backbone of another width, leaves no run behind that never learned."""
+    try:
+        yield
+    except UsageError:
+        if trainer.ranks.writes and not trainer.saved:  # but for the initial weights
+            shutil.rmtree(trainer.run.resolve(), ignore_errors=True)
+        raise
 
 
 @contextmanager

@@ -1,7 +1,5 @@
 """`vlnbert plugins`: all that can be named, ours and what plugins have added."""
 
-import sys
-
 from vlnbert.cli.options import Flag, show
 
 
@@ -16,18 +14,12 @@ def plugins(json: Flag = False) -> None:
     from json import dumps
 
     from vlnbert.api import evaluating, training  # noqa: F401  # these bring every registry
-    from vlnbert.registry import REGISTRIES
+    from vlnbert.registry import REGISTRIES, place
     from vlnbert.tables import Table
 
-    found = {one.kind: {name: _place(one.home(name)) for name in one} for one in REGISTRIES}
+    found = {one.kind: {name: place(one.home(name)) for name in one} for one in REGISTRIES}
     if json:
         print(dumps(found))
     else:
         rows = [(kind, name, home) for kind, names in found.items() for name, home in names.items()]
         show(Table(("kind", "name", "from"), rows, title="what can be chosen by name"))
-
-
-def _place(home: str) -> str:
-    """A module of ours by its name, a plugin by its file."""
-    module = sys.modules.get(home)
-    return home if home.startswith("vlnbert.") else getattr(module, "__file__", None) or home

@@ -8,7 +8,7 @@ or by their places.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ def read_experiment(path: str | Path) -> Preset:
         load_plugin(path.parent / plugin if plugin.endswith(".py") else plugin)
     base = presets[told["preset"]] if "preset" in told else Preset("", "", Experiment())
     try:
-        experiment = with_changes(base.experiment, dict(_settings(settings)))
+        experiment = with_changes(base.experiment, dict(_settings(settings, set(_tables(base.experiment)))))
     except (UnknownNameError, UsageError) as error:
         problem, _, remedy = str(error).partition("; ")
         raise DataError(path, problem, remedy or "mend it") from None
@@ -68,10 +68,19 @@ def experiment_values(experiment: Experiment | Preset) -> dict[str, Any]:
     return {"name": experiment.name, "description": experiment.description, **to_plain(experiment.experiment)}
 
 
-def _settings(values: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any]]:
-    """Nested settings by their places."""
+def _settings(values: Mapping[str, Any], tables: set[str], place: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested settings by their places; tables are settings themselves."""
     for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _settings(value, f"{place}{name}.")
+        if isinstance(value, Mapping) and f"{place}{name}" not in tables:
+            yield from _settings(value, tables, f"{place}{name}.")
         else:
             yield f"{place}{name}", value
+
+
+def _tables(settings: Any, place: str = "") -> Iterator[str]:
+    """The settings that hold names of anybody's choice, such as backbone_settings, by their names and places."""
+    for name, value in vars(settings).items():
+        if is_dataclass(value):
+            yield from _tables(value, f"{place}{name}.")
+        elif isinstance(value, dict):
+            yield from (name, f"{place}{name}")

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal, cast, get_args
 
 import torch
 
@@ -16,6 +16,8 @@ from vlnbert.navigator.storage.folder import CONFIG, describes_navigator
 from vlnbert.tasks.tokens import piece_count
 from vlnbert.weights.importing import load_weights
 from vlnbert.weights.options import ImportOptions, resolve_source
+
+Importable = Literal["one-stream", "two-stream"]  # the backbones that other people's weights can fill
 
 
 def initial_navigator(experiment: Experiment, data: Data) -> Navigator:
@@ -32,8 +34,11 @@ def initial_navigator(experiment: Experiment, data: Data) -> Navigator:
     start = resolve_source(experiment.start)
     if (own := own_weights(Path(start))) is not None:
         return _as_asked(Navigator.from_pretrained(own), shape, data)
+    if shape.backbone not in get_args(Importable):
+        problem = f"{start} holds no weights of a {shape.backbone} backbone"
+        raise UsageError(f"{problem}; start from none (--start None), or from a run of your own")
     options = ImportOptions(
-        backbone=cast("Literal['one-stream', 'two-stream']", shape.backbone),  # another is refused with the weights
+        backbone=cast("Importable", shape.backbone),
         matching=shape.matching,
         language_attention=shape.language_attention,
         angle_width=shape.angle_width,

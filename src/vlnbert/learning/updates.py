@@ -168,7 +168,7 @@ def unrecordable(error: RuntimeError) -> Exception:
     causes = [error, *(cause for cause in (error.__context__, error.__cause__) if isinstance(cause, RuntimeError))]
     if isinstance(error, torch.OutOfMemoryError) or not any("captur" in str(cause) for cause in causes):
         return error
-    frames = [frame for cause in reversed(causes) for frame in traceback.extract_tb(cause.__traceback__)]
+    frames = [frame for cause in causes for frame in traceback.extract_tb(cause.__traceback__)]
     own = [frame for frame in frames if TORCH not in Path(frame.filename).parents]
     where = f"{Path(own[-1].filename).name} line {own[-1].lineno} ({own[-1].line})" if own else "something"
     problem = f"{where} waits for the device, or has a shape that depends on values, while an update is recorded"
