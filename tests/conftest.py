@@ -75,6 +75,7 @@ class TinyData:
         for scan in POSITIONS:
             self.write(f"connectivity/{scan}_connectivity.json", connectivity(scan))
             self.write(f"captions/{scan}.json", {name: panorama_captions(name) for name in names(scan)})
+            self.write(f"observations/{scan}.json", {name: panorama_observations(name) for name in names(scan)})
         for split, items in _splits().items():
             self.write(split, items)
         for scan, name in included():
@@ -251,6 +252,12 @@ def panorama_captions(name: str) -> dict[str, Any]:
         str(view): {"global_cap": f"view {view % 6} of {name[0]}", "dense_cap": found[(view + int(name[1])) % 4]}
         for view in range(VIEWS)
     }
+
+
+def panorama_observations(name: str) -> list[str]:
+    """A text for each of eight headings: at each elevation the heading's own words, shared by all viewpoints."""
+    words = ("sofa", "table", "lamp", "chair", "bed", "door", "window", "plant")
+    return [f"down: a rug and a {word}\nmiddle: a {word} in {name[0]}\ntop: a ceiling and a {word}" for word in words]
 
 
 def write_hdf5(path: Path, features: dict[tuple[str, str], NDArray[Any]], dtype: str = "float32") -> Path:

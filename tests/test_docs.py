@@ -18,6 +18,7 @@ from vlnbert.sources.boxes import read_boxes
 from vlnbert.sources.captions import read_captions
 from vlnbert.sources.connectivity import read_connectivity
 from vlnbert.sources.instructions import read_augmented, read_r2r, read_reverie
+from vlnbert.sources.observations import read_observations
 from vlnbert.world.candidates import find_candidates
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -43,6 +44,7 @@ def read_example(kind: str, text: str, folder: Path) -> object:
         "reverie": lambda: list(read_reverie(path)),
         "boxes": lambda: read_boxes(path),
         "view": lambda: read_captions(path),
+        "observations": lambda: read_observations(path),
         "results": lambda: _results(path),
         "manifest": lambda: _manifest(path),
         "candidates": lambda: _candidates(json.loads(text)),
@@ -87,17 +89,8 @@ def test_format_examples_are_read(kind: str, text: str, tmp_path: Path, monkeypa
 
 def test_every_kind_of_file_has_an_example() -> None:
     kinds = {kind for kind, _ in EXAMPLES}
-    assert kinds == {
-        "manifest",
-        "connectivity",
-        "r2r",
-        "augmented",
-        "reverie",
-        "boxes",
-        "view",
-        "results",
-        "candidates",
-    }
+    files = {"connectivity", "r2r", "augmented", "reverie", "boxes", "view", "observations"}
+    assert kinds == files | {"manifest", "results", "candidates"}
 
 
 LIBRARY = (ROOT / "docs" / "library.md").read_text()

@@ -20,6 +20,7 @@ def test_a_good_folder(tiny):
     assert holds["augmented"] == "1 instructions"
     assert holds["boxes"] == "3 visible objects, 5 sightings"
     assert holds["captions"] == f"{36 * 17} captioned views"
+    assert holds["observations"] == f"{24 * 17} captions in 8 directions at 3 elevations"
     assert holds["features"] == "17 panoramas, 6 wide"
     assert faults(tiny.folder) == {}
 
@@ -47,6 +48,7 @@ def test_object_features(tiny):
         ("augmented", "r2r/prevalent_aug.json"),
         ("boxes", "reverie/BBox/alpha_a1.json"),
         ("captions", "captions/beta.json"),
+        ("observations", "observations/beta.json"),
         ("features", "features/tiny.hdf5"),
         ("features", "features/tiny.tsv"),
     ],

@@ -122,7 +122,9 @@ def test_what_does_not_fit_is_told(data: vln.Data, forget_plugins: Callable[[], 
 def test_what_is_no_feature_is_refused(data: vln.Data) -> None:
     with pytest.raises(vln.UsageError, match="features are of the type int; give a file, a registered name"):
         vln.open_data(data, features=7)  # type: ignore[arg-type]
-    with pytest.raises(vln.UsageError, match="no features 'my-depth': no file, and nobody registers them; name a file"):
+    with pytest.raises(
+        vln.UsageError, match=r"no features 'my-depth': no file, no channel \(captions, .*\), and nobody"
+    ):
         _ = vln.open_data(data, features="my-depth").view_bank
     with pytest.raises(vln.DataError, match=r"depth.hdf5: no such feature file"):
         _ = vln.open_data(data, features="depth.hdf5").view_bank

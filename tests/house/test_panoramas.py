@@ -170,3 +170,21 @@ def test_captions_name_objects_that_are_there(folder, house):
         for view in views.values():
             for found in view["dense_cap"]:
                 assert any(name in found["caption"] for name in names if name.endswith(found["obj_class"]))
+
+
+def test_observations_name_what_lies_in_their_direction(folder, house):
+    """At every quarter turn a heading looks where a view does: what either names is in that view."""
+    observations = folder.json(f"observations/{house.scan}.json")
+    captions = folder.json(f"captions/{house.scan}.json")
+    assert observations.keys() == captions.keys()
+    named = 0
+    for viewpoint, headings in observations.items():
+        assert len(headings) == 8
+        for quarter in range(4):
+            levels = [line.partition(": ") for line in headings[2 * quarter].split("\n")]
+            assert [level for level, _, _ in levels] == ["down", "middle", "top"]
+            for level, (_, _, text) in enumerate(levels):
+                view = captions[viewpoint][str(12 * level + 3 * quarter)]["global_cap"]
+                assert set(text.split(" with ")[1:]) == set(view.split(" with ")[1:])
+                named += " with " in text
+    assert named

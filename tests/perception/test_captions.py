@@ -11,8 +11,8 @@ from safetensors.torch import load_file, save_file
 
 from tests.perception.samples import plainly, write_bert
 from vlnbert.errors import DataError
-from vlnbert.perception import captions
-from vlnbert.perception.captions import captions_key, open_captions, open_sentences
+from vlnbert.perception import captions, texts
+from vlnbert.perception.captions import captions_key, open_captions, open_captions_beside, open_sentences
 from vlnbert.sources.layout import DataFolder
 from vlnbert.world import World, open_labels, open_world
 
@@ -29,7 +29,7 @@ def closed(*_: object, **__: object) -> NoReturn:
 def shut_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """From here on neither captions are read nor an encoder opened."""
     monkeypatch.setattr(captions, "index_captions", closed)
-    monkeypatch.setattr(captions, "open_encoder", closed)
+    monkeypatch.setattr(texts, "open_encoder", closed)
 
 
 def written(house: DataFolder, world: World) -> dict[tuple[int, int], str]:
@@ -57,6 +57,23 @@ def test_each_slot_shows_its_view(house: DataFolder, world: World, bert: Path) -
     assert (seen[..., :24] - expected).abs().max() < 1e-3  # half precision in the cache
     assert (vectors[0] - vectors[-1]).abs().max() > 0.1
     assert torch.equal(seen[..., 24:], labels.look(torch.arange(len(world))))
+
+
+def test_the_captions_beside_a_view(house: DataFolder, world: World, bert: Path) -> None:
+    """The mean of those 30 degrees to either side, also where the turn begins anew."""
+    bank = open_captions_beside(world, house.captions, bert)
+    files = [json.loads((house.captions / f"{scan}.json").read_text()) for scan in world.scans]
+    expected, wrapped = torch.zeros(len(world), world.slots, 24), 0
+    for number, name in enumerate(world.viewpoints):
+        for slot in range(1, int(world.choices[number])):
+            level, step = divmod(int(world.view[number, slot]), 12)
+            beside = (level * 12 + (step + 11) % 12, level * 12 + (step + 1) % 12)
+            texts = [files[world.scan_of[number]][name][str(view)]["global_cap"] for view in beside]
+            expected[number, slot] = plainly(bert, texts).mean(dim=0)
+            wrapped += step in (0, 11)
+    assert wrapped
+    assert (bank.look(torch.arange(len(world))) - expected).abs().max() < 1e-3
+    assert captions_key(world, house.captions, bert) != captions_key(world, house.captions, bert, "captions-beside")
 
 
 def test_captions_are_kept_once(house: DataFolder, world: World, bert: Path) -> None:

@@ -17,6 +17,7 @@ from tests.world.samples import furnished
 from vlnbert.cli.main import main
 from vlnbert.errors import UsageError
 from vlnbert.perception import objects as module
+from vlnbert.perception import texts
 from vlnbert.perception.objects import object_names_key, open_descriptions, open_object_names, readable_name
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.task import TASKS
@@ -49,7 +50,7 @@ def closed(*_: object, **__: object) -> NoReturn:
 def shut_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """From here on neither captions are read nor an encoder opened."""
     monkeypatch.setattr(module, "index_captions_of", closed)
-    monkeypatch.setattr(module, "open_encoder", closed)
+    monkeypatch.setattr(texts, "open_encoder", closed)
 
 
 def written(data: DataFolder, world: World, objects: ObjectTable, row: int) -> tuple[str, str]:

@@ -1,5 +1,6 @@
 """Embeddings equal the plain way's, whatever they are batched with."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,47 @@ def test_neither_order_nor_company_matters(bert: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(sentences, "BATCH", 2)
     assert (encoder.encode(TEXTS) - alone).abs().max() < 1e-5
     assert (alone[0] - alone[4]).abs().max() > 0.1
+
+
+def test_many_texts_are_kept_in_pieces(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = open_encoder(bert)
+    monkeypatch.setattr(sentences, "BATCH", 1)
+    monkeypatch.setattr(sentences, "PIECE", 2)
+    plain, kept = encoder.encode(TEXTS), dict[str, torch.Tensor]()
+
+    def keep(name: str, make: Callable[[], torch.Tensor]) -> torch.Tensor:
+        if name not in kept:
+            kept[name] = make()
+        return kept[name]
+
+    assert torch.equal(encoder.encode(TEXTS, keep), plain)
+    assert list(kept) == ["1-0", "1-2", "1-4"]
+    first = kept["1-0"].clone()
+    kept["1-0"] *= 2  # what is kept is not made again
+    again = encoder.encode(TEXTS, keep)
+    assert ((again - plain).abs().sum(dim=1) > 0).sum() == 2
+    kept["1-0"] = first
+    assert torch.equal(encoder.encode(TEXTS, keep), plain)
+
+
+@pytest.mark.parametrize("family", ["mpnet", "roberta"])
+def test_an_encoder_that_is_no_bert(tmp_path: Path, family: str) -> None:
+    """The mean over all tokens as transformers gives it, text by text and so without any padding."""
+    transformers = pytest.importorskip("transformers", exc_type=ImportError)
+    from tests.navigator.encoders import save_encoder
+
+    folder = save_encoder(tmp_path / family, family)
+    model = transformers.AutoModel.from_pretrained(folder).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    with torch.no_grad():
+        ids = [tokenizer(text, return_tensors="pt", truncation=True, max_length=128)["input_ids"] for text in TEXTS]
+        means = [model(input_ids=one).last_hidden_state[0].mean(dim=0) for one in ids]
+    found = open_encoder(folder).encode(TEXTS)
+    assert (found - torch.stack([mean / mean.norm() for mean in means])).abs().max() < 1e-5
+    assert (found[0] - found[4]).abs().max() > 0.01
+    before = encoder_digest(folder)
+    (folder / "tokenizer.json").write_text((folder / "tokenizer.json").read_text() + " ")
+    assert encoder_digest(folder) != before
 
 
 def test_no_texts_no_rows(bert: Path) -> None:

@@ -13,6 +13,7 @@ from vlnbert.sources.boxes import read_boxes
 from vlnbert.sources.captions import read_captions
 from vlnbert.sources.connectivity import read_connectivity
 from vlnbert.sources.instructions import read_augmented, read_r2r, read_reverie
+from vlnbert.sources.observations import read_observations
 
 AWKWARD = [None, True, 10**400, -(2**70), 1e300, -math.inf, math.nan, "", "\ud800", "nan", "\0", [], {}, [[]], {"a": 1}]
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
@@ -28,6 +29,7 @@ READERS = {
     "reverie/REVERIE_test.json": read_reverie,
     "reverie/BBox/alpha_a3.json": read_boxes,
     "captions/alpha.json": read_captions,
+    "observations/alpha.json": read_observations,
 }
 
 

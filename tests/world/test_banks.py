@@ -8,7 +8,8 @@ from torch import Tensor
 from vlnbert.errors import DataError
 from vlnbert.sources.captions import read_captions
 from vlnbert.world import FeatureBank, JoinedBank, index_captions, open_features, open_labels, open_world
-from vlnbert.world.sights import facing_views
+from vlnbert.world.banks import in_dtype, side_by_side
+from vlnbert.world.sights import facing_views, open_label_places, shares_across
 
 HDF5, TSV = "features/tiny.hdf5", "features/tiny.tsv"
 
@@ -79,6 +80,36 @@ def test_labels_are_the_surest_detection_of_each_class(tiny, world):
     assert {0.4, 0.9} <= set(expected[..., 0].double().round(decimals=6).flatten().tolist())
 
 
+@pytest.mark.parametrize(
+    ("box", "shares"),
+    [
+        ((0, 0, 640, 480), [1 / 3, 1 / 3, 1 / 3]),
+        ((0, 0, 160, 9), [1, 0, 0]),
+        ((160, 0, 320, 9), [(640 / 3 - 160) / 160, (320 - 640 / 3) / 160, 0]),
+        ((-40, 0, 200, 9), [1, 0, 0]),  # what lies beside the image does not count
+        ((600, 0, 900, 9), [0, 0, 1]),
+        ((640, 0, 640, 9), [0, 0, 1]),
+        ((300, 0, 300, 9), [0, 1, 0]),
+        ((310, 0, 300, 9), [0, 1, 0]),  # the wrong way round: by its left edge
+    ],
+)
+def test_thirds_of_a_view(box, shares):
+    assert shares_across(box, 3) == pytest.approx(shares)
+
+
+def test_label_places_are_the_surest_detection_in_each_third(tiny, world):
+    bank, classes = open_label_places(world, tiny.folder.captions)
+    chair = [0.9 if view % 4 == 3 else 0.4 if view % 4 in (1, 2) else 0.0 for view in range(4)]
+
+    def by_third(scan, name, view):
+        kind = (view + int(name[1])) % 4  # the chair's box lies at the left, the table's fills the view
+        table = 0.75 * np.array([639 / 3 + 1 / 3, 640 / 3, 639 - 1280 / 3]) / 639 * (kind == 2)
+        return np.stack((np.array([chair[kind], 0, 0]), table), axis=1).flatten()
+
+    assert classes == ("chair", "table")
+    assert torch.allclose(everything(world, bank), straight(world, by_third, 6))
+
+
 def test_captions_are_a_codebook(tiny, world):
     texts, code = index_captions(world, tiny.folder.captions)
     assert len(texts) == len(set(texts)) < int((world.choices - 1).sum())
@@ -95,6 +126,32 @@ def test_banks_side_by_side(tiny, world):
     seen = everything(world, both)
     assert torch.equal(seen[..., :6], everything(world, image))
     assert torch.equal(seen[..., 6:], everything(world, labels))
+
+
+def test_tables_of_the_same_rows_become_one(tiny, world):
+    image, (labels, _) = open_features(world, tiny.path(HDF5)), open_labels(world, tiny.folder.captions)
+    texts, code = index_captions(world, tiny.folder.captions)
+    codebook = FeatureBank.from_codebook(torch.rand(len(texts), 3), code)
+    expected = [everything(world, bank) for bank in (image, labels, codebook)]
+    assert isinstance(side_by_side([image, labels]), FeatureBank)
+    assert side_by_side([image]) is image
+    three = side_by_side([image, labels, codebook])
+    assert [part.width for part in three.parts] == [8, 3]
+    assert torch.equal(everything(world, three), torch.cat(expected, dim=-1))
+    laid_out = codebook.laid_out(facing_views(world).row)
+    assert torch.equal(everything(world, laid_out), expected[2])
+    assert isinstance(side_by_side([image, labels, laid_out]), FeatureBank)
+
+
+def test_features_in_another_precision(tiny, world):
+    class Own:
+        width = 1
+
+    own, image = Own(), open_features(world, tiny.path(HDF5))
+    joined = in_dtype(JoinedBank((image, own)), torch.bfloat16)
+    assert joined.parts[0].table.dtype == torch.bfloat16
+    assert joined.parts[1] is own
+    assert in_dtype(image, torch.float32) is image
 
 
 @pytest.mark.parametrize("name", ["a.hdf5", "a.tsv"])

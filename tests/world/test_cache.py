@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from tests.processes import PATIENCE
 from vlnbert.world import build, open_features, open_labels, open_world
 from vlnbert.world import cache as cache_module
-from vlnbert.world.cache import Key, cache_folder, cached, content_digest
+from vlnbert.world.cache import Key, cache_folder, cached, cached_in_pieces, content_digest
 
 
 def same(one, other):
@@ -264,3 +264,26 @@ def test_two_processes_at_once(tiny, cache, world):
     assert [process.returncode for process in both] == [0, 0]
     assert printed == [world.fingerprint()] * 2
     assert list(cache.iterdir()) == [entry(cache)]
+
+
+def test_an_interrupted_build_goes_on_where_it_was(cache):
+    key, made = Key("long", "0"), []
+
+    def build(pieces, last=3):
+        def make(number):
+            made.append(number)
+            if number == last:
+                raise KeyboardInterrupt
+            return torch.tensor([number])
+
+        parts = [pieces.piece("vectors", str(number), lambda number=number: make(number)) for number in range(5)]
+        return {"whole": torch.cat(parts)}, {}
+
+    with pytest.raises(KeyboardInterrupt):
+        cached_in_pieces(key, build)
+    assert sorted(path.name[:5] for path in cache.iterdir()) == ["piece"] * 3
+    tensors, _ = cached_in_pieces(key, lambda pieces: build(pieces, last=None))
+    assert made == [0, 1, 2, 3, 3, 4]
+    assert tensors["whole"].tolist() == [0, 1, 2, 3, 4]
+    assert list(cache.iterdir()) == [key.path]
+    cached_in_pieces(key, lambda _: pytest.fail("built again"))

@@ -155,10 +155,11 @@ class Data:
     def _facts(self) -> Mapping[str, str]:
         """What the folder holds, without opening any of it."""
         files = [path.name for path in (*self.folder.feature_files(), *self.folder.object_feature_files())]
+        texts = [path.name for path in (self.folder.captions, self.folder.observations) if path.is_dir()]
         shown = {
             "scans": f"{len(self.folder.graphs()):,}",
             "splits": ", ".join(self.splits),
-            "features": ", ".join([*files, *(["captions"] if self.folder.captions.is_dir() else [])]),
+            "features": ", ".join([*files, *texts]),
         }
         return {name: value or "none" for name, value in shown.items()}
 
@@ -172,9 +173,10 @@ def open_data(
 
     Args:
         folder: The folder; or data that is open already, to see it with other features or on another device.
-        features: What agents see: a `FeatureSpec`; or what views look like alone: a feature file, the word captions, a
-            registered name, or features in memory: a bank (anything with `width` and `look(viewpoint)`), a
-            [viewpoint, 36, width] or [viewpoint, slot, width] tensor, or a function that makes one of a world.
+        features: What agents see: a `FeatureSpec`; or what views look like alone: a feature file, channels such as
+            "captions,observations", a registered name, or features in memory: a bank (anything with `width` and
+            `look(viewpoint)`), a [viewpoint, 36, width] or [viewpoint, slot, width] tensor, or a function that makes
+            one of a world.
         device: Where the tensors are, such as cpu or cuda.
     """
     if device is not None:

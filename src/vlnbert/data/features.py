@@ -1,18 +1,31 @@
 """What a `FeatureSpec` names, opened as feature banks."""
 
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 from vlnbert.data.own import Features, open_own
 from vlnbert.data.spec import CAPTIONS, FEATURES, IN_MEMORY, NAMES, FeatureSpec
 from vlnbert.errors import DataError, UsageError
-from vlnbert.perception.captions import open_captions
+from vlnbert.perception.captions import open_captions_beside, open_sentences
+from vlnbert.perception.channels import (
+    CAPTION_TEXT,
+    CAPTIONS_BESIDE,
+    DETECTION_PLACES,
+    DETECTIONS,
+    OBSERVATIONS_ABOVE_BELOW,
+    OBSERVATIONS_AHEAD,
+    VIEW_CHANNELS,
+    VIEW_GROUPS,
+)
 from vlnbert.perception.objects import open_object_names
+from vlnbert.perception.observations import Observations, open_observations
 from vlnbert.sources.layout import DataFolder
-from vlnbert.world.banks import Bank
+from vlnbert.world.banks import Bank, side_by_side
 from vlnbert.world.object_bank import ObjectBank
 from vlnbert.world.object_features import open_object_features
 from vlnbert.world.objects import ObjectTable
-from vlnbert.world.sights import open_features
+from vlnbert.world.sights import facing_views, open_features, open_label_places, open_labels
 from vlnbert.world.world import World
 
 
@@ -21,8 +34,9 @@ def view_feature_file(folder: DataFolder, spec: FeatureSpec) -> Path:
     if spec.views is not None:
         path = Path(spec.views)
         if not path.suffix and not path.exists():
-            problem = f"no features '{spec.views}': no file, and nobody registers them"
-            raise UsageError(f"{problem}; name a file, or give the plugin that does: --plugin FILE")
+            known = ", ".join((*VIEW_GROUPS, *VIEW_CHANNELS))
+            problem = f"no features '{spec.views}': no file, no channel ({known}), and nobody registers them"
+            raise UsageError(f"{problem}; name a file or channels, or give the plugin that does: --plugin FILE")
         return path
     return _only(folder, folder.feature_files(), "feature file", "features.views", instead=CAPTIONS)
 
@@ -35,20 +49,40 @@ def object_feature_file(folder: DataFolder, spec: FeatureSpec) -> Path:
 
 
 def open_view_bank(world: World, folder: DataFolder, spec: FeatureSpec, own: Features | None = None) -> Bank:
-    """What the views of a world look like: by their captions, by a registered name, by a file, or `own`, in memory."""
+    """What the views of a world look like: by channels side by side, by a file, or `own`, in memory."""
     if spec.reads_view_file:
         return open_features(world, view_feature_file(folder, spec), spec.view_width)
-    if spec.views == CAPTIONS:
-        bank: Bank = open_captions(world, folder.captions, spec.encoder, world.device)
-        _check_width("captions'", bank.width, spec.view_width)
-        return bank
-    if spec.views == IN_MEMORY and own is None:
-        problem = "these views look like what was held in memory"
-        raise UsageError(f"{problem}; give it again: data=vln.open_data(DIR, features=...)")
-    name = str(spec.views)
-    bank = open_own(world, FEATURES[name] if own is None else own, name)
-    _check_width(f"'{name}'", bank.width, spec.view_width)
+    if spec.views == IN_MEMORY:
+        if own is None:
+            problem = "these views look like what was held in memory"
+            raise UsageError(f"{problem}; give it again: data=vln.open_data(DIR, features=...)")
+        bank = open_own(world, own, IN_MEMORY)
+    else:
+        channels = open_view_channels(world, folder, spec)
+        bank = side_by_side([channels[name] for name in spec.view_channels])
+    _check_width(f"'{spec.views}'", bank.width, spec.view_width)
     return bank
+
+
+def open_view_channels(world: World, folder: DataFolder, spec: FeatureSpec) -> dict[str, Bank]:
+    """The bank of each channel of a view's feature; ours have a row for each view that faces a neighbour."""
+    observations: Callable[[], Observations] = cache(
+        lambda: open_observations(world, folder.observations, spec.encoder, world.device)
+    )
+    captions = folder.captions
+    ours: dict[str, Callable[[], Bank]] = {
+        CAPTION_TEXT: lambda: open_sentences(world, captions, spec.encoder, world.device).laid_out(
+            facing_views(world).row
+        ),
+        DETECTIONS: lambda: open_labels(world, captions)[0],
+        DETECTION_PLACES: lambda: open_label_places(world, captions)[0],
+        CAPTIONS_BESIDE: lambda: open_captions_beside(world, captions, spec.encoder, world.device),
+        OBSERVATIONS_AHEAD: lambda: observations().ahead,
+        OBSERVATIONS_ABOVE_BELOW: lambda: observations().above_below,
+    }
+    return {
+        name: ours[name]() if name in ours else open_own(world, FEATURES[name], name) for name in spec.view_channels
+    }
 
 
 def open_object_bank(

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from vlnbert.errors import VlnbertError
+from vlnbert.perception.observations import read_observations_of
 from vlnbert.progress import track
 from vlnbert.sources.boxes import read_box_folder
 from vlnbert.sources.connectivity import ScanGraph, read_connectivity
@@ -13,6 +14,7 @@ from vlnbert.sources.features import read_features
 from vlnbert.sources.instructions import is_augmented
 from vlnbert.sources.layout import DataFolder
 from vlnbert.sources.object_features import read_object_features
+from vlnbert.sources.observations import HEADINGS, LEVELS
 from vlnbert.tasks.episodes import bind
 from vlnbert.tasks.targets import report_targets
 from vlnbert.tasks.task import TASKS
@@ -31,6 +33,7 @@ NEEDS = {  # beside the tasks themselves
     "features": "image features in features/, as .hdf5 or 36-view .tsv",
     "object features": "object features in features/, as obj*.hdf5",
     "captions": "captions/<scan>.json",
+    "observations": "observations/<scan>.json",
 }
 
 
@@ -65,6 +68,8 @@ def take_inventory(folder: DataFolder) -> list[Part]:
     parts += boxes
     if folder.captions.is_dir():
         parts.append(_part("captions", folder.captions, partial(_captions, world, folder.captions)))
+    if folder.observations.is_dir():
+        parts.append(_part("observations", folder.observations, partial(_observations, world, folder.observations)))
     for path in folder.feature_files():
         parts.append(_part("features", path, partial(_features, world, path)))
     for path in folder.object_feature_files():
@@ -139,6 +144,11 @@ def _episodes(
 def _captions(world: World, folder: Path) -> str:
     count = sum(1 for _ in placed(world, read_captions_of(world, folder), folder))
     return f"{36 * count:,} captioned views"
+
+
+def _observations(world: World, folder: Path) -> str:
+    count = sum(1 for _ in placed(world, read_observations_of(world, folder), folder))
+    return f"{HEADINGS * len(LEVELS) * count:,} captions in {HEADINGS} directions at {len(LEVELS)} elevations"
 
 
 def _features(world: World, path: Path) -> str:

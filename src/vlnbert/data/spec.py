@@ -2,13 +2,22 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 from vlnbert.errors import UsageError
+from vlnbert.perception.channels import (
+    CAPTION_FILES,
+    OBSERVATION_FILES,
+    VIEW_CHANNELS,
+    VIEW_GROUPS,
+    Channel,
+    channel_names,
+)
 from vlnbert.registry import Registry
 from vlnbert.weights.options import MINILM
 
-CAPTIONS = "captions"  # where a file of view features could be named
+CAPTIONS = "captions"  # channels, where a file of view features could be named
 IN_MEMORY = "<in memory>"  # the same, for what somebody holds in memory
 NAMES, OFF = "names", "off"  # where a file of object features could
 
@@ -26,8 +35,10 @@ def register_features(name: str) -> Callable[[AnyMaker], AnyMaker]:
     Args:
         name: What the setting `features.views` calls it, in place of a file.
     """
-    if name in (CAPTIONS, IN_MEMORY):
+    if name == IN_MEMORY or name in VIEW_GROUPS or name in VIEW_CHANNELS:
         raise UsageError(f"the name {name} is taken; choose another for features of your own")
+    if "," in name:
+        raise UsageError(f"the name {name} has a comma, which stands between channels; choose another")
 
     def register(maker: AnyMaker) -> AnyMaker:
         FEATURES.register(name, maker)
@@ -41,8 +52,10 @@ class FeatureSpec:
     """What an agent sees of views and of objects."""
 
     views: str | None = None
-    """What views look like: an image feature file, the word captions for their captions and detected objects, or the
-    name of features that were registered (vlnbert plugins lists them). By default the only file in the data folder's
+    """What views look like: an image feature file, or channels that stand side by side, such as captions,observations.
+    captions are the view's caption and detected objects (caption-text,detections), observations what was described in
+    its direction (observations-ahead,observations-above-below); others are captions-beside, detection-places and
+    features that were registered (vlnbert plugins lists them). By default the only file in the data folder's
     features/."""
     view_width: int | None = None
     """How many numbers of an image feature to use, the first ones: some files append class scores. All by default."""
@@ -54,26 +67,57 @@ class FeatureSpec:
     max_objects: int | None = None
     """Objects that a viewpoint shows at most, those with the largest boxes; all of them by default."""
     encoder: str = MINILM
-    """The BERT that turns captions and names into features: a folder or a hub name."""
+    """What turns captions and names into features: a BERT, or any encoder that transformers opens, such as
+    sentence-transformers/all-mpnet-base-v2; a folder or a hub name."""
+
+    @property
+    def view_channels(self) -> tuple[str, ...]:
+        """The channels of a view's feature, in their order; none where it comes from a file or from memory."""
+        views = self.views
+        if views is None or views == IN_MEMORY:
+            return ()
+        if views in VIEW_GROUPS or views in VIEW_CHANNELS or views in FEATURES or _lists_channels(views):
+            return channel_names(views, (VIEW_CHANNELS, FEATURES), VIEW_GROUPS)
+        return ()
 
     @property
     def reads_captions(self) -> bool:
-        return self.views == CAPTIONS or self.objects == NAMES
+        return self._reads(CAPTION_FILES) or self.objects == NAMES
+
+    @property
+    def reads_observations(self) -> bool:
+        return self._reads(OBSERVATION_FILES)
+
+    @property
+    def uses_encoder(self) -> bool:
+        """Whether any of it is text, which the encoder reads."""
+        return any(channel.embeds for channel in self._our_channels) or self.objects == NAMES
 
     @property
     def own_views(self) -> bool:
-        """Whether views look like what somebody made: registered by name, or held in memory."""
-        return self.views is not None and self.views != CAPTIONS and (self.views == IN_MEMORY or self.views in FEATURES)
+        """Whether some of what views look like is what somebody made: registered by name, or held in memory."""
+        return self.views == IN_MEMORY or any(name not in VIEW_CHANNELS for name in self.view_channels)
 
     @property
     def reads_view_file(self) -> bool:
-        return self.views != CAPTIONS and not self.own_views
+        return self.views != IN_MEMORY and not self.view_channels
+
+    @property
+    def _our_channels(self) -> list[Channel]:
+        return [VIEW_CHANNELS[name] for name in self.view_channels if name in VIEW_CHANNELS]
+
+    def _reads(self, files: str) -> bool:
+        return any(channel.files == files for channel in self._our_channels)
 
     def updated_by(self, other: "FeatureSpec") -> "FeatureSpec":
         """The same, but for what the other says: a field of it that is not at its default."""
         usual = FeatureSpec()
         said: dict[str, Any] = {field.name: getattr(other, field.name) for field in fields(other)}
         return replace(self, **{name: value for name, value in said.items() if value != getattr(usual, name)})
+
+
+def _lists_channels(text: str) -> bool:
+    return "," in text and not Path(text).exists()
 
 
 def as_spec(features: Any) -> FeatureSpec:

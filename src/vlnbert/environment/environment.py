@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from vlnbert.tasks.task import TASKS
-from vlnbert.world.banks import Bank, rows_of
+from vlnbert.world.banks import Bank, in_dtype, rows_of
 from vlnbert.world.geometry import STEPS, VIEWS, angle_feature, level_view, view_elevation, view_heading
 from vlnbert.world.object_bank import ObjectBank, VisibleObjects
 from vlnbert.world.world import STOP, World
@@ -56,6 +56,19 @@ class Environment:
         plain = copy(self)
         plain.object_bank = None
         return plain
+
+    def in_dtype(self, dtype: torch.dtype | None) -> "Environment":
+        """The same environment, on a GPU with its features kept in this precision; None leaves them as they are."""
+        if dtype is None or self.world.device.type != "cuda":
+            return self
+        views, objects = self.view_bank, self.object_bank
+        views = None if views is None else in_dtype(views, dtype)
+        objects = None if objects is None or objects.table.dtype == dtype else objects.to(self.world.device, dtype)
+        if views is self.view_bank and objects is None:
+            return self
+        kept = copy(self)
+        kept.view_bank, kept.object_bank = views, objects or self.object_bank
+        return kept
 
     def reset(self, start: Tensor, heading: Tensor) -> State:
         """Agents at their start viewpoints, looking level along the 30-degree heading nearest to theirs."""

@@ -16,6 +16,7 @@ from vlnbert.house import templates
 from vlnbert.house.objects import HouseObject
 from vlnbert.house.panoramas import SURFACE, VIEWS, Panorama, SceneElement
 from vlnbert.house.plan import HALLWAY
+from vlnbert.sources.observations import HEADINGS, LEVELS
 
 GAIN = 0.6
 COLOUR = 0.7  # the share of a colour's code, against one for the kind
@@ -43,9 +44,33 @@ def object_features(objects: Sequence[HouseObject], width: int, noise: float, ke
 def view_captions(rng: Random, panorama: Panorama) -> dict[str, Any]:
     """For each view a caption of the whole and the objects that a detector would find."""
     return {
-        str(view): {"global_cap": _caption(rng, panorama, view), "dense_cap": _detections(rng, panorama, view)}
+        str(view): {
+            "global_cap": _caption(rng, panorama, panorama.weights[:, view]),
+            "dense_cap": _detections(rng, panorama, view),
+        }
         for view in range(VIEWS)
     }
+
+
+def view_observations(rng: Random, panorama: Panorama) -> list[str]:
+    """For each of eight headings a text with a caption for each elevation, from below."""
+    return [
+        "\n".join(
+            f"{level}: {_caption(rng, panorama, _between_views(panorama, level=number, heading=heading))}"
+            for number, level in enumerate(LEVELS)
+        )
+        for heading in range(HEADINGS)
+    ]
+
+
+def _between_views(panorama: Panorama, level: int, heading: int) -> NDArray[np.float64]:
+    """[element] how strongly each shows in the direction of a heading: that of a view, or halfway between two."""
+    steps = VIEWS // len(LEVELS)
+    before, after = heading * steps // HEADINGS, -(-heading * steps // HEADINGS) % steps
+    weights: NDArray[np.float64] = (
+        panorama.weights[:, level * steps + before] + panorama.weights[:, level * steps + after]
+    ) / 2
+    return np.round(weights, 6)
 
 
 def _element_code(element: SceneElement, width: int) -> NDArray[np.float64]:
@@ -104,20 +129,21 @@ def _random_integers(name: str, count: int) -> NDArray[np.uint64]:
     return mixed
 
 
-def _main_room(panorama: Panorama, view: int) -> str:
+def _main_room(panorama: Panorama, shown: NDArray[np.float64]) -> str:
     """The kind of room that fills most of a view; looking up or down, of the whole panorama."""
     totals: dict[str, float] = {}
-    for element, weights in zip(panorama.elements, panorama.weights, strict=True):
+    for element, weights, here in zip(panorama.elements, panorama.weights, shown.tolist(), strict=True):
         if element.kind == SURFACE:
             before = totals.get(element.room, 0.0)
-            totals[element.room] = round(before + float(weights[view]) + 1e-3 * float(weights.max()), 6)
+            totals[element.room] = round(before + here + 1e-3 * float(weights.max()), 6)
     return max(sorted(totals), key=lambda room: totals[room], default=HALLWAY)
 
 
-def _caption(rng: Random, panorama: Panorama, view: int) -> str:
-    room = _main_room(panorama, view)
-    shown = [(float(row[view]), i) for i, row in enumerate(panorama.weights) if row[view] >= WORTH_SAYING]
-    names = [_element_name(panorama.elements[i]) for _, i in sorted(shown, key=lambda item: (-item[0], item[1]))]
+def _caption(rng: Random, panorama: Panorama, shown: NDArray[np.float64]) -> str:
+    """A sentence on what shows as strongly as [element] `shown` says."""
+    room = _main_room(panorama, shown)
+    clear = [(weight, i) for i, weight in enumerate(shown.tolist()) if weight >= WORTH_SAYING]
+    names = [_element_name(panorama.elements[i]) for _, i in sorted(clear, key=lambda item: (-item[0], item[1]))]
     names = list(dict.fromkeys(name for name in names if name))[:MENTIONED]
     if not names:
         return _with_articles(rng.choice(templates.BARE_CAPTIONS).format(place=room))

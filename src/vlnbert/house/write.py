@@ -21,7 +21,7 @@ from vlnbert.house.episodes import (
     reverie_records,
     split_of_scan,
 )
-from vlnbert.house.features import object_features, view_captions, view_features
+from vlnbert.house.features import object_features, view_captions, view_features, view_observations
 from vlnbert.house.panoramas import Panorama, panoramas
 from vlnbert.house.templates import vocabulary
 from vlnbert.house.viewpoints import EYE, Viewpoint
@@ -86,7 +86,7 @@ class _FolderWriter:
         self.names: list[str] = []
         self.viewpoints = self.objects = 0
         self.episodes: Episodes = {task: {split: [] for split in SPLITS} for task in (R2R, REVERIE)}
-        for name in ("connectivity", "r2r", "reverie/BBox", "captions", "features"):
+        for name in ("connectivity", "r2r", "reverie/BBox", "captions", "observations", "features"):
             (folder / name).mkdir(parents=True)
 
     def add_house(self, number: int, split: str, views: h5py.File, objects: h5py.File) -> None:
@@ -112,7 +112,8 @@ class _FolderWriter:
 
     def _add_panoramas(self, building: Building, views: h5py.File, objects: h5py.File) -> None:
         rng = Random(f"{self.seed}/{building.scan}/captions")
-        captions = {}
+        observing = Random(f"{self.seed}/{building.scan}/observations")
+        captions, observations = {}, {}
         for index, panorama in panoramas(building).items():
             name = building.viewpoints[index].name
             key = f"{building.scan}_{name}"
@@ -124,7 +125,9 @@ class _FolderWriter:
                 objects[key] = object_features(items, self.feature_width, self.noise, f"{self.seed}/{key}")
                 objects[key].attrs.update(shown)
             captions[name] = view_captions(rng, panorama)
+            observations[name] = view_observations(observing, panorama)
         self._write_json(f"captions/{building.scan}.json", captions)
+        self._write_json(f"observations/{building.scan}.json", observations)
 
     def _add_episodes(self, number: int, building: Building, split: str) -> None:
         paths = described_paths(self.seed, number, building, self.paths_per_scan)

@@ -154,6 +154,7 @@ class Experiment:
             "features": seen.reads_view_file,
             "object features": seen.objects is None,
             "captions": seen.reads_captions,
+            "observations": seen.reads_observations,
         }
         return tuple(name for name, wanted in needed.items() if wanted)
 

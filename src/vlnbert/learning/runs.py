@@ -151,12 +151,14 @@ def fingerprints(experiment: Experiment, folder: DataFolder) -> dict[str, str]:
         files["reverie/BBox"] = box_files(folder.boxes)
     if seen.reads_captions:
         files["captions"] = sorted(folder.captions.glob("*.json"))
+    if seen.reads_observations:
+        files["observations"] = sorted(folder.observations.glob("*.json"))
     if seen.reads_view_file:
         files["features"] = [view_feature_file(folder, seen)]
     if seen.objects not in (NAMES, OFF):
         files["object features"] = [object_feature_file(folder, seen)]
     digests = {name: Key.of(name, paths).digest for name, paths in files.items()}
-    if "captions" in files:
+    if seen.uses_encoder:
         digests["the encoder"] = encoder_digest(seen.encoder)
     return digests
 

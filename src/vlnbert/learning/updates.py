@@ -48,7 +48,8 @@ class Learner(nn.Module):
         teacher_rows: TeacherRows,
     ) -> None:
         super().__init__()
-        self.navigator, self.environment, self.config, self.ranks = navigator, environment, config, ranks
+        self.navigator, self.config, self.ranks = navigator, config, ranks
+        self.environment = environment.in_dtype(fast.dtype_of(config.precision))
         self.teacher_rows = teacher_rows
         self.reward = open_reward(config.reward, environment.world, config.rewards)
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from vlnbert.perception.sentences import encoder_digest, open_encoder
+from vlnbert.perception.sentences import encoder_digest
+from vlnbert.perception.texts import embedded
 from vlnbert.weights.options import MINILM
-from vlnbert.world.cache import Key, cached
+from vlnbert.world.cache import Key
 from vlnbert.world.object_bank import ObjectBank
 from vlnbert.world.objects import ObjectTable
 from vlnbert.world.sights import caption_files, index_captions_of
@@ -62,7 +63,7 @@ def open_descriptions(
 ) -> ObjectTextEmbeddings:
     """What the files say of each object, embedded once, then opened from the cache."""
     key = object_names_key(world, objects, captions, encoder)
-    tensors, _ = cached(key, lambda: (_embedded(world, objects, captions, source=encoder, device=device), {}))
+    tensors = embedded(key, encoder, device, lambda: _index(world, objects, captions))
     return ObjectTextEmbeddings(
         tensors["names"], tensors["captions"], name=tensors["name"].long(), caption=tensors["caption"].long()
     )
@@ -90,14 +91,10 @@ def readable_name(name: str) -> str:
     return re.sub(r"\s*[/\\]+\s*", ", ", phrase).strip(" ,")
 
 
-def _embedded(
-    world: World, objects: ObjectTable, captions: Path, *, source: str | Path, device: torch.device | str
-) -> dict[str, Tensor]:
-    encoder = open_encoder(source, device)  # before the files, whose reading takes longer
+def _index(world: World, objects: ObjectTable, captions: Path) -> tuple[dict[str, list[str]], dict[str, Tensor]]:
     names, name = _index_names(objects)
     texts, caption = index_captions_of(world, captions, objects.viewpoint, objects.view)
-    vectors = {"names": encoder.encode(names).half(), "captions": encoder.encode(texts).half()}
-    return vectors | {"name": name.int(), "caption": caption.int()}
+    return {"names": names, "captions": texts}, {"name": name.int(), "caption": caption.int()}
 
 
 def _index_names(objects: ObjectTable) -> tuple[list[str], Tensor]:

@@ -28,6 +28,10 @@ class DataFolder:
         return self.root / "captions"
 
     @property
+    def observations(self) -> Path:
+        return self.root / "observations"
+
+    @property
     def features(self) -> Path:
         return self.root / "features"
 

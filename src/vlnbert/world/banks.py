@@ -5,6 +5,7 @@ the padding. The table may hold a row for each view (image features, detected la
 codebook of captions); looking is the same gather.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -46,6 +47,12 @@ class FeatureBank:
     def width(self) -> int:
         return self.table.shape[1]
 
+    def laid_out(self, row: Tensor) -> "FeatureBank":
+        """The same bank with other rows [viewpoint, slot], from 0 for none: slots of one row must look the same."""
+        table = self.table.new_zeros(int(row.max()) + 1, self.width)
+        table[row.flatten()] = self.table[self.row.flatten()]
+        return FeatureBank(table, row)
+
     def look(self, viewpoint: Tensor) -> Tensor:
         return embedding(rows_of(self.row, viewpoint), self.table)
 
@@ -68,3 +75,24 @@ class JoinedBank:
 
     def to(self, device: torch.device | str) -> "JoinedBank":
         return JoinedBank(tuple(part.to(device) for part in self.parts))
+
+
+def side_by_side(banks: Sequence[Bank]) -> Bank:
+    """Several banks as one. Neighbours whose slots have the same rows become one table: one gather instead of some."""
+    parts = list[Bank]()
+    for bank in banks:
+        last = parts[-1] if parts else None
+        if isinstance(last, FeatureBank) and isinstance(bank, FeatureBank) and torch.equal(last.row, bank.row):
+            parts[-1] = FeatureBank(torch.cat((last.table, bank.table), dim=1), bank.row)
+        else:
+            parts.append(bank)
+    return parts[0] if len(parts) == 1 else JoinedBank(tuple(parts))
+
+
+def in_dtype(bank: Bank, dtype: torch.dtype) -> Bank:
+    """A bank whose features are kept in another precision; somebody's own bank stays as it is."""
+    if isinstance(bank, JoinedBank):
+        return JoinedBank(tuple(in_dtype(part, dtype) for part in bank.parts))
+    if isinstance(bank, FeatureBank) and bank.table.dtype != dtype:
+        return bank.to(bank.table.device, dtype)
+    return bank

@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -122,6 +122,34 @@ def cached(key: Key, build: Callable[[], Built]) -> Built:
         found = build()
         _save(key.path, *found)
     return found
+
+
+@dataclass
+class Pieces:
+    """Parts of a long piece of work, cached until the whole is: after an interruption it goes on where it was."""
+
+    key: Key  # of the whole
+    kept: list[Path] = field(default_factory=list)
+
+    def piece(self, name: str, part: str, build: Callable[[], Tensor]) -> Tensor:
+        """What `build` makes, a part of what has this name; from disk where an interrupted process left it whole."""
+        key = Key("piece", f"{self.key.kind}-{self.key.digest}-{name}-{part}")
+        self.kept.append(key.path)
+        tensors, _ = cached(key, lambda: ({"piece": build()}, {}))
+        return tensors["piece"]
+
+    def forget(self) -> None:
+        for path in self.kept:
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+
+
+def cached_in_pieces(key: Key, build: Callable[[Pieces], Built]) -> Built:
+    """The same as `cached` for what takes long: `build` may have its parts kept on the way, until the whole is made."""
+    pieces = Pieces(key)
+    made = cached(key, lambda: build(pieces))
+    pieces.forget()
+    return made
 
 
 def _save(path: Path, tensors: dict[str, Tensor], names: dict[str, list[str]]) -> None:

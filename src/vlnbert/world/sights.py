@@ -5,6 +5,7 @@ Only those views, one in ten, are ever looked at, so only those are kept. What s
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -15,14 +16,17 @@ from torch import Tensor
 
 from vlnbert.errors import Faults
 from vlnbert.progress import track
+from vlnbert.sources.boxes import Box
 from vlnbert.sources.captions import PanoramaCaptions, read_captions
 from vlnbert.sources.features import feature_width, read_features
 from vlnbert.world.banks import FeatureBank
 from vlnbert.world.cache import Built, Key, cached
 from vlnbert.world.geometry import VIEWS
+from vlnbert.world.objects import IMAGE_WIDTH
 from vlnbert.world.world import World
 
 VERSION = 1  # of the tables below; a new one makes old caches unused
+THIRDS = 3  # of a view: left, middle and right
 
 
 class Panorama(Protocol):
@@ -67,9 +71,21 @@ def open_features(world: World, path: Path, width: int | None = None) -> Feature
 
 def open_labels(world: World, folder: Path) -> tuple[FeatureBank, tuple[str, ...]]:
     """The bank of detected objects and its classes: for each class, the confidence of its surest detection."""
+    return _open_labels(world, folder, "labels", parts=1)
+
+
+def open_label_places(world: World, folder: Path) -> tuple[FeatureBank, tuple[str, ...]]:
+    """The same by where in the view: all classes for its left third, then for its middle and for its right one.
+
+    A confidence counts by the share of the detection's width that lies in the third.
+    """
+    return _open_labels(world, folder, "label-places", parts=THIRDS)
+
+
+def _open_labels(world: World, folder: Path, kind: str, parts: int) -> tuple[FeatureBank, tuple[str, ...]]:
     views = facing_views(world)
-    key = Key.of("labels", caption_files(world, folder), f"version {VERSION}", world.fingerprint())
-    tensors, names = cached(key, lambda: _read_labels(world, views, folder))
+    key = Key.of(kind, caption_files(world, folder), f"version {VERSION}", world.fingerprint())
+    tensors, names = cached(key, lambda: _read_labels(world, views, folder, parts))
     return FeatureBank(tensors["table"].to(world.device), views.row), tuple(names["labels"])
 
 
@@ -128,19 +144,31 @@ def _read_table(world: World, views: FacingViews, path: Path, width: int | None)
     return torch.from_numpy(table)
 
 
-def _read_labels(world: World, views: FacingViews, folder: Path) -> Built:
-    labels, found = set[str](), dict[tuple[int, str], float]()  # (row, label) -> confidence
+def _read_labels(world: World, views: FacingViews, folder: Path, parts: int) -> Built:
+    labels, found = set[str](), dict[tuple[int, int, str], float]()  # (row, part, label) -> confidence
     for viewpoint, panorama in placed(world, read_captions_of(world, folder), folder):
         labels |= {item.label for view in panorama.views for item in view.detections}
         for view in np.flatnonzero(views.number[viewpoint]):
             for item in panorama.views[view].detections:
-                place = int(views.number[viewpoint, view]), item.label
-                found[place] = max(found.get(place, 0.0), item.confidence)
+                for part, share in enumerate(shares_across(item.box, parts)):
+                    place = int(views.number[viewpoint, view]), part, item.label
+                    found[place] = max(found.get(place, 0.0), share * item.confidence)
     column = {label: place for place, label in enumerate(sorted(labels))}
-    table = np.zeros((views.count + 1, len(column)), dtype=np.float32)
-    for (row, label), confidence in found.items():
-        table[row, column[label]] = confidence
+    table = np.zeros((views.count + 1, parts * len(column)), dtype=np.float32)
+    for (row, part, label), confidence in found.items():
+        table[row, part * len(column) + column[label]] = confidence
     return {"table": torch.from_numpy(table)}, {"labels": list(column)}
+
+
+def shares_across(box: Box, parts: int) -> list[float]:
+    """The shares of a box's width that lie in equal parts of a view, from the left; one without width lies in one."""
+    if parts == 1:
+        return [1.0]
+    left, right = (min(max(edge, 0.0), float(IMAGE_WIDTH)) for edge in (box[0], box[2]))
+    edges = [IMAGE_WIDTH * part / parts for part in range(parts + 1)]
+    if right <= left:
+        return [float(first <= left < last or left == last == IMAGE_WIDTH) for first, last in pairwise(edges)]
+    return [max(0.0, min(right, last) - max(left, first)) / (right - left) for first, last in pairwise(edges)]
 
 
 def read_captions_of(world: World, folder: Path) -> Iterator[PanoramaCaptions]:

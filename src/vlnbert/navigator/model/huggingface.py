@@ -46,7 +46,7 @@ class HuggingFace(CrossModal):
         if "encoder_config" in settings:
             self.encoder, self.padding = _described(settings), int(settings["padding"])
         else:
-            self.encoder, self.tokenizer, self.padding = _opened(settings.get("encoder"))
+            self.encoder, self.tokenizer, self.padding = open_pretrained(settings.get("encoder"))
         self.frozen = bool(settings.get("frozen", False))
         self.encoder.requires_grad_(not self.frozen)
         self.config, width = _completed(config, self.encoder, self.padding), self.encoder.config.hidden_size
@@ -63,14 +63,7 @@ class HuggingFace(CrossModal):
         return self.instruction(hidden if self.to_hidden is None else fast.linear(hidden, self.to_hidden), packing)
 
     def _read(self, tokens: Tensor, mask: Tensor) -> Tensor:
-        """[row, token, width] what the encoder makes of tokens whose padding is 0.
-
-        Our tokenizer has exchanged the numbers of padding and of the encoder's first token; this turns them back.
-        """
-        first, padding = tokens == self.padding, (tokens == 0) | ~mask
-        ids = tokens.masked_fill(first, 0).masked_fill(padding, self.padding) if self.padding else tokens
-        hidden: Tensor = self.encoder(input_ids=ids, attention_mask=mask.long()).last_hidden_state
-        return hidden
+        return read_tokens(self.encoder, self.padding, tokens, mask)
 
     def train(self, mode: bool = True) -> "HuggingFace":
         """A frozen encoder never drops anything."""
@@ -79,7 +72,18 @@ class HuggingFace(CrossModal):
         return self
 
 
-def _opened(source: object) -> tuple[Any, Tokenizer, int]:
+def read_tokens(encoder: Any, padding: int, tokens: Tensor, mask: Tensor) -> Tensor:
+    """[row, token, width] what an encoder makes of tokens whose padding is 0.
+
+    Our tokenizer has exchanged the numbers of padding and of the encoder's first token; this turns them back.
+    """
+    first, padded = tokens == padding, (tokens == 0) | ~mask
+    ids = tokens.masked_fill(first, 0).masked_fill(padded, padding) if padding else tokens
+    hidden: Tensor = encoder(input_ids=ids, attention_mask=mask.long()).last_hidden_state
+    return hidden
+
+
+def open_pretrained(source: object) -> tuple[Any, Tokenizer, int]:
     """An encoder with its weights, its tokenizer with padding at 0, and where its padding was."""
     if not isinstance(source, str) or not source:
         raise UsageError(f"the huggingface backbone needs an encoder; {GIVE}: backbone_settings={{'encoder': ...}}")
@@ -160,12 +164,12 @@ def _completed(config: NavigatorConfig, encoder: Any, padding: int) -> Navigator
         config,
         layers=encoder.config.num_hidden_layers,
         vocabulary=encoder.config.vocab_size,
-        positions=min(config.positions, _positions(encoder)),
+        positions=min(config.positions, positions_of(encoder)),
         backbone_settings={**config.backbone_settings, **kept},
     )
 
 
-def _positions(encoder: Any) -> int:
+def positions_of(encoder: Any) -> int:
     """The longest sequence it reads; RoBERTa and its kin count positions from behind that of padding."""
     tables = (module for name, module in encoder.named_modules() if name.endswith("position_embeddings"))
     paddings = [getattr(one, "padding_idx", None) for one in tables]
