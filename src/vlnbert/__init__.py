@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from vlnbert.api.channels import view_features
     from vlnbert.api.demonstrating import demo, generate_house
     from vlnbert.api.evaluating import Evaluations, evaluate
     from vlnbert.api.inspecting import candidates, caption_features, check_data, check_world, make_r4r, object_features
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from vlnbert.tasks.task import R2R, REVERIE, Task, register_task
 
 _HOME = {
+    "vlnbert.api.channels": ("view_features",),
     "vlnbert.api.demonstrating": ("demo", "generate_house"),
     "vlnbert.api.evaluating": ("Evaluations", "evaluate"),
     "vlnbert.api.inspecting": (
@@ -126,6 +128,7 @@ __all__ = [
     "score",
     "submit",
     "train",
+    "view_features",
 ]
 
 

@@ -17,7 +17,7 @@ from vlnbert.cli.bench.world import bench_world
 from vlnbert.cli.data import check_data, make_r4r, presets
 from vlnbert.cli.demo import demo, house
 from vlnbert.cli.evaluate import evaluate
-from vlnbert.cli.features import caption_features, object_features
+from vlnbert.cli.features import caption_features, object_features, view_features
 from vlnbert.cli.parsing import parsed, postponed
 from vlnbert.cli.plugins import plugins
 from vlnbert.cli.report import curves, report
@@ -38,6 +38,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "data r4r": make_r4r,
     "world candidates": candidates,
     "world check": check_world,
+    "features views": view_features,
     "features captions": caption_features,
     "features objects": object_features,
     "presets": presets,
