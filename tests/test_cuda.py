@@ -152,6 +152,14 @@ def test_nobody_waits_for_a_whole_update(house: Path, tmp_path: Path, graphs: bo
     assert torch.stack(one.unreported).isfinite().all()
 
 
+def test_features_are_kept_in_the_precision_they_are_used_in(house: Path, tmp_path: Path) -> None:
+    for precision, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
+        one = trainer(house, tmp_path / precision, replace(TRAINING, precision=precision), device="cuda")
+        state = one.environment.reset(torch.zeros(1, dtype=torch.long, device="cuda"), torch.zeros(1, device="cuda"))
+        assert one.eager.learner.environment.observe(state).features.dtype == dtype
+        assert one.environment.observe(state).features.dtype == torch.float32  # validation's
+
+
 @pytest.mark.parametrize(("precision", "share"), [("float32", 1e-4), ("bfloat16", 1e-2)])
 def test_replayed_updates_are_what_they_would_be(house: Path, tmp_path: Path, precision: str, share: float) -> None:
     """Dropout too: what is random in a recording follows the seed of each update."""

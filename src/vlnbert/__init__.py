@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from vlnbert.api.channels import view_features
     from vlnbert.api.demonstrating import demo, generate_house
     from vlnbert.api.evaluating import Evaluations, evaluate
     from vlnbert.api.fetching import fetch_data
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from vlnbert.tasks.task import R2R, REVERIE, Task, register_task
 
 _HOME = {
+    "vlnbert.api.channels": ("view_features",),
     "vlnbert.api.demonstrating": ("demo", "generate_house"),
     "vlnbert.api.evaluating": ("Evaluations", "evaluate"),
     "vlnbert.api.fetching": ("fetch_data",),
@@ -139,6 +141,7 @@ __all__ = [
     "score",
     "submit",
     "train",
+    "view_features",
 ]
 
 

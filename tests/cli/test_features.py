@@ -1,4 +1,4 @@
-"""`vlnbert features captions`: what it counts, where it keeps it, and what it says when something is missing."""
+"""`vlnbert features captions` and `views`: what is made and where it is kept; what is missing is told in one line."""
 
 import json
 import re
@@ -72,6 +72,34 @@ def test_what_is_missing_is_one_line(run: Callable, house: Path, bert: Path, tmp
         ((house, "--encoder", bert, "--device", "tpu7"), "no device 'tpu7' here"),
     ):
         outcome = run(*WORDS, *words)
+        assert (outcome.code, outcome.out) == (2, "")
+        assert len(outcome.err.splitlines()) == 1
+        assert expected in outcome.err
+
+
+def test_channels_and_their_widths(run: Callable, house: Path, bert: Path) -> None:
+    words = ("features", "views", "--data", house, "--encoder", bert, "--views", "observations,detections")
+    outcome = run(*words, "--json")
+    assert (outcome.code, outcome.err) == (0, "")
+    facts = json.loads(outcome.out)
+    world = open_world(house)
+    classes = len(open_labels(world, house / "captions")[1])
+    channels = {"observations-ahead": 24, "observations-above-below": 24, "detections": classes}
+    assert (facts["views"], facts["width"]) == (facing_views(world).count, 48 + classes)
+    assert list(facts["channels"].items()) == list(channels.items())
+    printed = run(*words).out
+    assert re.search(rf"all of them +{48 + classes}$", printed, flags=re.MULTILINE)
+
+
+def test_channels_that_cannot_be_made_are_one_line(run: Callable, house: Path, bert: Path, tmp_path: Path) -> None:
+    bare = shutil.copytree(house, tmp_path / "bare")
+    shutil.rmtree(bare / "observations")
+    for words, expected in (
+        ((bare,), "no such observation file; unpack the observation files there, or leave that channel out"),
+        ((house, "--views", "captions,pixels"), "no channel 'pixels'; known: caption-text, captions"),
+        ((house, "--views", "views.hdf5"), "'views.hdf5' names no channels; known: captions, observations"),
+    ):
+        outcome = run("features", "views", "--data", *words, "--encoder", bert)
         assert (outcome.code, outcome.out) == (2, "")
         assert len(outcome.err.splitlines()) == 1
         assert expected in outcome.err

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -167,3 +168,19 @@ def test_shapes_alone_can_be_traced(world):
     seen = environment.observe(environment.step(state, torch.zeros(7, dtype=torch.long, device="meta")))
     assert seen.direction.shape == (7, world.slots, 4)
     assert seen.features.shape == (7, world.slots, 2)
+
+
+def test_a_gpu_keeps_features_in_the_precision_they_are_used_in(tiny, world):
+    """On the CPU they stay as they are; so do banks that have that precision already."""
+    objects = furnished(tiny, world)
+    things = ObjectBank.from_codebook(objects, codes_of(objects))
+    environment = Environment(world, open_features(world, tiny.path("features/tiny.hdf5")), things)
+    assert environment.in_dtype(torch.bfloat16) is environment
+    environment.world = SimpleNamespace(device=torch.device("cuda"))  # its tables are not looked at
+    assert environment.in_dtype(None) is environment
+    assert environment.in_dtype(torch.float32) is environment
+    half = environment.in_dtype(torch.bfloat16)
+    assert (half.view_bank.table.dtype, half.object_bank.table.dtype) == (torch.bfloat16, torch.bfloat16)
+    assert half.object_bank.position.dtype == torch.float32
+    assert (environment.view_bank.table.dtype, environment.object_bank.table.dtype) == (torch.float32, torch.float32)
+    assert half.in_dtype(torch.bfloat16) is half

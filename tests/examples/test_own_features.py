@@ -51,7 +51,7 @@ def test_both_ways_train_the_same(
     forget_plugins()
     assert vln.evaluate(by_words, split=SPLIT, bar=False).scores == expected, "its plugin was loaded again"
     forget_plugins()
-    with pytest.raises(vln.UsageError, match="no features 'layout': no file, and nobody registers them"):
+    with pytest.raises(vln.UsageError, match=r"no features 'layout': no file, no channel .* and nobody registers them"):
         vln.evaluate(run, split=SPLIT, bar=False)
 
 

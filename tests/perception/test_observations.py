@@ -30,9 +30,12 @@ def everything(world: World, bank: FeatureBank) -> Tensor:
 
 
 def test_the_nearest_headings() -> None:
-    before, share = nearest_headings(torch.arange(36))
-    assert before.tolist() == [heading for heading, _ in BETWEEN] * 3
-    assert share.tolist() == pytest.approx([share for _, share in BETWEEN] * 3)
+    before, share = nearest_headings(30.0 * torch.arange(12))
+    assert before.tolist() == [heading for heading, _ in BETWEEN]
+    assert share.tolist() == pytest.approx([share for _, share in BETWEEN])
+    before, share = nearest_headings(torch.tensor([-9.0, 351.0, 369.0, 44.0]))
+    assert before.tolist() == [7, 7, 0, 0]
+    assert share.tolist() == pytest.approx([0.8, 0.8, 0.2, 44 / 45])
 
 
 def test_each_slot_shows_its_direction(house: DataFolder, world: World, bert: Path) -> None:

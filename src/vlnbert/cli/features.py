@@ -1,4 +1,4 @@
-"""`vlnbert features captions` and `objects`: make what navigators see from open data, where there are no images."""
+"""`vlnbert features views`, `captions` and `objects`: make what navigators see from open data, without any images."""
 
 from typing import Annotated, Any
 
@@ -42,6 +42,41 @@ def caption_features(
         "width": "width of a view's feature",
     }
     _tell(f"{data}/captions", inspecting.caption_features(data, encoder, device=device), words, json)
+
+
+def view_features(
+    data: DataPath,
+    views: Annotated[str, tyro.conf.arg(metavar="CHANNELS")] = "captions,observations",
+    encoder: EncoderName = MINILM,
+    device: str = "cpu",
+    json: Flag = False,
+) -> None:
+    """Make channels of a view's feature, once; from then on they open from the cache.
+
+    They stand side by side in the order of their names, as --features.views has them when training. An embedding that
+    is interrupted goes on where it was.
+
+    Example: vlnbert features views --data data --views captions,observations
+
+    Args:
+        data: Folder with connectivity/ and what the channels are made of: captions/, observations/.
+        views: captions (that is caption-text,detections), observations (observations-ahead,observations-above-below),
+            captions-beside, detection-places, or features that a plugin registers; with commas between them.
+        encoder: What reads the texts: a BERT, or any encoder that transformers opens; a folder, or a name on the hub.
+        device: Where the encoder runs, such as cpu or cuda.
+        json: Print one JSON object instead of a table: views, channels with the width of each, width, seconds.
+    """
+    from json import dumps
+
+    from vlnbert.api.channels import view_features
+
+    facts = view_features(data, views, encoder, device=device)
+    if json:
+        print(dumps(facts))
+        return
+    rows = [[name, f"{width:,}"] for name, width in facts["channels"].items()]
+    note = f"{facts['views']:,} views that face a neighbour, {facts['seconds']:.1f} seconds"
+    show(Table(["channel", "width"], [*rows, ["all of them", f"{facts['width']:,}"]], str(data), note))
 
 
 def object_features(data: DataPath, encoder: EncoderName = MINILM, device: str = "cpu", json: Flag = False) -> None:

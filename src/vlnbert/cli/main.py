@@ -17,7 +17,7 @@ from vlnbert.cli.bench.world import bench_world
 from vlnbert.cli.data import check_data, holdout_houses, make_r4r, presets
 from vlnbert.cli.demo import demo, house
 from vlnbert.cli.evaluate import evaluate
-from vlnbert.cli.features import caption_features, object_features
+from vlnbert.cli.features import caption_features, object_features, view_features
 from vlnbert.cli.fetch import fetch_data
 from vlnbert.cli.parsing import parsed, postponed
 from vlnbert.cli.plugins import plugins
@@ -41,6 +41,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "data holdout": holdout_houses,
     "world candidates": candidates,
     "world check": check_world,
+    "features views": view_features,
     "features captions": caption_features,
     "features objects": object_features,
     "presets": presets,

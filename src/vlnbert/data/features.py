@@ -4,6 +4,9 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+import torch
+from torch import Tensor
+
 from vlnbert.data.own import Features, open_own
 from vlnbert.data.spec import CAPTIONS, FEATURES, IN_MEMORY, NAMES, FeatureSpec
 from vlnbert.errors import DataError, UsageError
@@ -13,12 +16,19 @@ from vlnbert.perception.channels import (
     CAPTIONS_BESIDE,
     DETECTION_PLACES,
     DETECTIONS,
+    NAME,
+    OBJECT_CHANNELS,
+    OBJECT_GROUPS,
+    OBSERVATIONS,
     OBSERVATIONS_ABOVE_BELOW,
     OBSERVATIONS_AHEAD,
+    OVERLAPS,
+    VIEW_CAPTION,
     VIEW_CHANNELS,
     VIEW_GROUPS,
 )
-from vlnbert.perception.objects import open_object_names
+from vlnbert.perception.object_channels import open_object_observations, open_overlaps, open_view_captions
+from vlnbert.perception.objects import open_descriptions, open_object_names
 from vlnbert.perception.observations import Observations, open_observations
 from vlnbert.sources.layout import DataFolder
 from vlnbert.world.banks import Bank, side_by_side
@@ -44,7 +54,12 @@ def view_feature_file(folder: DataFolder, spec: FeatureSpec) -> Path:
 def object_feature_file(folder: DataFolder, spec: FeatureSpec) -> Path:
     """The same for the features of objects."""
     if spec.objects is not None:
-        return Path(spec.objects)
+        path = Path(spec.objects)
+        if not path.suffix and not path.exists():
+            known = ", ".join((*OBJECT_GROUPS, *OBJECT_CHANNELS))
+            problem = f"no features of objects '{spec.objects}': no file and no channel ({known})"
+            raise UsageError(f"{problem}; name a file or channels, or off to see none")
+        return path
     return _only(folder, folder.object_feature_files(), "object feature file", "features.objects", instead=NAMES)
 
 
@@ -89,15 +104,37 @@ def open_object_bank(
     world: World, folder: DataFolder, objects: ObjectTable, spec: FeatureSpec
 ) -> tuple[ObjectBank, tuple[str, ...]]:
     """What the objects of a world look like, and what of their features does not fit, in words."""
-    if spec.objects != NAMES:
+    if spec.reads_object_file:
         path = object_feature_file(folder, spec)
         bank, fit = open_object_features(world, objects, path, spec.object_width, spec.max_objects)
         return bank, tuple(f"{path}: {line}" for line in fit.lines())
-    bank = open_object_names(
-        world, objects, folder.captions, encoder=spec.encoder, device=world.device, max_objects=spec.max_objects
-    )
+    if spec.object_channels == OBJECT_GROUPS[NAMES]:  # few distinct ones: a codebook
+        bank = open_object_names(
+            world, objects, folder.captions, encoder=spec.encoder, device=world.device, max_objects=spec.max_objects
+        )
+    else:
+        vectors = torch.cat(
+            [_open_object_channel(world, folder, objects, spec, name) for name in spec.object_channels], 1
+        )
+        bank = ObjectBank.from_codebook(objects, vectors.to(world.device), max_objects=spec.max_objects)
     _check_width("objects'", bank.width, spec.object_width)
     return bank, ()
+
+
+def _open_object_channel(
+    world: World, folder: DataFolder, objects: ObjectTable, spec: FeatureSpec, channel: str
+) -> Tensor:
+    """[object, width] one channel of every object's feature."""
+    if channel == NAME:
+        said = open_descriptions(world, objects, folder.captions, spec.encoder, world.device)
+        return said.names[said.name].float()
+    opened: dict[str, tuple[Callable[..., Tensor], Path]] = {
+        VIEW_CAPTION: (open_view_captions, folder.captions),
+        OVERLAPS: (open_overlaps, folder.captions),
+        OBSERVATIONS: (open_object_observations, folder.observations),
+    }
+    open_channel, files = opened[channel]
+    return open_channel(world, objects, files, encoder=spec.encoder, device=world.device)
 
 
 def _only(folder: DataFolder, files: list[Path], what: str, setting: str, instead: str) -> Path:

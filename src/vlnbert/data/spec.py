@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 from vlnbert.errors import UsageError
 from vlnbert.perception.channels import (
     CAPTION_FILES,
+    OBJECT_CHANNELS,
+    OBJECT_GROUPS,
     OBSERVATION_FILES,
     VIEW_CHANNELS,
     VIEW_GROUPS,
@@ -60,8 +62,10 @@ class FeatureSpec:
     view_width: int | None = None
     """How many numbers of an image feature to use, the first ones: some files append class scores. All by default."""
     objects: str | None = None
-    """What REVERIE's objects look like: a feature file, the word names for their names and the captions of the views
-    that show them, or off to see none. By default the only such file in the data folder's features/."""
+    """What REVERIE's objects look like: a feature file, channels side by side, or off to see none. names are their
+    annotated names and the captions of the views that show them (name,view-caption); detections do without names: those
+    captions and what was detected there (view-caption,overlapping-detections); observations are what was described in
+    their direction. By default the only such file in the data folder's features/."""
     object_width: int | None = None
     """How many numbers of an object's feature to use, the first ones. All by default."""
     max_objects: int | None = None
@@ -81,8 +85,18 @@ class FeatureSpec:
         return ()
 
     @property
+    def object_channels(self) -> tuple[str, ...]:
+        """The channels of an object's feature, in their order; none where it comes from a file, or agents see none."""
+        objects = self.objects
+        if objects is None or objects == OFF:
+            return ()
+        if objects in OBJECT_GROUPS or objects in OBJECT_CHANNELS or _lists_channels(objects):
+            return channel_names(objects, (OBJECT_CHANNELS,), OBJECT_GROUPS)
+        return ()
+
+    @property
     def reads_captions(self) -> bool:
-        return self._reads(CAPTION_FILES) or self.objects == NAMES
+        return self._reads(CAPTION_FILES)
 
     @property
     def reads_observations(self) -> bool:
@@ -91,7 +105,7 @@ class FeatureSpec:
     @property
     def uses_encoder(self) -> bool:
         """Whether any of it is text, which the encoder reads."""
-        return any(channel.embeds for channel in self._our_channels) or self.objects == NAMES
+        return any(channel.embeds for channel in self._our_channels)
 
     @property
     def own_views(self) -> bool:
@@ -103,8 +117,13 @@ class FeatureSpec:
         return self.views != IN_MEMORY and not self.view_channels
 
     @property
+    def reads_object_file(self) -> bool:
+        return self.objects != OFF and not self.object_channels
+
+    @property
     def _our_channels(self) -> list[Channel]:
-        return [VIEW_CHANNELS[name] for name in self.view_channels if name in VIEW_CHANNELS]
+        ours = [VIEW_CHANNELS[name] for name in self.view_channels if name in VIEW_CHANNELS]
+        return ours + [OBJECT_CHANNELS[name] for name in self.object_channels]
 
     def _reads(self, files: str) -> bool:
         return any(channel.files == files for channel in self._our_channels)

@@ -63,7 +63,7 @@ class Environment:
             return self
         views, objects = self.view_bank, self.object_bank
         views = None if views is None else in_dtype(views, dtype)
-        objects = None if objects is None or objects.table.dtype == dtype else objects.to(self.world.device, dtype)
+        objects = None if objects is None or objects.table.dtype == dtype else objects.to(objects.table.device, dtype)
         if views is self.view_bank and objects is None:
             return self
         kept = copy(self)

@@ -12,7 +12,6 @@ from typing import Any
 from vlnbert.data.data import Data, open_data
 from vlnbert.data.features import object_feature_file, view_feature_file
 from vlnbert.data.own import bank_digest
-from vlnbert.data.spec import NAMES, OFF
 from vlnbert.errors import DataError, UsageError
 from vlnbert.learning.checkpoints import POINTER, RECORD, is_run, last_checkpoint, unfilled_navigator
 from vlnbert.learning.experiment import Experiment
@@ -155,7 +154,7 @@ def fingerprints(experiment: Experiment, folder: DataFolder) -> dict[str, str]:
         files["observations"] = sorted(folder.observations.glob("*.json"))
     if seen.reads_view_file:
         files["features"] = [view_feature_file(folder, seen)]
-    if seen.objects not in (NAMES, OFF):
+    if seen.reads_object_file:
         files["object features"] = [object_feature_file(folder, seen)]
     digests = {name: Key.of(name, paths).digest for name, paths in files.items()}
     if seen.uses_encoder:
@@ -189,7 +188,7 @@ def _anchored(experiment: Experiment) -> Experiment:
     anchored = replace(
         seen,
         views=_whole_path(seen.views) if seen.reads_view_file else seen.views,
-        objects=seen.objects if seen.objects in (NAMES, OFF) else _whole_path(seen.objects),
+        objects=_whole_path(seen.objects) if seen.reads_object_file else seen.objects,
         encoder=_whole_path(seen.encoder) or seen.encoder,
     )
     navigator, settings = experiment.navigator, experiment.navigator.backbone_settings

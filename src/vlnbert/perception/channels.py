@@ -41,6 +41,18 @@ VIEW_GROUPS = {
     "observations": (OBSERVATIONS_AHEAD, OBSERVATIONS_ABOVE_BELOW),
 }
 
+NAME, VIEW_CAPTION, OVERLAPS, OBSERVATIONS = "name", "view-caption", "overlapping-detections", "observations"
+OBJECT_CHANNELS = {
+    NAME: Channel("the annotated name of the object", CAPTION_FILES),
+    VIEW_CAPTION: Channel("the caption of the view that shows it", CAPTION_FILES),
+    OVERLAPS: Channel("classes and captions of the detections that overlap its box", CAPTION_FILES),
+    OBSERVATIONS: Channel("the observations in the direction of its box", OBSERVATION_FILES),
+}
+OBJECT_GROUPS = {
+    "names": (NAME, VIEW_CAPTION),
+    "detections": (VIEW_CAPTION, OVERLAPS),
+}
+
 
 def channel_names(
     text: str, known: Sequence[Mapping[str, object]], groups: Mapping[str, tuple[str, ...]]

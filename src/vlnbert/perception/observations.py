@@ -23,6 +23,7 @@ from vlnbert.world.sights import FacingViews, facing_views, placed
 from vlnbert.world.world import World
 
 VERSION = 1  # of embeddings and codes; a new one makes old caches unused
+DEGREES = 360 / STEPS  # between two views
 
 
 @dataclass(frozen=True)
@@ -42,9 +43,9 @@ def open_observations(
     key = observations_key(world, folder, encoder)
     tensors = embedded(key, encoder, device, lambda: _index(world, views, folder))
     view = torch.from_numpy(np.argwhere(views.number > 0)[:, 1])
-    level, share = torch.div(view, STEPS, rounding_mode="floor"), nearest_headings(view)[1]
+    share = nearest_headings(DEGREES * (view % STEPS))[1]
     of_heading = torch.stack((1 - share, share), dim=1)  # [view, heading]
-    own = torch.eye(len(LEVELS))[level]  # [view, level]
+    own = torch.eye(len(LEVELS))[torch.div(view, STEPS, rounding_mode="floor")]  # [view, level]
     banks = []
     for of_level in (own, (1 - own) / (len(LEVELS) - 1)):
         weight = of_heading[:, :, None] * of_level[:, None]
@@ -59,10 +60,11 @@ def observations_key(world: World, folder: Path, encoder: str | Path = MINILM) -
     return Key.of("observations", files, f"version {VERSION}", encoder_digest(encoder), world.fingerprint())
 
 
-def nearest_headings(view: Tensor) -> tuple[Tensor, Tensor]:
-    """The described heading at or before a view's own, and the share of the next one, from 0 on."""
-    place = (view % STEPS) * HEADINGS
-    return torch.div(place, STEPS, rounding_mode="floor"), (place % STEPS) / STEPS
+def nearest_headings(degrees: Tensor) -> tuple[Tensor, Tensor]:
+    """The described heading at or before a direction, and the share of the next one in it, from 0 to 1."""
+    place = degrees * (HEADINGS / 360)
+    before = place.floor()
+    return before.long() % HEADINGS, place - before
 
 
 def read_observations_of(world: World, folder: Path) -> Iterator[PanoramaObservations]:
@@ -79,10 +81,10 @@ def observation_files(world: World, folder: Path) -> list[Path]:
 def _index(world: World, views: FacingViews, folder: Path) -> tuple[dict[str, list[str]], dict[str, Tensor]]:
     """The distinct captions that some view needs, and their codes [view, heading, level], from 0."""
     codes, code = TextCodes(), np.zeros((views.count, 2, len(LEVELS)), dtype=np.int32)
-    before, share = (part.tolist() for part in nearest_headings(torch.arange(views.number.shape[1])))
+    before, share = (part.tolist() for part in nearest_headings(DEGREES * torch.arange(STEPS)))
     for viewpoint, panorama in placed(world, read_observations_of(world, folder), folder):
         for view in np.flatnonzero(views.number[viewpoint]):
-            first = before[view]
-            second = (first + 1) % HEADINGS if share[view] else first  # one that does not count is not embedded
+            first = before[view % STEPS]
+            second = (first + 1) % HEADINGS if share[view % STEPS] else first  # what does not count is not embedded
             code[views.number[viewpoint, view] - 1] = [codes.of(panorama.captions[one]) for one in (first, second)]
     return {"vectors": codes.texts}, {"code": torch.from_numpy(code)}

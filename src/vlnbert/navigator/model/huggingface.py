@@ -125,7 +125,7 @@ def _transformers() -> Any:
     try:
         import transformers
     except ImportError:
-        raise UsageError("the huggingface backbone needs transformers; pip install vlnbert[transformers]") from None
+        raise UsageError("an encoder that is no BERT needs transformers; pip install vlnbert[transformers]") from None
     return transformers
 
 
