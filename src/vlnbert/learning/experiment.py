@@ -39,7 +39,7 @@ class TrainConfig:
     grad_clip: float = 40.0
     """Largest norm of the navigator's gradient; the critic's is not clipped."""
     accumulate: int = 1
-    """Batches whose gradients make one update."""
+    """Batches whose gradients make one update; all of them come from one split."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Of the forward pass. Weights, losses and the optimiser stay in float32; bfloat16 is for GPUs."""
     graphs: bool = True
@@ -91,7 +91,7 @@ class Experiment:
     """A training, whole: with its data folder it makes the same navigator anywhere."""
 
     train_on: tuple[str, ...] = ("r2r/train",)
-    """Splits to learn from, as task/split; batches come from each in turn."""
+    """Splits to learn from, as task/split; updates come from each in turn."""
     validate_on: tuple[str, ...] = ("r2r/val_seen", "r2r/val_unseen")
     """Splits to validate on."""
     best_on: str = "r2r/val_unseen"
