@@ -1,12 +1,16 @@
-"""What navigators name in REVERIE: the object at which they stop, or the best in view when their steps are spent."""
+"""What navigators name in REVERIE: the best real object in view where they stop, or where their steps are spent."""
 
+import json
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 import torch
 
 from vlnbert.environment.environment import Environment
 from vlnbert.evaluation.evaluate import evaluate_agent
+from vlnbert.evaluation.scoring import score_file
+from vlnbert.evaluation.submission import write_results
 from vlnbert.house import generate
 from vlnbert.navigator import SIZES, Navigator
 from vlnbert.rollout.episodes import encode_tokens
@@ -81,20 +85,43 @@ def plain_walk(scene: Scene, row: int, limit: int) -> tuple[str, str | None]:
             break
         state = environment.step(state, step.logits.argmax(dim=1))
     best = max(scores, key=scores.__getitem__, default=None)
-    return ending, best if best is not None and scores[best] > nothing else None
+    kind = "none" if best is None else "object" if scores[best] > nothing else "no object above it"
+    return f"{ending} {kind}", best
 
 
-def test_they_name_what_their_logits_say(scene: Scene) -> None:
-    kinds, found = set(), scene.named()
-    for row in range(len(scene.episodes)):
-        ending, name = plain_walk(scene, row, LIMIT)
-        assert found[row] == name, (row, ending)
-        kinds.add((ending, name is not None))
-    assert kinds == {(ending, some) for ending in ("stop", "limit") for some in (True, False)}, "all cases occur"
+def test_they_name_the_best_real_object(scene: Scene) -> None:
+    """Also where "no object" scores higher: a submission that names nothing could only lose."""
+    kinds = set()
+    for limit in (1, 2, LIMIT):
+        found = scene.named(limit)
+        for row in range(len(scene.episodes)):
+            kind, name = plain_walk(scene, row, limit)
+            assert found[row] == name, (row, kind)
+            kinds.add(kind)
+    endings, outcomes = ("stop", "limit"), ("none", "object", "no object above it")
+    assert kinds == {f"{ending} {outcome}" for ending in endings for outcome in outcomes}, "all cases occur"
 
 
-def test_at_a_limit_of_one_step_they_name_what_the_next_viewpoint_shows(scene: Scene) -> None:
-    assert scene.named(limit=1) == [plain_walk(scene, row, 1)[1] for row in range(len(scene.episodes))]
+def test_a_result_file_scores_what_the_evaluation_says(scene: Scene, tmp_path: Path) -> None:
+    """And names nothing, null, only where nothing is visible."""
+    evaluated = evaluate_agent(scene.environment, GreedyAgent(scene.navigator), scene.episodes, scene.tokens, LIMIT)
+    walked, world = evaluated.trajectories, scene.environment.world
+    write_results(
+        tmp_path / "results.json",
+        scene.episodes,
+        world,
+        walked=walked.viewpoint,
+        walked_length=walked.length,
+        views=walked.view,
+        predicted_objects=evaluated.predicted_objects,
+    )
+    scored = score_file(tmp_path / "results.json", scene.episodes, world)
+    assert scored.summary == evaluated.scores.summary()
+    assert scored.summary["rgs"] > 0
+    shown = scene.environment.object_bank.object_table.count[walked.viewpoint[:, -1]].tolist()
+    items = json.loads((tmp_path / "results.json").read_text())
+    assert [item["predObjId"] is None for item in items] == [count == 0 for count in shown]
+    assert 0 in shown
 
 
 def test_what_is_named_is_visible_where_they_end(scene: Scene) -> None:

@@ -34,6 +34,18 @@ def test_splits_take_turns(splits: list[Split]) -> None:
         assert torch.equal(batch.path, episodes.path[feed.rows(number)])
 
 
+def test_all_batches_of_an_update_come_from_one_split(splits: list[Split]) -> None:
+    """As the published code alternates: a whole update from R2R, the next from the augmented paths."""
+    feed, alone = BatchStream(splits, 4, 7, ALONE, CPU, accumulate=3), BatchStream(splits, 4, 7, ALONE, CPU)
+    names = [feed.split_of(number).name for number in range(12)]
+    assert names == [name for name in ("r2r/train", "r2r/val_seen") * 2 for _ in range(3)]
+    for place, numbers in enumerate(([0, 1, 2, 6, 7, 8], [3, 4, 5, 9, 10, 11])):
+        for turn, number in enumerate(numbers):  # each split's batches in its own order, none left out
+            assert torch.equal(feed.rows(number), alone.rows(2 * turn + place))
+            batch, _ = feed[number]
+            assert torch.equal(batch.path, splits[place].episodes.path[feed.rows(number)])
+
+
 def test_each_split_is_gone_through_at_its_own_pace(splits: list[Split]) -> None:
     """Epoch by epoch: every episode once before any comes again, but for what fills the last batch up."""
     feed, size = BatchStream(splits, 4, 7, ALONE, CPU), 4

@@ -15,10 +15,21 @@ from vlnbert.world.world import World
 
 
 class BatchStream:
-    """Batch n comes from split n modulo their number. Its first half follows the teacher, its second half explores."""
+    """Updates come from each split in turn, all batches of one update (`accumulate` of them) from the same split.
 
-    def __init__(self, splits: Sequence[Split], size: int, seed: int, ranks: Ranks, device: torch.device) -> None:
-        self.splits, self.seed, self.device = splits, seed, device
+    The first half of a batch follows the teacher, the second half explores.
+    """
+
+    def __init__(
+        self,
+        splits: Sequence[Split],
+        size: int,
+        seed: int,
+        ranks: Ranks,
+        device: torch.device,
+        accumulate: int = 1,
+    ) -> None:
+        self.splits, self.seed, self.device, self.accumulate = splits, seed, device, accumulate
         self.batches = [TrainingBatches(s.tokens.count.cpu(), size, seed, ranks.rank, ranks.count) for s in splits]
         half = size // 2
         self.row_policy = torch.tensor([TEACHER] * half + [SAMPLE] * half)[ranks.rank :: ranks.count].to(device)
@@ -30,16 +41,23 @@ class BatchStream:
         return TeacherRows(int((self.row_policy == TEACHER).sum()), steps)
 
     def split_of(self, number: int) -> Split:
-        return self.splits[number % len(self.splits)]
+        return self.splits[self._place(number)[0]]
 
     def rows(self, number: int) -> Tensor:
         """[row] the episodes of a batch that fall to this rank, on the CPU."""
-        return self.batches[number % len(self.splits)][number // len(self.splits)]
+        split, place = self._place(number)
+        return self.batches[split][place]
 
     def __getitem__(self, number: int) -> tuple[Batch, Tensor]:
         """A batch on the device and the keys of its noise; the host does not wait for either."""
         split, rows = self.split_of(number), self.rows(number)
-        width = bucket(int(self.batches[number % len(self.splits)].lengths[rows].max()))
+        width = bucket(int(self.batches[self._place(number)[0]].lengths[rows].max()))
         index = rows.pin_memory().to(self.device, non_blocking=True) if self.device.type == "cuda" else rows
         batch = take(split.episodes, split.tokens, index, width, split.target)
         return batch, keys(self.seed, number, batch.index)
+
+    def _place(self, number: int) -> tuple[int, int]:
+        """The split that a batch comes from, and the batch's number in it."""
+        update, part = divmod(number, self.accumulate)
+        turn, split = divmod(update, len(self.splits))
+        return split, turn * self.accumulate + part

@@ -40,7 +40,7 @@ class TrainConfig:
     grad_clip: float = 40.0
     """Largest norm of the navigator's gradient; the critic's is not clipped."""
     accumulate: int = 1
-    """Batches whose gradients make one update."""
+    """Batches whose gradients make one update; all of them come from one split."""
     ema: float = 0.0
     """Decay of an exponential moving average of the weights, such as 0.999; the average is then what is validated,
     evaluated and kept as the best. In update n, from 0, it is (1 + n) / (10 + n) at most. 0 for no average."""
@@ -95,7 +95,7 @@ class Experiment:
     """A training, whole: with its data folder it makes the same navigator anywhere."""
 
     train_on: tuple[str, ...] = ("r2r/train",)
-    """Splits to learn from, as task/split; batches come from each in turn."""
+    """Splits to learn from, as task/split; updates come from each in turn."""
     validate_on: tuple[str, ...] = ("r2r/val_seen", "r2r/val_unseen")
     """Splits to validate on."""
     best_on: str = "r2r/val_unseen"

@@ -68,7 +68,9 @@ class Trainer:
         self.validation, self.best_on, self.ranks, self.card = validation, best_on, ranks, dict(card or {})
         self.callbacks: Sequence[Callback] = ()
         device = environment.world.device
-        self.batches = BatchStream(train, config.batch, config.seed, ranks=ranks, device=device)
+        self.batches = BatchStream(
+            train, config.batch, config.seed, ranks=ranks, device=device, accumulate=config.accumulate
+        )
         teacher_rows = self.batches.teacher_rows(environment.world)
         self.learner: torch.nn.Module = Learner(navigator, environment, config, ranks=ranks, teacher_rows=teacher_rows)
         if ranks.count > 1:

@@ -44,7 +44,9 @@ class GreedyAgent(Agent):
         return step.logits.argmax(dim=1), GreedyMemory(step.state, step.instruction, step.object_logits, memory.rows)
 
     def name_object(self, observation: Observation, memory: GreedyMemory) -> Tensor:
-        """The best in view, by the logits of the step; the last place is "no object"."""
-        if memory.object_logits is None:
+        """The best real object in view, by the logits of the step; the last place, "no object", where there is none."""
+        logits = memory.object_logits
+        if logits is None:
             return torch.full_like(observation.state.viewpoint, NONE)
-        return memory.object_logits.argmax(dim=1)
+        last_resort = torch.full_like(logits[:, :1], torch.finfo(logits.dtype).min)  # padding is lower still
+        return torch.cat((logits[:, :-1], last_resort), dim=1).argmax(dim=1)

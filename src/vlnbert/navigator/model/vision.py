@@ -1,8 +1,7 @@
 """From features to visual tokens (section 3.3, Vision Processing, and B.1): views in each direction, and objects.
 
 In print V_t = I^v_t W. As in the published code a LayerNorm follows, and in the two-stream model a dropout; features,
-not directions, have a dropout of their own in both. Directions are (sin, cos, sin, cos) where B.1 says (cos, sin, cos,
-sin).
+not directions, have a dropout of their own. Directions are (sin, cos, sin, cos) where B.1 says (cos, sin, cos, sin).
 """
 
 import torch
