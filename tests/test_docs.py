@@ -1,4 +1,4 @@
-"""The examples in the docs are true: what README runs runs, and what conventions.md shows is read by the readers."""
+"""The docs are true: what conventions.md shows is read by the readers, what pages name exists. tests/docs has more."""
 
 import gzip
 import json
@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 
 import vlnbert
 from vlnbert.cli.main import VERBS
@@ -96,18 +95,6 @@ def test_every_kind_of_file_has_an_example() -> None:
 LIBRARY = (ROOT / "docs" / "library.md").read_text()
 
 
-@pytest.mark.parametrize(("page", "said"), [(README, "1.0"), (LIBRARY, "10 ")], ids=["README", "library"])
-def test_python_in_the_docs_runs(
-    page: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    torch.set_num_threads(1)
-    names: dict[str, object] = {}  # the examples build on each other
-    for example in blocks(page, "python"):
-        exec(compile(example, "docs", "exec"), names)
-    assert any(line.startswith(said) for line in capsys.readouterr().out.splitlines())
-
-
 def test_the_library_page_lists_every_public_name() -> None:
     named = set(re.findall(r"`vln\.(\w+)", LIBRARY))
     assert named == set(vlnbert.__all__)
@@ -126,17 +113,9 @@ def test_the_picture_shows_every_room() -> None:
 
 
 def test_every_command_in_the_docs_exists() -> None:
-    texts = [README, *(path.read_text() for path in (ROOT / "docs").glob("*.md"))]
+    texts = [README, *(path.read_text() for path in (ROOT / "docs").rglob("*.md"))]
     named = {match for text in texts for match in re.findall(r"vlnbert ([a-z]+(?: [a-z][a-z0-9]*)?)", text)}
     commands = {name for name in named if name.split()[0] in {verb.split()[0] for verb in VERBS}}
     assert commands
     for name in commands:
         assert name in VERBS or name.split()[0] in VERBS, f"the docs name `vlnbert {name}`, which does not exist"
-
-
-def test_links_lead_somewhere_and_nothing_is_left_to_fill_in() -> None:
-    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")):
-        text = page.read_text()
-        assert not re.search(r"\b[A-Z]+_TABLE\b", text), page
-        for link in re.findall(r"\]\((?!https?:)([^)#]+)", text):
-            assert (page.parent / link).exists(), f"{page.name} links to {link}"

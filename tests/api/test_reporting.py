@@ -39,7 +39,8 @@ def test_curves(name: str, begin: bytes, trained: vln.Run, tmp_path: Path) -> No
 
 
 def test_curves_of_a_run(trained: vln.Run) -> None:
-    assert isinstance(trained.curves(), Figure)
+    shown = trained.curves()._repr_svg_()
+    assert shown.startswith("<svg "), "a notebook shows it"
     assert isinstance(vln.curves(str(trained.folder), split=SPLIT), Figure)
 
 

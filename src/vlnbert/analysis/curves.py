@@ -7,7 +7,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from vlnbert.analysis.inline_svg import PALETTE
+from vlnbert.analysis.inline_svg import PALETTE, Picture
 from vlnbert.errors import UsageError
 from vlnbert.sources.files import written_beside
 
@@ -16,7 +16,7 @@ SIZE = 7.2, 2.5  # inches, two panels side by side
 
 def draw_curves(log: Sequence[dict[str, Any]], split: str, others: Mapping[str, float]) -> Figure:
     """The losses of the updates, and the scores on a split beside the success rates of other agents."""
-    figure = Figure(figsize=SIZE, layout="constrained", facecolor="none")
+    figure = Picture(figsize=SIZE, layout="constrained", facecolor="none")
     figure.set_label(f"Learning curves: the losses, and the scores on {split}")
     left, right = figure.subplots(1, 2)
     _draw_losses(left, [line for line in log if "total" in line])

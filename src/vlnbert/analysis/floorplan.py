@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, FancyArrowPatch
 from numpy.typing import NDArray
 
-from vlnbert.analysis.inline_svg import PALETTE
+from vlnbert.analysis.inline_svg import PALETTE, Picture
 from vlnbert.analysis.plan import GAP, WIDTH, FloorPlan, Move, PanelLayout, lay_out, plan_episode
 from vlnbert.tasks.task import NEAR
 from vlnbert.world.world import World
@@ -38,7 +38,7 @@ def draw_episode(
     layout = lay_out(plan)
     header = OUTCOME + TITLE * bool(title)
     total = header + layout.rows * (layout.height + GAP) - GAP + FOOTER
-    figure = Figure(figsize=(WIDTH / 96, total / 96), facecolor="none")
+    figure = Picture(figsize=(WIDTH / 96, total / 96), facecolor="none")
     outcome = _outcome(world, plan, succeeded)
     _draw_header(figure, total=total, header=header, title=title, outcome=outcome)
     for index, floor in enumerate(plan.floors):

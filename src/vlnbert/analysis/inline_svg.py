@@ -30,6 +30,13 @@ _REFERRED = re.compile(r'( id="|href="#|url\(#)')
 _LINES = ' style="stroke-linejoin: round; stroke-linecap: butt"'  # matplotlib's defaults, which it sets page-wide
 
 
+class Picture(Figure):
+    """A figure that a notebook shows; one without a window of its own would be a line of text there."""
+
+    def _repr_svg_(self) -> str:
+        return figure_svg(self)
+
+
 def figure_svg(figure: Figure) -> str:
     """The figure as an <svg> element. Its label is for screen readers; the page chooses the typeface."""
     buffer = StringIO()

@@ -36,6 +36,8 @@ def evaluate(
 ) -> None:
     """Let a navigator, a baseline or an agent of your own walk every episode of some splits, and print its scores.
 
+    What SR, SPL and the others mean stands in docs/glossary.md; vlnbert score says it beside each.
+
     Example: vlnbert evaluate --agent random --task r2r --splits val_unseen --data data
 
     Example: vlnbert evaluate runs/r2r-open --data data --splits val_unseen
