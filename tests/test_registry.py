@@ -58,7 +58,7 @@ def test_packages_announce_theirs(things: Registry[object], tmp_path: Path, monk
     write(tmp_path / "announced_plugin.py")
     monkeypatch.syspath_prepend(tmp_path)
     points = [EntryPoint("mine", "announced_plugin", registry.GROUP)]
-    monkeypatch.setattr(registry, "entry_points", lambda group: points if group == registry.GROUP else [])
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: points if group == registry.GROUP else [])
     monkeypatch.setattr(registry, "_announced", False)
     assert "mine" in things
 

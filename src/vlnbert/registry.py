@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import blake2b
 from importlib import import_module
-from importlib.metadata import entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -121,6 +120,8 @@ def load_announced() -> None:
     if _announced:
         return
     _announced = True  # first, since plugins look things up as well
+    from importlib.metadata import entry_points  # here, since it takes longer to import than all of this
+
     for point in entry_points(group=GROUP):
         _imported(point.value.partition(":")[0])
 
