@@ -42,7 +42,7 @@ def refused(call: Callable[[], object], *words: str) -> None:
         ({"best_on": "r2r/val_seen"}, ["the best weights are chosen on r2r/val_seen, which is not validated; add it"]),
         ({"features": "nowhere.hdf5"}, ["nowhere.hdf5: no such feature file; check the path"]),
         ({"device": "gpu"}, ["no device 'gpu' here; choose one of cpu"]),
-        ({"threads": 0}, ["threads 0 is out of range; choose 1 to 256"]),
+        ({"threads": 0}, ["threads=0 is out of range; choose 1 to 256"]),
     ],
     ids=lambda given: " ".join(f"{k}={v}" for k, v in given.items()) if isinstance(given, dict) else "",
 )
@@ -109,8 +109,8 @@ def test_a_run_of_a_newer_format(trained: vln.Run, tmp_path: Path) -> None:
         ({"split": "r3r/val_unseen"}, ["no task 'r3r'; did you mean r2r or r4r?"]),
         ({"device": "cuda:99"}, ["no device 'cuda:99' here; choose one of cpu"]),
         ({"precision": "half"}, ["no precision 'half'; "]),
-        ({"batch": 0}, ["batch 0 is out of range; choose 1 to"]),
-        ({"max_steps": 0}, ["max-steps 0 is out of range; choose 1 to"]),
+        ({"batch": 0}, ["batch=0 is out of range; choose 1 to"]),
+        ({"max_steps": 0}, ["max_steps=0 is out of range; choose 1 to"]),
         ({"features": "nowhere.hdf5"}, ["nowhere.hdf5: no such feature file; check the path"]),
         ({"data": "nowhere"}, ["nowhere: no such data folder; "]),
     ],
@@ -140,7 +140,7 @@ def test_a_report_that_cannot_be(trained: vln.Run, tmp_path: Path) -> None:
     unvalidated = "no validation split 'r2r/val_seen'; did you mean r2r/val_unseen?"
     refused(lambda: vln.report(trained, out, split="r2r/val_seen", bar=False), unvalidated)
     refused(lambda: vln.curves(trained, split="r2r/val_seen"), unvalidated)
-    refused(lambda: vln.report(trained, out, episodes=0, bar=False), "episodes 0 is out of range; choose 1 to")
+    refused(lambda: vln.report(trained, out, episodes=0, bar=False), "episodes=0 is out of range; choose 1 to")
     refused(lambda: vln.curves(trained, tmp_path / "curves.doc"), "choose one of", "svg")
     assert list(tmp_path.glob("*.html")) == []
 
@@ -149,7 +149,7 @@ def test_the_rest(data: vln.Data, house: Path, tmp_path: Path) -> None:
     refused(lambda: vln.generate_house(house), "the folder is not empty; choose a new folder")
     refused(lambda: vln.generate_house(tmp_path / "house", scans=2), "ask for 3 or more")
     refused(lambda: vln.demo(tmp_path / "demo", "r3r"), "no task 'r3r'; did you mean r2r?")  # type: ignore[arg-type]
-    refused(lambda: vln.demo(tmp_path / "demo", iterations=0), "iterations 0 is out of range; choose 1 to")
+    refused(lambda: vln.demo(tmp_path / "demo", iterations=0), "iterations=0 is out of range; choose 1 to")
     refused(lambda: vln.candidates(data, "nowhere"), "no scan 'nowhere'; ")
     refused(lambda: vln.score(tmp_path / "none.json", data, SPLIT), "no such result file; check the path")
     refused(lambda: vln.score(tmp_path / "none.json", data, "r2r/test"), "goals")

@@ -141,7 +141,7 @@ MISTAKES = {
     "odd batch": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--training.batch", "3"), "no two halves"),
     "no updates": (
         ("demo", "--data", "{house}", "--out", "{tmp}/run", "--training.iterations", "0"),
-        "iterations is 0",
+        "--training.iterations is 0",
     ),
     "unknown split": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--train-on", "r2r/trian"), "mean train?"),
     "no task": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--train-on", "train"), "write it like r2r/"),
@@ -150,6 +150,15 @@ MISTAKES = {
     "no captions": (("r2r-open", "--data", "{bare}", "--out", "{tmp}/run"), "captions"),
     "no weights": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--start", "{tmp}/bert"), "no such file"),
     "no threads": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--threads", "0"), "--threads 0"),
+    "no such dropout": (
+        ("demo", "--data", "{house}", "--out", "{tmp}/run", "--navigator.hidden-dropout", "2"),
+        "--navigator.hidden-dropout is 2.0; choose",
+    ),
+    "no weight": (
+        ("demo", "--data", "{house}", "--out", "{tmp}/run", "--training.objective.value", "-1"),
+        "--training.objective.value is -1.0; choose",
+    ),
+    "short tokens": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--max-tokens", "1"), "--max-tokens 1 leaves"),
     "no device": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--device", "gpu"), "no device 'gpu' here"),
 }
 

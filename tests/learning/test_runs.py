@@ -175,7 +175,7 @@ def test_a_damaged_record_is_told(run: Path, damage: str) -> None:
     path = run / "run.json"
     path.write_text(change(path.read_text()))
     with pytest.raises(
-        DataError, match=rf"^{path}: .*{expected}.*; begin anew in another folder; --start {run} goes on"
+        DataError, match=rf"^{path}: .*{expected}.*; begin anew in another folder; start=.{run}. goes on"
     ):
         resume_run(run)
 
@@ -318,6 +318,6 @@ def test_weights_that_see_other_features_are_refused(house: Path, finished: Path
 
 def test_instructions_too_long_to_read_are_refused_at_once(house: Path, tmp_path: Path) -> None:
     short = replace(EXPERIMENT, navigator=replace(EXPERIMENT.navigator, positions=4))
-    with pytest.raises(UsageError, match=r"the navigator reads at most 4; cut them: --max-tokens 4"):
+    with pytest.raises(UsageError, match=r"the navigator reads at most 4; cut them: max_tokens=4"):
         begin_run("mine", short, open_data(house), tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -16,7 +16,7 @@ from vlnbert.data.data import Data, open_data
 from vlnbert.data.own import Features, is_own
 from vlnbert.data.spec import OFF, FeatureSpec, as_spec
 from vlnbert.environment.environment import Environment
-from vlnbert.errors import UnknownNameError, UsageError
+from vlnbert.errors import UnknownNameError, UsageError, setting
 from vlnbert.evaluation.evaluate import Evaluation, evaluate_agent
 from vlnbert.evaluation.submission import write_results
 from vlnbert.evaluation.tables import score_table
@@ -226,7 +226,7 @@ def _walker(agent: object) -> _Walker:
 
 def _opened(data: Data | str | Path | None, device: str | None) -> Data:
     if data is None:
-        raise UsageError("no data to walk in; give a data folder: data=DIR")
+        raise UsageError(f"no data to walk in; give a data folder: {setting('data', 'DIR')}")
     return open_data(data, device=device)
 
 

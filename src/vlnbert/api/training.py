@@ -12,6 +12,7 @@ from vlnbert.api.runs import LOG, Run, open_run
 from vlnbert.data.data import Data, open_data
 from vlnbert.data.own import Features, is_own
 from vlnbert.data.spec import FeatureSpec
+from vlnbert.errors import setting
 from vlnbert.learning.callbacks import JsonLog, ProgressBar, TensorBoard
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.experiment_file import SUFFIX, read_experiment
@@ -66,7 +67,7 @@ def train(
     with quiet(not bar), _opened(data, device) as (opened, ranks):
         opened = opened if own is None else opened.seen_by(own)
         if ranks.writes and preset.experiment.start is None and preset.start_hint:
-            say(f"starting from random weights; {preset.start_hint}")
+            say(f"starting from random weights; {preset.start_hint}: {setting('start', 'FILE')}")
         experiment = replace(preset.experiment, features=preset.experiment.features.updated_by(opened.features))
         trainer = begin_run(preset.name, experiment, opened, out, ranks=ranks, tell=say)
         return _train(trainer, callbacks, log=log, tensorboard=tensorboard)

@@ -14,6 +14,14 @@ OPTION = re.compile(r"│ (?:-\w, )?(--[\w.-]+(?:, --[\w.-]+)*)")  # where the h
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
 
 
+def as_option(place: str, value: object) -> str:
+    """A setting as the command line takes it; False turns a flag off."""
+    group, dot, name = place.replace("_", "-").rpartition(".")
+    if isinstance(value, bool):
+        return f"--{group}{dot}{'' if value else 'no-'}{name}"
+    return f"--{group}{dot}{name}" if value is None else f"--{group}{dot}{name} {value}"
+
+
 def postponed(verb: Callable[..., None]) -> Callable[..., Callable[[], None]]:
     """A verb that, called, gives back what is to be done: so parsing is over before anything is done."""
 

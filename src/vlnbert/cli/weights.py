@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from vlnbert.cli.options import Flag
+from vlnbert.cli.parsing import as_option
+from vlnbert.errors import spelling
 from vlnbert.weights.options import ImportOptions
 
 if TYPE_CHECKING:
@@ -36,7 +38,8 @@ def import_weights(
     """
     from vlnbert.api import weights
 
-    _print(weights.import_weights(source, dest, **vars(options)), json)
+    with spelling(_as_option):
+        _print(weights.import_weights(source, dest, **vars(options)), json)
 
 
 def inspect_weights(
@@ -54,7 +57,8 @@ def inspect_weights(
     """
     from vlnbert.api import weights
 
-    _print(weights.inspect_weights(source, **vars(options)), json)
+    with spelling(_as_option):
+        _print(weights.inspect_weights(source, **vars(options)), json)
 
 
 def export_weights(
@@ -86,6 +90,11 @@ def export_weights(
     print(f"{dest}: a {done.backbone} agent, {done.model} tensors and {done.critic} of its critic, epoch {done.epoch}")
     if done.made_up:
         print(f"  {len(done.made_up)} of them, which the reference holds and never uses, are copies of others")
+
+
+def _as_option(place: str, value: object) -> str:
+    """A navigator's settings are options of these verbs themselves."""
+    return as_option(place.removeprefix("navigator."), value)
 
 
 def _print(report: "ImportReport", as_json: bool) -> None:

@@ -4,9 +4,10 @@ from pathlib import Path
 
 from vlnbert.data.own import Features, open_own
 from vlnbert.data.spec import CAPTIONS, FEATURES, IN_MEMORY, NAMES, FeatureSpec
-from vlnbert.errors import DataError, UsageError
+from vlnbert.errors import DataError, UsageError, setting
 from vlnbert.perception.captions import open_captions
 from vlnbert.perception.objects import open_object_names
+from vlnbert.registry import LOAD_PLUGIN
 from vlnbert.sources.layout import DataFolder
 from vlnbert.world.banks import Bank
 from vlnbert.world.object_bank import ObjectBank
@@ -22,7 +23,7 @@ def view_feature_file(folder: DataFolder, spec: FeatureSpec) -> Path:
         path = Path(spec.views)
         if not path.suffix and not path.exists():
             problem = f"no features '{spec.views}': no file, and nobody registers them"
-            raise UsageError(f"{problem}; name a file, or give the plugin that does: --plugin FILE")
+            raise UsageError(f"{problem}; name a file, or {LOAD_PLUGIN}")
         return path
     return _only(folder, folder.feature_files(), "feature file", "features.views", instead=CAPTIONS)
 
@@ -66,14 +67,17 @@ def open_object_bank(
     return bank, ()
 
 
-def _only(folder: DataFolder, files: list[Path], what: str, setting: str, instead: str) -> Path:
+def _only(folder: DataFolder, files: list[Path], what: str, place: str, instead: str) -> Path:
     if len(files) != 1:
         found = f"holds {len(files)} {what}s" if files else f"holds no {what}"
-        raise DataError(folder.features, found, f"name one with --{setting} FILE, or see by --{setting} {instead}")
+        raise DataError(
+            folder.features, found, f"name one with {setting(place, 'FILE')}, or see by {setting(place, instead)}"
+        )
     return files[0]
 
 
 def _check_width(whose: str, found: int, expected: int | None) -> None:
     if expected is not None and found != expected:
         problem = f"the {whose} features are {found} wide, not {expected} as asked for"
-        raise UsageError(f"{problem}; name what it was trained with (--features.views, .objects, .encoder)")
+        settings = ", ".join(setting(f"features.{name}") for name in ("views", "objects", "encoder"))
+        raise UsageError(f"{problem}; name what it was trained with ({settings})")

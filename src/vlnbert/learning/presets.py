@@ -24,8 +24,8 @@ class Preset:
 
 
 ONE, TWO = SIZES["base"]["one-stream"], SIZES["base"]["two-stream"]
-OSCAR = "the paper's agent starts from OSCAR's: --start FILE"
-PREVALENT = "the paper's agent starts from PREVALENT's: --start FILE"
+OSCAR = "the paper's agent starts from OSCAR's"
+PREVALENT = "the paper's agent starts from PREVALENT's"
 HOPS = RewardConfig(unit="hops")  # as the published agents counted
 
 

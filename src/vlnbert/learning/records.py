@@ -6,7 +6,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from vlnbert.errors import RenamedError, UnknownNameError, UsageError
+from vlnbert.errors import RenamedError, UnknownNameError, UsageError, setting
 
 Settings = TypeVar("Settings")
 # What settings are called elsewhere in the field, and here.
@@ -18,10 +18,11 @@ FIELD_WORDS = {
 
 
 def require_range(settings: object, least: float, most: float, *names: str) -> None:
-    """Refuse settings that are out of range, or no numbers at all."""
+    """Refuse settings that are out of range, or no numbers at all; their class says its PLACE in an experiment."""
     for name in names:
-        if not least <= (value := getattr(settings, name)) <= most:
-            raise UsageError(f"{name} is {value}; choose {least:,} to {most:,}")
+        value, place = getattr(settings, name), getattr(settings, "PLACE", "")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+            raise UsageError(f"{setting(f'{place}.{name}')} is {value!r}; choose {least:,} to {most:,}")
 
 
 def to_plain(settings: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from vlnbert.data.data import Data, open_data
 from vlnbert.data.features import object_feature_file, view_feature_file
 from vlnbert.data.own import bank_digest
 from vlnbert.data.spec import NAMES, OFF
-from vlnbert.errors import DataError, UsageError
+from vlnbert.errors import DataError, UsageError, setting
 from vlnbert.learning.checkpoints import POINTER, RECORD, last_checkpoint, unfilled_navigator
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.records import from_plain, moved, to_plain
@@ -24,7 +24,7 @@ from vlnbert.navigator import Navigator
 from vlnbert.navigator.storage.hub import exists
 from vlnbert.perception.sentences import encoder_digest
 from vlnbert.ranks import ALONE, Ranks
-from vlnbert.registry import load_recorded, loaded_plugins
+from vlnbert.registry import LOAD_PLUGIN, load_recorded, loaded_plugins
 from vlnbert.sources.boxes import box_files
 from vlnbert.sources.files import read_json, write_json
 from vlnbert.sources.folders import refuse_full
@@ -102,7 +102,7 @@ def resume_run(run: Path, data: Data | None = None, ranks: Ranks = ALONE) -> Tra
     load_recorded(record.plugins)
     if (reward := record.experiment.training.reward) not in REWARDS:
         problem = f"the run learns by the reward '{reward}', which nobody registers here"
-        raise UsageError(f"{problem}; give the plugin that does: --plugin FILE")
+        raise UsageError(f"{problem}; {LOAD_PLUGIN}")
     data = (open_data(record.data) if data is None else data).seen_as(record.experiment.seen)
     _require_unchanged(record, data)
     if not (run / POINTER).exists():  # killed before the first checkpoint
@@ -114,7 +114,10 @@ def resume_run(run: Path, data: Data | None = None, ranks: Ranks = ALONE) -> Tra
 
 def read_record(run: Path) -> RunRecord:
     """What a run's folder says of itself, checked."""
-    path, anew = run / RECORD, f"begin anew in another folder; --start {run} goes on from the weights of this one"
+    path, anew = (
+        run / RECORD,
+        f"begin anew in another folder; {setting('start', str(run))} goes on from the weights of this one",
+    )
     values: Any = read_json(path, "run", "name the folder that a training wrote", damaged=anew)
     try:
         if isinstance(values, dict):
@@ -185,7 +188,7 @@ def _oddities(data: Data, trainer: Trainer) -> Iterator[str]:
                 yield f"{split.name}: {'; '.join(report.lines())}"
             shown = int((split.target != NONE).sum())
             if shown < report.at_goal:
-                reason = "their objects are beyond --features.max-objects, or have no features"
+                reason = f"their objects are beyond {setting('features.max_objects')}, or have no features"
                 yield f"{split.name}: {report.at_goal - shown:,} targets are left out of what is shown; {reason}"
 
 
@@ -199,7 +202,7 @@ def _trainer(record: RunRecord, run: Path, data: Data, navigator: Navigator, ran
         if split.tokens.ids.shape[1] > navigator.config.positions:
             longest, most = split.tokens.ids.shape[1], navigator.config.positions
             problem = f"{name} has {longest} tokens, the navigator reads at most {most}"
-            raise UsageError(f"{problem}; cut them: --max-tokens {most}")
+            raise UsageError(f"{problem}; cut them: {setting('max_tokens', most)}")
         if not split.episodes.scored:
             raise UsageError(f"{name} withholds its goals, so there is nothing to learn or to score; leave it out")
     return Trainer(
@@ -221,4 +224,6 @@ def _require_unchanged(record: RunRecord, data: Data) -> None:
     changed = [name for name, digest in record.fingerprints.items() if now.get(name) != digest]
     if changed:
         problem = f"{', '.join(changed)} changed since the run began"
-        raise DataError(folder.root, problem, "give the data it began with (--data DIR), or begin another run")
+        raise DataError(
+            folder.root, problem, f"give the data it began with ({setting('data', 'DIR')}), or begin another run"
+        )

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 from tokenizers.normalizers import BertNormalizer
 from torch import Tensor
 
-from vlnbert.errors import DataError
+from vlnbert.errors import DataError, setting
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.storage.folder import read_tokenizer
 from vlnbert.sources.files import read_json
@@ -145,7 +145,9 @@ def _with_import_notes(report: ImportReport, checkpoint: Checkpoint, navigator: 
     """The report with what only the import itself knows."""
     notes = list(report.notes)
     if navigator.tokenizer is None:
-        notes.append("no vocabulary lies beside the weights; --vocabulary FILE keeps one with the navigator")
+        notes.append(
+            f"no vocabulary lies beside the weights; {setting('vocabulary', 'FILE')} keeps one with the navigator"
+        )
     precision = str(next(navigator.parameters()).dtype).removeprefix("torch.")
     if precision != "float32":
         notes.append(f"the weights are kept in {precision}, as they are in {checkpoint.path.name}")

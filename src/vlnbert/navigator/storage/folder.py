@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from vlnbert.errors import DataError, UnknownNameError, UsageError, VlnbertError
 from vlnbert.navigator.model import BACKBONES, NavigatorConfig, RecurrentVLNBert, key_shapes
-from vlnbert.navigator.model.backbones import LOAD_PLUGIN
 from vlnbert.navigator.storage.hub import exists, fetched, is_hub_name
+from vlnbert.registry import LOAD_PLUGIN
 from vlnbert.sources.files import FETCH_AGAIN, read_json
 from vlnbert.sources.formats import FORMAT, format_of
 from vlnbert.tasks.tokens import SPECIAL
