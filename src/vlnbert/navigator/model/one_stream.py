@@ -29,9 +29,8 @@ class OneStream(nn.Module):
     def __init__(self, config: NavigatorConfig) -> None:
         super().__init__()
         if config.cross_layers:
-            raise UsageError(
-                f"{config.cross_layers} cross layers in a one-stream backbone; only two-stream has some: {setting('navigator.cross_layers', 0)}"
-            )
+            problem = f"{config.cross_layers} cross layers in a one-stream backbone"
+            raise UsageError(f"{problem}; only two-stream has some: {setting('navigator.cross_layers', 0)}")
         self.language_attention = config.language_attention
         with torch.device("meta"):  # the navigator draws the weights
             self.embeddings = Embeddings(config.vocabulary, config.positions, config.hidden, config.hidden_dropout)
