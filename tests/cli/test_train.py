@@ -149,6 +149,18 @@ MISTAKES = {
     "best unseen": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--best-on", "r2r/val_seen"), "not validated"),
     "no captions": (("r2r-open", "--data", "{bare}", "--out", "{tmp}/run"), "captions"),
     "no weights": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--start", "{tmp}/bert"), "no such file"),
+    "another depth": (
+        ("demo", "--data", "{house}", "--out", "{tmp}/run", "--start", "{whole}", "--navigator.layers", "3"),
+        "--navigator.layers is 3, but the weights to start from decided on 2; leave it out",
+    ),
+    "the preset's width": (
+        ("demo", "--data", "{house}", "--out", "{tmp}/run", "--start", "{whole}", "--navigator.hidden=64"),
+        "--navigator.hidden is 64, but the weights to start from decided on 16; leave it out",
+    ),
+    "another vocabulary": (
+        ("demo", "--data", "{house}", "--out", "{tmp}/run", "--navigator.vocabulary", "9"),
+        "--navigator.vocabulary is 9, but the data decided on ",
+    ),
     "no threads": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--threads", "0"), "--threads 0"),
     "no such dropout": (
         ("demo", "--data", "{house}", "--out", "{tmp}/run", "--navigator.hidden-dropout", "2"),

@@ -48,7 +48,11 @@ def data(house: Path, tmp_path: Path) -> Path:
 
 def test_a_run_says_what_it_is(house: Path, finished: Path) -> None:
     record = read_record(finished)
-    assert (record.preset, record.data, record.experiment) == ("mine", str(house), EXPERIMENT)
+    assert (record.preset, record.data, record.experiment) == (
+        "mine",
+        str(house),
+        replace(EXPERIMENT, navigator=Navigator.from_pretrained(finished / "best").config),
+    )
     read = ["connectivity", "vocab.txt", "r2r/R2R_train.json", "r2r/R2R_val_unseen.json", "features"]
     assert list(record.fingerprints) == read
     assert is_run(finished)

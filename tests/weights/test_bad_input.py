@@ -187,6 +187,7 @@ def test_widths_that_the_weights_do_not_have(samples: Any, path: Path, tmp_path:
     line = one_line(path, tmp_path, ImportOptions(feature_width=7))
     assert line == f"feature_width=7, but the weights in {path} are made for 6; say 6 or leave it out"
     assert "angle_width=4, but the weights" in one_line(path, tmp_path, ImportOptions(angle_width=4))
+    assert "critic_width=4, but the weights" in one_line(path, tmp_path, ImportOptions(critic_width=4))
     assert inspect_weights(path, ImportOptions(feature_width=6, angle_width=8)).config.feature_width == 6
 
 

@@ -17,7 +17,7 @@ from vlnbert.learning.callbacks import JsonLog, ProgressBar, TensorBoard
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.experiment_file import SUFFIX, read_experiment
 from vlnbert.learning.presets import Preset, presets
-from vlnbert.learning.records import with_changes
+from vlnbert.learning.records import chosen, places_of, with_changes
 from vlnbert.learning.runs import RENAMED, begin_run, resume_run
 from vlnbert.learning.trainer import Callback, Trainer
 from vlnbert.progress import Bar, quiet, say
@@ -69,7 +69,7 @@ def train(
         if ranks.writes and preset.experiment.start is None and preset.start_hint:
             say(f"starting from random weights; {preset.start_hint}: {setting('start', 'FILE')}")
         experiment = replace(preset.experiment, features=preset.experiment.features.updated_by(opened.features))
-        trainer = begin_run(preset.name, experiment, opened, out, ranks=ranks, tell=say)
+        trainer = begin_run(preset.name, experiment, opened, out, ranks=ranks, tell=say, asked=preset.asked)
         return _train(trainer, callbacks, log=log, tensorboard=tensorboard)
 
 
@@ -112,9 +112,13 @@ def changed_preset(experiment: str | Path | Preset | Experiment, changes: dict[s
     """A preset by any of its names, with some settings changed by theirs."""
     if isinstance(experiment, str | Path):
         preset = named_preset(experiment)
+    elif isinstance(experiment, Preset):
+        preset = experiment
     else:
-        preset = experiment if isinstance(experiment, Preset) else Preset(CUSTOM, "", experiment)
-    return replace(preset, experiment=with_changes(preset.experiment, changes, RENAMED))
+        preset = Preset(CUSTOM, "", experiment, asked=tuple(chosen(experiment, Experiment())))
+    changed = with_changes(preset.experiment, changes, RENAMED)
+    asked = (*preset.asked, *places_of(changed, changes), *chosen(changed, preset.experiment))
+    return replace(preset, experiment=changed, asked=tuple(dict.fromkeys(asked)))
 
 
 @contextmanager

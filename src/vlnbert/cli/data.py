@@ -79,6 +79,8 @@ def presets(
         print(dumps(experiment_values(menu.presets[name]), indent=2))
     elif json:
         told = {name: {**to_plain(one), "needs": one.experiment.needs} for name, one in menu.presets.items()}
+        for values in told.values():
+            del values["asked"]  # nobody has chosen anything yet
         print(dumps(told))
     else:
         show(menu.presets.table())

@@ -33,15 +33,15 @@ def train(words: list[str]) -> None:
     else:
         from vlnbert.api.training import named_preset
 
-        _run(_beginning(named_preset(words[0]), words[0]), f"vlnbert train {words[0]}", words[1:])
+        _run(_beginning(named_preset(words[0]), *words), f"vlnbert train {words[0]}", words[1:])
 
 
 def _run(verb: Callable[..., None], command: str, words: list[str]) -> None:
     parsed(lambda words: tyro.cli(postponed(verb), args=words, prog=command), command, words)()
 
 
-def _beginning(preset: "Preset", word: str) -> Callable[..., None]:
-    """The command of one preset, or of one file, with its settings as defaults."""
+def _beginning(preset: "Preset", word: str, *options: str) -> Callable[..., None]:
+    """The command of one preset, or of one file, with its settings as defaults; `options` are what follows it."""
     from vlnbert.learning.experiment import Experiment
 
     def begin(
@@ -54,8 +54,13 @@ def _beginning(preset: "Preset", word: str) -> Callable[..., None]:
         from dataclasses import replace
 
         from vlnbert.api.training import train
+        from vlnbert.learning.records import chosen, places_of
 
-        run = train(replace(preset, experiment=experiment), data, out, device=device, threads=threads)
+        given = [option[2:] for option in options if option.startswith("--")]
+        names = [option.partition("=")[0].replace("-", "_") for option in given]
+        asked = (*preset.asked, *places_of(experiment, names), *chosen(experiment, preset.experiment))
+        asked = tuple(dict.fromkeys(asked))
+        run = train(replace(preset, experiment=experiment, asked=asked), data, out, device=device, threads=threads)
         _tell(run, data, _resuming(out, None, device, threads))
 
     begin.__doc__ = f"""Train {preset.description or "an experiment of your own"}.

@@ -21,6 +21,7 @@ class Preset:
     description: str
     experiment: Experiment
     start_hint: str = ""  # said to who starts from random weights where the recipe does not
+    asked: tuple[str, ...] = ()  # places of the settings that somebody chose, beside what a preset of ours says
 
 
 ONE, TWO = SIZES["base"]["one-stream"], SIZES["base"]["two-stream"]

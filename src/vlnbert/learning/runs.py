@@ -4,7 +4,7 @@ A run's folder holds `run.json` (the preset's name, all settings, the data folde
 `checkpoints/` and `last.json`, `best/` (a navigator's folder) and the logs.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from vlnbert.learning.checkpoints import POINTER, RECORD, last_checkpoint, unfil
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.records import from_plain, moved, to_plain
 from vlnbert.learning.rewards import REWARDS
-from vlnbert.learning.start import initial_navigator
+from vlnbert.learning.start import initial_navigator, kept_by_start, trained_shape
 from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.storage.hub import exists
@@ -37,7 +37,7 @@ from vlnbert.world.cache import Key
 from vlnbert.world.objects import NONE
 
 ANOTHER = "resume it with: vlnbert train --resume {run}, or choose another folder"
-NEWEST = 2  # format of run.json
+NEWEST = 3  # format of run.json; 3 keeps the shape that was trained, where 2 kept the one that was asked for
 # Settings that format 2 calls otherwise than format 1, by their places in an experiment.
 RENAMED = {
     "features": "features.views",
@@ -63,6 +63,8 @@ class RunRecord:
     fingerprints: dict[str, str]
     plugins: tuple[str, ...] = ()
     """The plugins that were loaded when it began, files by their whole paths."""
+    asked: tuple[str, ...] = ()
+    """Places of the settings that somebody chose, beside what the preset says."""
 
 
 def begin_run(
@@ -72,26 +74,34 @@ def begin_run(
     run: Path,
     ranks: Ranks = ALONE,
     tell: Callable[[str], object] = lambda line: None,
+    asked: Collection[str] = (),
 ) -> Trainer:
-    """A new run in an empty folder, ready to train; `tell` is told, line by line, what in the data does not fit."""
+    """A new run in an empty folder, ready to train.
+
+    `tell` is told, line by line, what in the data or the weights does not fit. `asked` are the places of settings that
+    somebody chose, such as navigator.layers: they are kept, or refused by name.
+    """
     if exists(run / RECORD):
         raise DataError(run, f"holds a run of {read_record(run).preset}", ANOTHER.format(run=run))
     refuse_full(run)
     experiment = _anchored(experiment)
     digests = fingerprints(experiment, data.folder)
     data = data.seen_as(experiment.seen)
+    navigator = initial_navigator(experiment, data, asked)
+    notes = list(kept_by_start(experiment.navigator, navigator))
     record = RunRecord(
         preset=preset,
         data=str(data.folder.root.resolve()),
-        experiment=experiment,
+        experiment=replace(experiment, navigator=trained_shape(experiment.navigator, navigator)),
         fingerprints={**digests, **_own_fingerprint(data)},
         plugins=loaded_plugins(),
+        asked=tuple(asked),
     )
-    trainer = _trainer(record, run, data, initial_navigator(experiment, data), ranks)
+    trainer = _trainer(record, run, data, navigator, ranks)
     ranks.wait()  # until all have found the folder empty
     if ranks.writes:
         write_json(run / RECORD, {FORMAT: NEWEST, **to_plain(record)}, indent=2)
-        for line in _oddities(data, trainer):
+        for line in (*notes, *_oddities(data, trainer)):
             tell(line)
     return trainer
 
@@ -106,7 +116,7 @@ def resume_run(run: Path, data: Data | None = None, ranks: Ranks = ALONE) -> Tra
     data = (open_data(record.data) if data is None else data).seen_as(record.experiment.seen)
     _require_unchanged(record, data)
     if not (run / POINTER).exists():  # killed before the first checkpoint
-        return _trainer(record, run, data, initial_navigator(record.experiment, data), ranks)
+        return _trainer(record, run, data, initial_navigator(record.experiment, data, record.asked), ranks)
     trainer = _trainer(record, run, data, unfilled_navigator(last_checkpoint(run)), ranks)
     trainer.resume()
     return trainer

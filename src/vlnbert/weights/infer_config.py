@@ -32,7 +32,10 @@ HIDDEN = (  # keys that show the width of a token, and along which axis; should 
     ("backbone.layers.0.feed_forward.outer.weight", 0),
 )
 STACKS = (("layers", "backbone.layers."), ("cross_layers", "backbone.cross_layers."))
-ASKED = ("layers", "cross_layers", "feature_width", "angle_width", "object_width", "matching", "language_attention")
+ASKED = (
+    *("layers", "cross_layers", "feature_width", "angle_width", "object_width"),
+    *("matching", "language_attention", "critic_width"),
+)
 HALF = "half a checkpoint: fetch the file again"
 HEAD_WIDTH = 64  # of a head in most BERTs
 FEW_HEADS = 4  # of models too small for that
@@ -56,7 +59,7 @@ def infer_config(
     found = {**_widths(path, table, shapes), **_stacks(path, table, shapes)}
     _check_settings(path, table, found, settings)
     asked, directions = _asked(path, table, found, options), _directions(path, table, found)
-    _check_agreed(path, asked, directions)
+    _check_agreed(path, asked, {**directions, **{name: found[name] for name in ("critic_width",) if name in found}})
     heads, notes = _heads(path, found["hidden"], settings, options)
     fields = {**_stacked(table, found), **directions, **asked, "heads": heads}
     config = replace(_like_named(found["hidden"], table.backbone), **fields)
