@@ -134,7 +134,7 @@ def evaluate(
         features: What the agent sees, as `vln.open_data` takes it, where that differs from what a run was trained with;
             what was in memory is given again.
         seed: Of agents that draw lots, such as random.
-        max_steps: Steps after which an episode ends; by default as in a run's training, else the task's: 15 in R2R.
+        max_steps: Steps after which an episode ends; by default as in the training, else the task's: 15 in R2R.
         batch: Episodes that are walked together; by default 64 on a CPU, 1024 on a GPU, and all at once by agents that
             do not read.
         precision: Of a navigator's tokens; fastest is what multiplies faster on this device. In bfloat16 scores differ
@@ -186,14 +186,19 @@ def _without_dropout(agent: object) -> Iterator[None]:
         agent.train(training)
 
 
-def usual_task(agent: str | Path) -> str:
+def run_or_source(source: str | Path) -> Run | str | Path:
+    """The run in a folder, read once for all; any other source as it is."""
+    return open_run(source) if is_run(Path(source)) else source
+
+
+def usual_task(agent: object) -> str:
     """The task of an agent, unless told otherwise: what a run was trained for, else R2R."""
-    return task_and_split(open_run(agent).experiment.best_on)[0] if is_run(Path(agent)) else R2R.name
+    return task_and_split(agent.experiment.best_on)[0] if isinstance(agent, Run) else R2R.name
 
 
 def _walker(agent: object) -> _Walker:
     if isinstance(agent, Navigator):
-        return _Walker("navigator", agent)
+        return _navigating("navigator", agent)
     if (
         isinstance(agent, str)
         and (agent in AGENTS or re.fullmatch(r".*:[A-Za-z_]\w*", agent))
@@ -205,10 +210,9 @@ def _walker(agent: object) -> _Walker:
     if not isinstance(agent, Run | str | Path):
         own = as_agent(agent)
         return _Walker(agent_name(own), own)
+    agent = agent if isinstance(agent, Run) else run_or_source(agent)
     if not isinstance(agent, Run):
-        if not is_run(Path(agent)):
-            return _Walker(Path(agent).resolve().name, open_navigator(str(agent)))
-        agent = open_run(agent)
+        return _navigating(Path(agent).resolve().name, open_navigator(str(agent)))
     load_recorded(agent.record.plugins)
     experiment, weights = agent.experiment, agent.weights
     if weights.name != BEST:
@@ -216,12 +220,17 @@ def _walker(agent: object) -> _Walker:
     return _Walker(
         name=agent.folder.resolve().name,
         agent=open_navigator(weights),
-        task=task_and_split(experiment.best_on)[0],
+        task=usual_task(agent),
         data=agent.record.data,
         features=experiment.features,
         max_steps=experiment.training.max_steps,
         max_tokens=experiment.max_tokens,
     )
+
+
+def _navigating(name: str, navigator: Navigator) -> _Walker:
+    """A navigator walks as far, and reads as much, as it was trained to."""
+    return _Walker(name, navigator, max_steps=navigator.limits.max_steps, max_tokens=navigator.limits.max_tokens)
 
 
 def _opened(data: Data | str | Path | None, device: str | None) -> Data:

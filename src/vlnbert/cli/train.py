@@ -61,7 +61,7 @@ def _beginning(preset: "Preset", word: str, *options: str) -> Callable[..., None
         asked = (*preset.asked, *places_of(experiment, names), *chosen(experiment, preset.experiment))
         asked = tuple(dict.fromkeys(asked))
         run = train(replace(preset, experiment=experiment, asked=asked), data, out, device=device, threads=threads)
-        _tell(run, data, _resuming(out, None, device, threads))
+        _tell(run, None, _resuming(out, None, device, threads))
 
     begin.__doc__ = f"""Train {preset.description or "an experiment of your own"}.
 
@@ -105,7 +105,7 @@ def _resuming(run: Path, data: Path | None, device: str, threads: int | None) ->
 
 
 def _tell(run: "Run", data: Path | None, again: str) -> None:
-    """How it ended, from the one process that talks to people."""
+    """How it ended, from the one process that talks to people; `data` is where the data lies, if not where it did."""
     from vlnbert.evaluation.tables import METRICS
     from vlnbert.ranks import is_first
 
@@ -120,7 +120,8 @@ def _tell(run: "Run", data: Path | None, again: str) -> None:
         when = f"{done.iteration} updates, the best after {done.best_iteration}"
         metric = METRICS[run.experiment.best_metric][0]
         print(f"{run.folder}: {when}, {metric} {100 * done.best:.1f} on {run.experiment.best_on}")
-        print(f"score it in full with: vlnbert evaluate {where} --data {shlex.quote(str(data or 'DIR'))}")
+        elsewhere = "" if data is None else f" --data {shlex.quote(str(data))}"
+        print(f"score it in full with: vlnbert evaluate {where}{elsewhere}")
 
 
 def _explanation() -> str:

@@ -29,7 +29,7 @@ def import_weights(
     kind is told from the keys. Nothing in a file is ever run. A key that is not known, is missing or does not fit is an
     error that names it; then nothing is written.
 
-    Example: vlnbert weights import sentence-transformers/all-MiniLM-L6-v2 minilm --feature-width 384
+    Example: vlnbert weights import all-MiniLM-L6-v2 minilm --feature-width 384
 
     Args:
         source: A checkpoint file, a folder with model.safetensors or pytorch_model.bin, or a model's name on the hub.
@@ -52,7 +52,7 @@ def inspect_weights(
     Example: vlnbert weights inspect snap/VLNBERT-PREVALENT-final/state_dict/best_val_unseen
 
     Args:
-        source: A checkpoint file, a folder of weights (a navigator's own too), or a model's name on the hub.
+        source: A checkpoint file, a folder of weights (a navigator's or a run's too), or a model's name on the hub.
         json: Print one JSON object instead of a summary: family, config, and lists loaded, new, unused, kept, notes.
     """
     from vlnbert.api import weights
@@ -71,10 +71,10 @@ def export_weights(
     What was imported from such an agent comes back bit for bit, tensors that no navigator uses included; for another
     navigator those are filled with copies of others of the same shape. The optimiser's state is not part of it.
 
-    Example: vlnbert weights export my-agent my-agent.pt
+    Example: vlnbert weights export runs/r2r-open my-agent.pt
 
     Args:
-        folder: A navigator's folder, or its name on the hub.
+        folder: A navigator's folder, or its name on the hub; or a run's folder, whose best navigator is taken.
         dest: The file to write; must be new.
         json: Print one JSON object instead of a sentence.
     """

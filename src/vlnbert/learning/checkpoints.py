@@ -31,6 +31,7 @@ from vlnbert.navigator.storage.folder import (
     read_safetensors,
     read_weights,
 )
+from vlnbert.navigator.storage.hub import exists
 from vlnbert.sources.files import read_json, write_json
 from vlnbert.sources.folders import replaced
 
@@ -77,7 +78,7 @@ def save_navigator(folder: Path, navigator: Navigator, card: Mapping[str, Any]) 
 
 
 def is_run(folder: Path) -> bool:
-    return (folder / RECORD).is_file()
+    return exists(folder / RECORD)
 
 
 def best_weights(run: Path) -> Path:

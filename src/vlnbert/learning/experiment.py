@@ -108,8 +108,9 @@ class Experiment:
     """What views and objects look like."""
     navigator: NavigatorConfig = field(default_factory=NavigatorConfig)
     """The navigator's shape. The widths of features and the vocabulary are read from the data; with weights to start
-    from, so are all sizes from those: what is asked for otherwise is refused. A Hugging Face encoder reads the instructions where backbone is huggingface and
-    backbone_settings has encoder, its folder or name; its own tokenizer then serves."""
+    from, so are all sizes from those: what is asked for otherwise is refused. A Hugging Face encoder reads the
+    instructions where backbone is huggingface and backbone_settings has encoder, its folder or name; its own tokenizer
+    then serves."""
     training: TrainConfig = field(default_factory=TrainConfig)
     """How it is taught."""
 

@@ -21,6 +21,7 @@ from vlnbert.learning.rewards import REWARDS
 from vlnbert.learning.start import initial_navigator, kept_by_start, trained_shape
 from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import Navigator
+from vlnbert.navigator.storage.folder import Limits
 from vlnbert.navigator.storage.hub import exists
 from vlnbert.perception.sentences import encoder_digest
 from vlnbert.ranks import ALONE, Ranks
@@ -204,6 +205,7 @@ def _oddities(data: Data, trainer: Trainer) -> Iterator[str]:
 
 def _trainer(record: RunRecord, run: Path, data: Data, navigator: Navigator, ranks: Ranks) -> Trainer:
     experiment, tokenizer = record.experiment, navigator.tokenizer or data.tokenizer
+    navigator.limits = Limits(experiment.training.max_steps, experiment.max_tokens)
     splits = {name: data.split(name, tokenizer, experiment.max_tokens) for name in experiment.splits}
     own = tokenizer.encode("").ids[0] if hasattr(navigator.backbone, "tokenizer") else None  # no BERT's, perhaps
     for name, split in splits.items():
