@@ -11,7 +11,7 @@ import torch
 from tests.cli.conftest import TINY, called
 from tests.learning.samples import same
 from vlnbert.api.evaluating import _walker
-from vlnbert.learning import runs
+from vlnbert.learning import run_record
 from vlnbert.learning.callbacks import read_log
 from vlnbert.learning.checkpoints import last_checkpoint
 from vlnbert.navigator import Navigator
@@ -93,8 +93,10 @@ def test_a_run_knows_its_data_and_is_read_once(
     run: Callable, house: Path, trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     named = json.loads(run("evaluate", trained, "--data", house, *SPLIT, "--json").out)
-    read, real = list[Path](), runs.read_json
-    monkeypatch.setattr(runs, "read_json", lambda path, *more, **how: read.append(path) or real(path, *more, **how))
+    read, real = list[Path](), run_record.read_json
+    monkeypatch.setattr(
+        run_record, "read_json", lambda path, *more, **how: read.append(path) or real(path, *more, **how)
+    )
     assert json.loads(run("evaluate", trained, *SPLIT, "--json").out) == named
     assert read == [trained / "run.json"]
 

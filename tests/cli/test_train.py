@@ -138,6 +138,11 @@ MISTAKES = {
     "folder in use": (("demo", "--data", "{house}", "--out", "{house}"), "the folder is not empty"),
     "another run": (("demo", "--data", "{house}", "--out", "{whole}"), "vlnbert train --resume {whole}"),
     "no run": (("--resume", "{tmp}/nothing"), "no such run; name the folder that a training wrote"),
+    "longer cosine": (
+        ("--resume", "{whole}", "--training.iterations", "99"),
+        "{whole} cannot be extended: its cosine learning rate comes down over 30 updates, to its end with the last of "
+        "them; begin another from its weights: --start {whole}",
+    ),
     "odd batch": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--training.batch", "3"), "no two halves"),
     "no updates": (
         ("demo", "--data", "{house}", "--out", "{tmp}/run", "--training.iterations", "0"),
@@ -199,3 +204,10 @@ def test_the_way_back_names_what_was_chosen() -> None:
     assert _resuming(Path("run"), None, "cpu", None) == "vlnbert train --resume run"
     expected = "vlnbert train --resume 'a run' --data 'my data' --device cuda --threads 2"
     assert _resuming(Path("a run"), Path("my data"), "cuda", 2) == expected
+
+
+def test_a_constant_rate_goes_on_beyond_its_end(run: Callable, house: Path, tmp_path: Path) -> None:
+    words = ("--training.iterations", "2", "--training.schedule", "constant")
+    assert run("train", "demo", "--data", house, "--out", tmp_path / "run", *TINY, *words).code == 0
+    outcome = run("train", "--resume", tmp_path / "run", "--training.iterations", "4")
+    assert f"{tmp_path / 'run'}: 4 updates" in outcome.out

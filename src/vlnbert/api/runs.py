@@ -12,7 +12,7 @@ from vlnbert.evaluation.tables import METRICS, shown
 from vlnbert.learning.callbacks import read_log
 from vlnbert.learning.checkpoints import POINTER, Progress, best_weights, last_checkpoint, read_progress
 from vlnbert.learning.experiment import Experiment
-from vlnbert.learning.runs import RunRecord, read_record
+from vlnbert.learning.run_record import RunRecord, read_record
 from vlnbert.learning.trainer import Callback
 from vlnbert.navigator import Navigator
 from vlnbert.registry import load_recorded
@@ -76,6 +76,7 @@ class Run:
         self,
         data: Data | str | Path | None = None,
         *,
+        iterations: int | None = None,
         device: str | None = None,
         threads: int | None = None,
         callbacks: Sequence[Callback] = (),
@@ -89,6 +90,7 @@ class Run:
         return resume(
             self,
             data,
+            iterations=iterations,
             device=device,
             threads=threads,
             callbacks=callbacks,

@@ -18,7 +18,8 @@ from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.experiment_file import SUFFIX, read_experiment
 from vlnbert.learning.presets import Preset, presets
 from vlnbert.learning.records import chosen, places_of, with_changes
-from vlnbert.learning.runs import RENAMED, begin_run, resume_run
+from vlnbert.learning.run_record import RENAMED
+from vlnbert.learning.runs import begin_run, resume_run
 from vlnbert.learning.trainer import Callback, Trainer
 from vlnbert.progress import Bar, quiet, say
 from vlnbert.ranks import Ranks, joined
@@ -77,6 +78,7 @@ def resume(
     run: Run | str | Path,
     data: Data | str | Path | None = None,
     *,
+    iterations: int | None = None,
     device: str | None = None,
     threads: int | None = None,
     callbacks: Sequence[Callback] = (),
@@ -89,6 +91,7 @@ def resume(
     Args:
         run: The run, or its folder.
         data: The data folder, if it lies elsewhere now.
+        iterations: Updates that it shall have in the end, to extend a run whose learning rate is constant.
         device: Where to train, such as cpu or cuda.
         threads: CPU threads; torch's choice otherwise.
         callbacks: Whoever wants to watch.
@@ -99,7 +102,7 @@ def resume(
     run = open_run(run)
     use_threads(threads)
     with quiet(not bar), _opened(run.record.data if data is None else data, device) as (opened, ranks):
-        trainer = resume_run(run.folder, opened, ranks)
+        trainer = resume_run(run.folder, opened, ranks, iterations)
         return _train(trainer, callbacks, log=log, tensorboard=tensorboard)
 
 

@@ -94,7 +94,7 @@ def _options(parse: Parse) -> list[str]:
 def _instead(option: str, known: list[str]) -> str:
     """The new name of an old option, or those that may have been meant."""
     from vlnbert.learning.records import name_now
-    from vlnbert.learning.runs import RENAMED
+    from vlnbert.learning.run_record import RENAMED
 
     places = {one.removeprefix("--").replace("-", "_"): one for one in known}
     name = option.removeprefix("--").replace("-", "_")

@@ -80,20 +80,29 @@ def _beginning(preset: "Preset", word: str, *options: str) -> Callable[..., None
     return begin
 
 
-def _resume(resume: RunPath, data: Path | None = None, device: str = "cpu", threads: int | None = None) -> None:
+def _resume(
+    resume: RunPath,
+    data: Path | None = None,
+    iterations: Annotated[int | None, tyro.conf.arg(name="training.iterations")] = None,
+    device: str = "cpu",
+    threads: int | None = None,
+) -> None:
     """Go on with a run that was interrupted or killed; it ends with the same bits as one that never was.
 
     Example: vlnbert train --resume runs/r2r-open
 
+    Example: vlnbert train --resume runs/r2r-two-stream --training.iterations 400000
+
     Args:
         resume: The run's folder.
         data: The data folder, if it lies elsewhere now.
+        iterations: Updates that it shall have in the end, to extend a run whose learning rate is constant.
         device: Where to train, such as cpu or cuda.
         threads: CPU threads; torch's choice otherwise.
     """
     from vlnbert.api import training
 
-    run = training.resume(resume, data, device=device, threads=threads)
+    run = training.resume(resume, data, iterations=iterations, device=device, threads=threads)
     _tell(run, data, _resuming(resume, data, device, threads))
 
 
@@ -134,4 +143,5 @@ def _explanation() -> str:
 
 _MORE = """vlnbert train PRESET --help shows every setting of a preset; any of them can be changed.
 vlnbert train FILE.json takes an experiment of your own: {"preset": "r2r-open", "training.batch": 256}
-vlnbert train --resume RUN [--data DIR] [--device cuda] [--threads N] goes on with a run."""
+vlnbert train --resume RUN [--data DIR] [--device cuda] [--threads N] goes on with a run; with --training.iterations N,
+beyond its end."""

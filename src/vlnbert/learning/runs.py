@@ -5,9 +5,8 @@ A run's folder holds `run.json` (the preset's name, all settings, the data folde
 """
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from vlnbert.data.data import Data, open_data
 from vlnbert.data.features import object_feature_file, view_feature_file
@@ -16,8 +15,8 @@ from vlnbert.data.spec import NAMES, OFF
 from vlnbert.errors import DataError, UsageError, setting
 from vlnbert.learning.checkpoints import POINTER, RECORD, last_checkpoint, unfilled_navigator
 from vlnbert.learning.experiment import Experiment
-from vlnbert.learning.records import from_plain, moved, to_plain
 from vlnbert.learning.rewards import REWARDS
+from vlnbert.learning.run_record import RunRecord, extended, read_record, write_record
 from vlnbert.learning.start import initial_navigator, kept_by_start, trained_shape
 from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import Navigator
@@ -27,9 +26,7 @@ from vlnbert.perception.sentences import encoder_digest
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.registry import LOAD_PLUGIN, load_recorded, loaded_plugins
 from vlnbert.sources.boxes import box_files
-from vlnbert.sources.files import read_json, write_json
 from vlnbert.sources.folders import refuse_full
-from vlnbert.sources.formats import FORMAT, format_of
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.splits import task_and_split
 from vlnbert.tasks.targets import report_targets
@@ -38,34 +35,6 @@ from vlnbert.world.cache import Key
 from vlnbert.world.objects import NONE
 
 ANOTHER = "resume it with: vlnbert train --resume {run}, or choose another folder"
-NEWEST = 3  # format of run.json; 3 keeps the shape that was trained, where 2 kept the one that was asked for
-# Settings that format 2 calls otherwise than format 1, by their places in an experiment.
-RENAMED = {
-    "features": "features.views",
-    "feature_width": "features.view_width",
-    "objects": "features.objects",
-    "most_objects": "features.max_objects",
-    "encoder": "features.encoder",
-    "tokens": "max_tokens",
-    "training.rate": "training.learning_rate",
-    "training.clip": "training.grad_clip",
-    "training.limit": "training.max_steps",
-    "training.objective.guidance": "training.objective.student_forcing",
-}
-
-
-@dataclass(frozen=True)
-class RunRecord:
-    """What a run's folder says of itself."""
-
-    preset: str
-    data: str
-    experiment: Experiment
-    fingerprints: dict[str, str]
-    plugins: tuple[str, ...] = ()
-    """The plugins that were loaded when it began, files by their whole paths."""
-    asked: tuple[str, ...] = ()
-    """Places of the settings that somebody chose, beside what the preset says."""
 
 
 def begin_run(
@@ -101,15 +70,19 @@ def begin_run(
     trainer = _trainer(record, run, data, navigator, ranks)
     ranks.wait()  # until all have found the folder empty
     if ranks.writes:
-        write_json(run / RECORD, {FORMAT: NEWEST, **to_plain(record)}, indent=2)
+        write_record(run, record)
         for line in (*notes, *_oddities(data, trainer)):
             tell(line)
     return trainer
 
 
-def resume_run(run: Path, data: Data | None = None, ranks: Ranks = ALONE) -> Trainer:
-    """A run where it was left. The data may lie elsewhere now, but must be what it was."""
+def resume_run(run: Path, data: Data | None = None, ranks: Ranks = ALONE, iterations: int | None = None) -> Trainer:
+    """A run where it was left. The data may lie elsewhere now, but must be what it was.
+
+    `iterations`, where given, is how many updates it shall have in the end; run.json then says so.
+    """
     record = read_record(run)
+    longer = record if iterations is None else extended(record, run, iterations)
     load_recorded(record.plugins)
     if (reward := record.experiment.training.reward) not in REWARDS:
         problem = f"the run learns by the reward '{reward}', which nobody registers here"
@@ -117,28 +90,19 @@ def resume_run(run: Path, data: Data | None = None, ranks: Ranks = ALONE) -> Tra
     data = (open_data(record.data) if data is None else data).seen_as(record.experiment.seen)
     _require_unchanged(record, data)
     if not (run / POINTER).exists():  # killed before the first checkpoint
-        return _trainer(record, run, data, initial_navigator(record.experiment, data, record.asked), ranks)
-    trainer = _trainer(record, run, data, unfilled_navigator(last_checkpoint(run)), ranks)
-    trainer.resume()
+        trainer = _trainer(longer, run, data, initial_navigator(record.experiment, data, record.asked), ranks)
+    else:
+        trainer = _trainer(longer, run, data, unfilled_navigator(last_checkpoint(run)), ranks)
+        trainer.resume()
+    if longer != record:
+        if trainer._stale():
+            problem = f"{run} stopped since it no longer got better ({setting('training.patience')})"
+            raise UsageError(f"{problem}; begin another from its weights: {setting('start', str(run))}")
+        ranks.wait()  # until all have read the old one
+        if ranks.writes:
+            shape = trained_shape(record.experiment.navigator, trainer.navigator)
+            write_record(run, replace(longer, experiment=replace(longer.experiment, navigator=shape)))
     return trainer
-
-
-def read_record(run: Path) -> RunRecord:
-    """What a run's folder says of itself, checked."""
-    path, anew = (
-        run / RECORD,
-        f"begin anew in another folder; {setting('start', str(run))} goes on from the weights of this one",
-    )
-    values: Any = read_json(path, "run", "name the folder that a training wrote", damaged=anew)
-    try:
-        if isinstance(values, dict):
-            version = format_of(path, values, NEWEST)
-            values = {name: value for name, value in values.items() if name != FORMAT}
-            if version == 1 and isinstance(values.get("experiment"), dict):
-                values["experiment"] = moved(values["experiment"], RENAMED)
-        return from_plain(RunRecord, values)
-    except (UsageError, TypeError) as error:
-        raise DataError(path, f"is damaged ({error})", anew) from None
 
 
 def fingerprints(experiment: Experiment, folder: DataFolder) -> dict[str, str]:
