@@ -126,3 +126,14 @@ def test_the_weights_of_a_run_are_its_best(run: Callable, copy: Path, tmp_path: 
     run("weights", "export", weights, tmp_path / "other.pt")
     one, other = (torch.load(tmp_path / name, weights_only=True)["vln_bert"] for name in ("one.pt", "other.pt"))
     assert same(one["state_dict"], other["state_dict"])
+
+
+def test_goals_that_are_withheld_leave_files_or_nothing(run: Callable, trained: Path, tmp_path: Path) -> None:
+    said = "r2r/test: the goals are withheld, so nothing was scored; nothing was written either: --out DIR writes"
+    for words in ((), ("--json",)):
+        outcome = run("evaluate", trained, "--split", "test", *words)
+        assert outcome.code == 0
+        assert said in outcome.err
+    outcome = run("evaluate", trained, "--split", "test", "--out", tmp_path / "out")
+    assert "nothing was written" not in outcome.err
+    assert (tmp_path / "out" / "r2r_test_trained.json").is_file()

@@ -152,6 +152,11 @@ MISTAKES = {
     "no task": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--train-on", "train"), "write it like r2r/"),
     "withheld goals": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--train-on", "r2r/test"), "withholds"),
     "best unseen": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--best-on", "r2r/val_seen"), "not validated"),
+    "no augmented paths": (
+        ("r2r-one-stream", "--data", "{house}", "--out", "{tmp}/run"),
+        "{house}/r2r/prevalent_aug.json: no such file, which the split r2r/aug is read from; fetch PREVALENT's "
+        "augmented paths, or do without: --train-on r2r/train",
+    ),
     "no captions": (("r2r-open", "--data", "{bare}", "--out", "{tmp}/run"), "captions"),
     "no weights": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--start", "{tmp}/bert"), "no such file"),
     "another depth": (

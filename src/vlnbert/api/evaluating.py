@@ -52,6 +52,11 @@ class Evaluations(Mapping[str, Evaluation]):
         known = {name: result.scores for name, result in self.items()}
         return {name: scores.summary() for name, scores in known.items() if scores is not None}
 
+    @property
+    def withheld(self) -> list[str]:
+        """The splits that were walked and not scored, since their goals are withheld."""
+        return [name for name, result in self.items() if result.scores is None]
+
     def to_json(self, indent: int | None = None) -> str:
         """The scores as a JSON object, keyed by split."""
         return dumps(self.scores, indent=indent)
@@ -75,8 +80,8 @@ class Evaluations(Mapping[str, Evaluation]):
 
     def table(self) -> Table:
         """A row for each split."""
-        withheld = ", ".join(name for name, result in self.items() if result.scores is None)
-        note = f"{withheld}: walked, not scored, since the goals are withheld" if withheld else ""
+        names = ", ".join(self.withheld)
+        note = f"{names}: walked, not scored, since the goals are withheld" if names else ""
         return replace(score_table(self.agent, self.scores), note=note)
 
     def __getitem__(self, split: str) -> Evaluation:
@@ -169,6 +174,9 @@ def evaluate(
             found = Evaluations(walker.name, {name: _walk(ready, walker, one, batch) for name, one in episodes.items()})
         for path in found.write(out) if out is not None else ():
             say(f"wrote {path}")
+        if out is None and found.withheld:
+            problem = f"{', '.join(found.withheld)}: the goals are withheld, so nothing was scored"
+            say(f"{problem}; nothing was written either: {setting('out', 'DIR')} writes the result files")
         return found
 
 

@@ -85,8 +85,10 @@ def check_data(folder: str | Path, *, bar: bool = True) -> DataReport:
         folder: The data folder.
         bar: Show progress.
     """
+    opened = open_folder(folder)
+    opened.graphs()  # a folder without graphs is no data folder
     with quiet(not bar):
-        return DataReport(Path(folder), take_inventory(open_folder(folder)))
+        return DataReport(Path(folder), take_inventory(opened))
 
 
 def make_r4r(data: Data | str | Path, *, bar: bool = True) -> dict[str, tuple[int, int]]:

@@ -67,10 +67,10 @@ def train(
     use_threads(threads)
     with quiet(not bar), _opened(data, device) as (opened, ranks):
         opened = opened if own is None else opened.seen_by(own)
-        if ranks.writes and preset.experiment.start is None and preset.start_hint:
-            say(f"starting from random weights; {preset.start_hint}: {setting('start', 'FILE')}")
         experiment = replace(preset.experiment, features=preset.experiment.features.updated_by(opened.features))
         trainer = begin_run(preset.name, experiment, opened, out, ranks=ranks, tell=say, asked=preset.asked)
+        if ranks.writes and preset.experiment.start is None and preset.start_hint:
+            say(f"starting from random weights; {preset.start_hint}: {setting('start', 'FILE')}")
         return _train(trainer, callbacks, log=log, tensorboard=tensorboard)
 
 
