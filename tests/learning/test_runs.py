@@ -215,6 +215,14 @@ def test_weights_of_another_shape_are_told(run: Path) -> None:
         resume_run(run)
 
 
+def test_a_checkpoint_of_a_newer_format_asks_for_a_newer_program(run: Path) -> None:
+    """Nothing is damaged, so nothing need begin anew."""
+    path = last_checkpoint(run) / "config.json"
+    path.write_text(path.read_text().replace('"format": 2', '"format": 99'))
+    with pytest.raises(DataError, match=rf"^{path}: is of format 99, .*; upgrade with: pip install --upgrade vlnbert$"):
+        resume_run(run)
+
+
 def test_to_resume_reads_the_weights_once(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened, real = list[str](), folder.safe_open
     monkeypatch.setattr(folder, "safe_open", lambda path, **how: opened.append(path.name) or real(path, **how))

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from json import dumps
 from pathlib import Path
@@ -170,28 +169,13 @@ def evaluate(
             ready = _prepare_navigator(walker, walker.agent, opened, names, precision)
         else:
             ready = _prepare_agent(walker, walker.agent, opened, episodes, seed)
-        with _without_dropout(walker.agent):
-            found = Evaluations(walker.name, {name: _walk(ready, walker, one, batch) for name, one in episodes.items()})
+        found = Evaluations(walker.name, {name: _walk(ready, walker, one, batch) for name, one in episodes.items()})
         for path in found.write(out) if out is not None else ():
             say(f"wrote {path}")
         if out is None and found.withheld:
             problem = f"{', '.join(found.withheld)}: the goals are withheld, so nothing was scored"
             say(f"{problem}; nothing was written either: {setting('out', 'DIR')} writes the result files")
         return found
-
-
-@contextmanager
-def _without_dropout(agent: object) -> Iterator[None]:
-    """A navigator walks in evaluation mode, and is left in the mode that it was in."""
-    if not isinstance(agent, Navigator):
-        yield
-        return
-    training = agent.training
-    agent.eval()
-    try:
-        yield
-    finally:
-        agent.train(training)
 
 
 def run_or_source(source: str | Path) -> Run | str | Path:

@@ -34,6 +34,7 @@ from vlnbert.navigator.storage.folder import (
 from vlnbert.navigator.storage.hub import exists
 from vlnbert.sources.files import read_json, write_json
 from vlnbert.sources.folders import replaced
+from vlnbert.sources.formats import NewerFormatError
 
 TRAINER = "trainer.safetensors"
 NAME = re.compile(r"\d{7,}")  # of a checkpoint's folder: its update
@@ -141,6 +142,8 @@ def _ours() -> Iterator[None]:
     """A damaged file of a run, unlike others of its kind, can neither be fetched nor saved again."""
     try:
         yield
+    except NewerFormatError:  # which is not damaged
+        raise
     except DataError as error:
         raise DataError(error.path, error.problem, ANEW, error.place) from None
 
