@@ -10,6 +10,7 @@ from typing import get_args
 import torch
 from tokenizers import Tokenizer
 
+from vlnbert.api.arguments import checked
 from vlnbert.api.runs import Run, open_run
 from vlnbert.data.data import Data, open_data
 from vlnbert.data.own import Features, is_own
@@ -112,6 +113,7 @@ class _Walker:
     max_tokens: int | None = None
 
 
+@checked("agent", "features", "device")
 def evaluate(
     agent: Run | Navigator | Agent | AgentFactory | str | Path,
     data: Data | str | Path | None = None,

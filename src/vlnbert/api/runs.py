@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vlnbert.api.arguments import checked
 from vlnbert.data.data import Data
 from vlnbert.errors import DataError
 from vlnbert.evaluation.tables import METRICS, shown
@@ -139,6 +140,7 @@ class Run:
         return self.table().html()
 
 
+@checked()
 def open_run(folder: Run | str | Path) -> Run:
     """A run by its folder; one that is damaged, or of a newer format, says so at once.
 

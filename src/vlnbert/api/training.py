@@ -8,12 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from vlnbert.api.arguments import checked
 from vlnbert.api.runs import LOG, Run, open_run
 from vlnbert.data.data import Data, open_data
 from vlnbert.data.own import Features, is_own
 from vlnbert.data.spec import FeatureSpec
 from vlnbert.errors import setting
-from vlnbert.learning.callbacks import JsonLog, ProgressBar, TensorBoard
+from vlnbert.learning.callbacks import JsonLog, ProgressBar, TensorBoard, require_callbacks
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.experiment_file import SUFFIX, read_experiment
 from vlnbert.learning.presets import Preset, presets
@@ -28,6 +29,7 @@ from vlnbert.runtime import require_device, use_threads
 CUSTOM = "custom"  # the preset that a run of somebody's own experiment names
 
 
+@checked("features", "device", "callbacks")
 def train(
     experiment: str | Path | Preset | Experiment,
     data: Data | str | Path,
@@ -64,6 +66,7 @@ def train(
     if features is not None and own is None:
         changes = {**changes, "features" if isinstance(features, FeatureSpec) else "features.views": features}
     preset, out = changed_preset(experiment, changes), Path(out)
+    require_callbacks(callbacks)
     use_threads(threads)
     with quiet(not bar), _opened(data, device) as (opened, ranks):
         opened = opened if own is None else opened.seen_by(own)
@@ -74,6 +77,7 @@ def train(
         return _train(trainer, callbacks, log=log, tensorboard=tensorboard)
 
 
+@checked("device", "callbacks")
 def resume(
     run: Run | str | Path,
     data: Data | str | Path | None = None,
@@ -100,6 +104,7 @@ def resume(
         tensorboard: Write on in tensorboard/.
     """
     run = open_run(run)
+    require_callbacks(callbacks)
     use_threads(threads)
     with quiet(not bar), _opened(run.record.data if data is None else data, device) as (opened, ranks):
         trainer = resume_run(run.folder, opened, ranks, iterations)

@@ -4,6 +4,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from vlnbert.api.arguments import checked
 from vlnbert.api.runs import open_run
 from vlnbert.errors import UnknownNameError
 from vlnbert.learning.checkpoints import is_run
@@ -14,6 +15,7 @@ from vlnbert.weights.options import ImportOptions
 from vlnbert.weights.report import ImportReport
 
 
+@checked()
 def import_weights(source: str | Path, out: str | Path, **options: Any) -> ImportReport:
     """Make a navigator of somebody's weights, and say what became of every key.
 
@@ -29,6 +31,7 @@ def import_weights(source: str | Path, out: str | Path, **options: Any) -> Impor
     return importing.import_weights(source, Path(out), _options(options))
 
 
+@checked()
 def inspect_weights(source: str | Path, **options: Any) -> ImportReport:
     """Say what somebody's weights are and what an import would do with every key; write nothing.
 
@@ -39,6 +42,7 @@ def inspect_weights(source: str | Path, **options: Any) -> ImportReport:
     return importing.inspect_weights(_weights_at(source), _options(options))
 
 
+@checked()
 def export_weights(folder: str | Path, out: str | Path) -> ExportReport:
     """Write a navigator in the format of the published Recurrent VLN-BERT agents.
 

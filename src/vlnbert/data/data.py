@@ -12,6 +12,7 @@ from vlnbert.data.features import open_object_bank, open_view_bank
 from vlnbert.data.own import Features, is_own, registered_name
 from vlnbert.data.spec import IN_MEMORY, OFF, FeatureSpec, as_spec
 from vlnbert.environment.environment import Environment
+from vlnbert.errors import UsageError
 from vlnbert.runtime import require_device
 from vlnbert.sources.layout import DataFolder, open_folder
 from vlnbert.tasks.episodes import Episodes, load_episodes
@@ -152,6 +153,8 @@ def open_data(
             [viewpoint, 36, width] or [viewpoint, slot, width] tensor, or a function that makes one of a world.
         device: Where the tensors are, such as cpu or cuda.
     """
+    if not isinstance(folder, Data | str | Path):
+        raise UsageError(f"the data folder is {folder!r:.60}; give its path, or what vln.open_data gave")
     if device is not None:
         require_device(device)
     opened = folder if isinstance(folder, Data) else Data(open_folder(folder), device=device or "cpu")

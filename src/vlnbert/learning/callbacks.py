@@ -2,13 +2,13 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vlnbert.errors import DataError
+from vlnbert.errors import DataError, UsageError, setting
 from vlnbert.evaluation.tables import Summary
 from vlnbert.progress import Bar
 
@@ -83,6 +83,19 @@ class ProgressBar:
             known = {name: summary.get(name) for name in ("sr", "spl", "rgs")}
             rates = (f"{name.upper()} {100 * rate:.1f}" for name, rate in known.items() if rate is not None)
             self.bar.say(f"after {iteration} updates, {split}: {', '.join(rates)}")
+
+
+def require_callbacks(callbacks: object) -> None:
+    """Refuse what cannot watch a training, before one is begun."""
+    if not isinstance(callbacks, Sequence) or isinstance(callbacks, str):
+        problem = f"{setting('callbacks')} is a {type(callbacks).__name__}, not a list of those who watch"
+        raise UsageError(f"{problem}; put it into one: callbacks=[...]")
+    for one in callbacks:
+        lacking = [name for name in ("updated", "validated") if not callable(getattr(one, name, None))]
+        if lacking or isinstance(one, type):
+            what = "is a class, not an object of it" if isinstance(one, type) else f"has no {' and no '.join(lacking)}"
+            takes = "updated(iteration, learning_rate, parts) and validated(iteration, scores)"
+            raise UsageError(f"a callback, {one!r:.60}, {what}; give objects with {takes}")
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
