@@ -18,7 +18,8 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from vlnbert.api.demonstrating import demo, generate_house
-    from vlnbert.api.evaluating import Evaluations, evaluate
+    from vlnbert.api.evaluating import evaluate
+    from vlnbert.api.evaluations import Evaluations
     from vlnbert.api.inspecting import candidates, caption_features, check_data, check_world, make_r4r, object_features
     from vlnbert.api.reporting import curves, report
     from vlnbert.api.runs import Run, open_run
@@ -43,7 +44,8 @@ if TYPE_CHECKING:
 
 _HOME = {
     "vlnbert.api.demonstrating": ("demo", "generate_house"),
-    "vlnbert.api.evaluating": ("Evaluations", "evaluate"),
+    "vlnbert.api.evaluating": ("evaluate",),
+    "vlnbert.api.evaluations": ("Evaluations",),
     "vlnbert.api.inspecting": (
         "candidates",
         "caption_features",

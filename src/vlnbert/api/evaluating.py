@@ -1,9 +1,8 @@
 """Let any agent walk the episodes of some splits, and score it: runs, navigators, baselines, agents from elsewhere."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from json import dumps
 from pathlib import Path
 from typing import get_args
 
@@ -11,15 +10,15 @@ import torch
 from tokenizers import Tokenizer
 
 from vlnbert.api.arguments import checked
+from vlnbert.api.evaluations import Evaluations
 from vlnbert.api.runs import Run, open_run
 from vlnbert.data.data import Data, open_data
+from vlnbert.data.features import object_file_width, view_file_width
 from vlnbert.data.own import Features, is_own
-from vlnbert.data.spec import OFF, FeatureSpec, as_spec
+from vlnbert.data.spec import NAMES, OFF, FeatureSpec, as_spec
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import UnknownNameError, UsageError, setting
 from vlnbert.evaluation.evaluate import Evaluation, evaluate_agent
-from vlnbert.evaluation.submission import write_results
-from vlnbert.evaluation.tables import score_table
 from vlnbert.learning.checkpoints import BEST, is_run
 from vlnbert.navigator import Navigator, fast
 from vlnbert.progress import quiet, say
@@ -27,7 +26,6 @@ from vlnbert.registry import load_recorded
 from vlnbert.rollout.agents import AGENTS, Agent, AgentFactory, agent_name, as_agent, find_agent, names_objects
 from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.runtime import Precision, chosen_precision, require_within, usual_batch
-from vlnbert.tables import Table
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.splits import task_and_split
 from vlnbert.tasks.task import R2R, TASKS
@@ -35,69 +33,6 @@ from vlnbert.tasks.tokens import piece_count, tokenise
 from vlnbert.weights.importing import open_navigator
 
 USUAL = ("val_seen", "val_unseen")  # the splits to walk, unless told otherwise
-
-
-class Evaluations(Mapping[str, Evaluation]):
-    """How an agent did on each split: `print` it, look at it in a notebook, or take `scores` and `to_json()`.
-
-    A split's own `Evaluation` holds where the agent went and its scores episode by episode.
-    """
-
-    def __init__(self, agent: str, evaluations: Mapping[str, Evaluation]) -> None:
-        self.agent, self._evaluations = agent, dict(evaluations)
-
-    @property
-    def scores(self) -> dict[str, dict[str, float | int | None]]:
-        """By split: rates as fractions, TL and NE in metres. Splits that withhold their goals are left out."""
-        known = {name: result.scores for name, result in self.items()}
-        return {name: scores.summary() for name, scores in known.items() if scores is not None}
-
-    @property
-    def withheld(self) -> list[str]:
-        """The splits that were walked and not scored, since their goals are withheld."""
-        return [name for name, result in self.items() if result.scores is None]
-
-    def to_json(self, indent: int | None = None) -> str:
-        """The scores as a JSON object, keyed by split."""
-        return dumps(self.scores, indent=indent)
-
-    def write(self, folder: str | Path) -> list[Path]:
-        """Write result files, <task>_<split>_<agent>.json, in the leaderboards' form."""
-        written = []
-        for name, result in self.items():
-            written.append(Path(folder) / f"{name.replace('/', '_')}_{self.agent}.json")
-            walked = result.trajectories
-            write_results(
-                written[-1],
-                result.episodes,
-                result.world,
-                walked=walked.viewpoint,
-                walked_length=walked.length,
-                views=walked.view,
-                predicted_objects=result.predicted_objects,
-            )
-        return written
-
-    def table(self) -> Table:
-        """A row for each split."""
-        names = ", ".join(self.withheld)
-        note = f"{names}: walked, not scored, since the goals are withheld" if names else ""
-        return replace(score_table(self.agent, self.scores), note=note)
-
-    def __getitem__(self, split: str) -> Evaluation:
-        return self._evaluations[split]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._evaluations)
-
-    def __len__(self) -> int:
-        return len(self._evaluations)
-
-    def __repr__(self) -> str:
-        return self.table().text()
-
-    def _repr_html_(self) -> str:
-        return self.table().html()
 
 
 @dataclass(frozen=True)
@@ -249,8 +184,13 @@ def _prepare_navigator(
 ) -> _Prepared:
     config = navigator.to(data.device).config
     finds = config.object_width > 0 and any(TASKS[task_and_split(name)[0]].sees_objects for name in names)
-    spec = replace(walker.features, view_width=config.feature_width, object_width=config.object_width or None)
-    data = data.seen_as(spec if finds else replace(spec, objects=OFF))
+    spec = walker.features if finds else replace(walker.features, objects=OFF)
+    data = data.seen_as(spec)
+    seen = view_file_width(data.folder, spec) if spec.reads_view_file else data.view_bank.width
+    _require_width(walker.name, "views", config.feature_width, seen, "features.view")
+    if finds and spec.objects != OFF:
+        seen = object_file_width(data.folder, spec) if spec.objects != NAMES else data.object_width
+        _require_width(walker.name, "objects", config.object_width, seen, "features.object")
     tokenizer = navigator.tokenizer or data.tokenizer
     if piece_count(tokenizer) > config.vocabulary:
         problem = (
@@ -259,6 +199,16 @@ def _prepare_navigator(
         raise UsageError(f"{problem}; keep its own with it: vlnbert weights import --vocabulary FILE")
     dtype = fast.dtype_of(chosen_precision(precision, data.device, config.hidden))
     return _Prepared(GreedyAgent(navigator), data, data.environment, tokenizer, dtype)
+
+
+def _require_width(name: str, what: str, width: int, seen: int, place: str) -> None:
+    """Refuse features of another width than a navigator was trained with, whichever is wider."""
+    if seen == width:
+        return
+    remedy = f"give the features that it was trained with: {setting(f'{place}s', 'FILE')}"
+    if seen > width:
+        remedy += f"; if these begin with them, cut them: {setting(f'{place}_width', width)}"
+    raise UsageError(f"{name} sees {what} {width} wide, and they are {seen}; {remedy}")
 
 
 def _prepare_agent(

@@ -62,6 +62,11 @@ class Data:
         return None if self.features.objects == OFF else self._object_bank[0]
 
     @property
+    def object_width(self) -> int:
+        """The width of an object's feature; 0 where agents see none."""
+        return 0 if self.object_bank is None else self.object_bank.width
+
+    @property
     def object_notes(self) -> tuple[str, ...]:
         """What of the objects' features does not fit, in words."""
         return () if self.features.objects == OFF else self._object_bank[1]

@@ -8,7 +8,9 @@ from vlnbert.errors import DataError, UsageError, setting
 from vlnbert.perception.captions import open_captions
 from vlnbert.perception.objects import open_object_names
 from vlnbert.registry import LOAD_PLUGIN
+from vlnbert.sources.features import check_width, feature_width
 from vlnbert.sources.layout import DataFolder
+from vlnbert.sources.object_features import read_object_features
 from vlnbert.world.banks import Bank
 from vlnbert.world.object_bank import ObjectBank
 from vlnbert.world.object_features import open_object_features
@@ -35,9 +37,24 @@ def object_feature_file(folder: DataFolder, spec: FeatureSpec) -> Path:
     return _only(folder, folder.object_feature_files(), "object feature file", "features.objects", instead=NAMES)
 
 
+def view_file_width(folder: DataFolder, spec: FeatureSpec) -> int:
+    """How wide the views are that a file will give, told by its first panorama; too narrow a file is refused."""
+    path = view_feature_file(folder, spec)
+    return _cut_width(path, feature_width(path), "features.view_width", spec.view_width)
+
+
+def object_file_width(folder: DataFolder, spec: FeatureSpec) -> int:
+    """The same for objects; 0 for a file without any."""
+    path = object_feature_file(folder, spec)
+    found = next((place.values.shape[1] for place in read_object_features(path) if place.ids), 0)
+    return _cut_width(path, found, "features.object_width", spec.object_width)
+
+
 def open_view_bank(world: World, folder: DataFolder, spec: FeatureSpec, own: Features | None = None) -> Bank:
     """What the views of a world look like: by their captions, by a registered name, by a file, or `own`, in memory."""
     if spec.reads_view_file:
+        if spec.view_width is not None:
+            view_file_width(folder, spec)  # one line for what would be one for each viewpoint
         return open_features(world, view_feature_file(folder, spec), spec.view_width)
     if spec.views == CAPTIONS:
         bank: Bank = open_captions(world, folder.captions, spec.encoder, world.device)
@@ -58,6 +75,8 @@ def open_object_bank(
     """What the objects of a world look like, and what of their features does not fit, in words."""
     if spec.objects != NAMES:
         path = object_feature_file(folder, spec)
+        if spec.object_width is not None:
+            object_file_width(folder, spec)
         bank, fit = open_object_features(world, objects, path, spec.object_width, spec.max_objects)
         return bank, tuple(f"{path}: {line}" for line in fit.lines())
     bank = open_object_names(
@@ -65,6 +84,14 @@ def open_object_bank(
     )
     _check_width("objects'", bank.width, spec.object_width)
     return bank, ()
+
+
+def _cut_width(path: Path, found: int, place: str, asked: int | None) -> int:
+    check_width(asked)
+    if asked is not None and found < asked:
+        problem = f"{setting(place)} is {asked}, but the features in {path} are {found} wide"
+        raise UsageError(f"{problem}; choose at most {found}, or another file")
+    return found if asked is None else asked
 
 
 def _only(folder: DataFolder, files: list[Path], what: str, place: str, instead: str) -> Path:

@@ -53,7 +53,7 @@ def kept_by_start(shape: NavigatorConfig, navigator: Navigator) -> Iterator[str]
 
 
 def _new_navigator(shape: NavigatorConfig, data: Data) -> Navigator:
-    views, objects, pieces = data.view_bank.width, object_width(data), piece_count(data.tokenizer)
+    views, objects, pieces = data.view_bank.width, data.object_width, piece_count(data.tokenizer)
     navigator = Navigator(replace(shape, feature_width=views, object_width=objects, vocabulary=pieces))
     navigator.tokenizer = navigator.tokenizer or data.tokenizer  # some backbones bring their own
     return navigator
@@ -70,7 +70,7 @@ def _started_navigator(experiment: Experiment, start: str | Path, data: Data, na
         language_attention=shape.language_attention,
         angle_width=shape.angle_width,
         feature_width=data.view_bank.width,
-        object_width=object_width(data),
+        object_width=data.object_width,
         seed=experiment.training.seed,
         **{name: getattr(shape, name) or None for name in TAKEN if name in named},
     )
@@ -86,11 +86,6 @@ def _require_as_asked(experiment: Experiment, made: NavigatorConfig, named: Coll
             if name in SEEN or (name == "vocabulary" and experiment.start is None):
                 owner = "the data"
             raise UsageError(f"{setting(PLACE + name)} is {asked}, but {owner} decided on {found}; leave it out")
-
-
-def object_width(data: Data) -> int:
-    """The width of an object's feature; 0 where agents see none."""
-    return 0 if data.object_bank is None else data.object_bank.width
 
 
 def own_weights(start: Path) -> Path | None:
@@ -109,7 +104,7 @@ def _fitted(loaded: Navigator, shape: NavigatorConfig, data: Data) -> Navigator:
         problem = f"the views are {seen} wide, the navigator to start from sees {width}"
         raise UsageError(f"{problem}; give the features that it was trained with")
     dropout = {name: getattr(shape, name) for name in vars(shape) if name.endswith("dropout")}
-    objects, weights = object_width(data) or loaded.config.object_width, loaded.state_dict()
+    objects, weights = data.object_width or loaded.config.object_width, loaded.state_dict()
     config = replace(loaded.config, **dropout, object_width=objects)
     backbone = make_backbone(config)
     with torch.device("cpu" if objects != loaded.config.object_width else "meta"):  # without new ones, draw none
