@@ -5,7 +5,7 @@ from typing import Annotated
 
 import tyro
 
-from vlnbert.cli.options import DataPath, Flag, TaskName, show
+from vlnbert.cli.options import Flag, show
 from vlnbert.data.spec import FeatureSpec
 from vlnbert.runtime import Precision
 
@@ -20,9 +20,9 @@ def _known_agents(default: str) -> str:
 def evaluate(
     run: tyro.conf.Positional[Annotated[str | None, tyro.conf.arg(metavar="RUN")]] = None,
     *,
-    data: DataPath | None = None,
+    data: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None,
     agent: Annotated[str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint=_known_agents)] = None,
-    task: TaskName | None = None,
+    task: Annotated[str | None, tyro.conf.arg(metavar="TASK")] = None,
     splits: Annotated[tuple[str, ...], tyro.conf.arg(aliases=["--split"])] = ("val_seen", "val_unseen"),
     features: FeatureSpec = FeatureSpec(),  # noqa: B008  # frozen
     seed: int = 0,

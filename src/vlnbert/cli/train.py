@@ -82,7 +82,7 @@ def _beginning(preset: "Preset", word: str, *options: str) -> Callable[..., None
 
 def _resume(
     resume: RunPath,
-    data: Path | None = None,
+    data: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None,
     iterations: Annotated[int | None, tyro.conf.arg(name="training.iterations")] = None,
     device: str = "cpu",
     threads: int | None = None,
