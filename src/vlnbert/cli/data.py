@@ -87,7 +87,7 @@ def presets(
 
 
 def _print(report: "DataReport") -> None:
-    from rich.table import Table
+    from rich.table import Column, Table
     from rich.text import Text
 
     from vlnbert.data.inventory import describe_need
@@ -99,7 +99,8 @@ def _print(report: "DataReport") -> None:
         state = Text("damaged", "red") if part.faults else Text("whole", "green")
         table.add_row(part.need, part.holds or "-", state)
     console.print(table)
-    shown = Table("preset", "what it is", "data it still needs", title="presets", title_justify="left")
+    names = Column("preset", no_wrap=True, min_width=max(map(len, report.missing)))
+    shown = Table(names, "what it is", "data it still needs", title="presets", title_justify="left")
     for name, missing in report.missing.items():
         needs = "\n".join(describe_need(need) for need in missing)
         shown.add_row(name, presets[name].description, needs or Text("nothing", "green"))
