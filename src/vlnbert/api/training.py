@@ -145,7 +145,10 @@ def _train(trainer: Trainer, callbacks: Sequence[Callback], *, log: bool, tensor
     with ExitStack() as stack:
         watching: list[Callback] = list(callbacks)
         if trainer.ranks.writes:
-            watching.append(ProgressBar(stack.enter_context(Bar("training", total, done, lasting=True))))
+            bar, on_cpu = Bar("training", total, done, lasting=True), trainer.environment.world.device.type == "cpu"
+            shown = ProgressBar(stack.enter_context(bar), timed=on_cpu)
+            watching.append(shown)
+            trainer.advanced = shown.advanced
             if log:
                 watching.append(JsonLog(trainer.run / LOG))
             if tensorboard:

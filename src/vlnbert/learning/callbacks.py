@@ -13,6 +13,8 @@ from vlnbert.evaluation.tables import Summary
 from vlnbert.progress import Bar
 
 NEVER = 10**9  # seconds
+LONG = 20 * 60  # seconds of a training of which people want to know beforehand
+TIMED = 3  # updates whose time tells that of the others
 
 
 @dataclass
@@ -70,9 +72,30 @@ class TensorBoard:
 
 @dataclass
 class ProgressBar:
-    """A bar with the losses and the time left, and a line for each validation."""
+    """A bar with the losses and the time left, and a line for each validation.
+
+    It moves with every update (`advanced`). Where those that are left will take long, a line says so after a few, if
+    they are `timed`: a GPU takes its time after it was told what to do.
+    """
 
     bar: Bar
+    timed: bool = True
+    began: tuple[int, float] | None = None  # the first update, whose time is not typical, and when it was made
+
+    def advanced(self, iteration: int) -> None:
+        self.bar.update(iteration)
+        if self.began is None:
+            self.began = iteration, time.monotonic()
+        elif self.timed and iteration - self.began[0] == TIMED:
+            self._estimate((time.monotonic() - self.began[1]) / TIMED, (self.bar.total or 0) - iteration)
+
+    def _estimate(self, seconds: float, left: int) -> None:
+        if seconds * left < LONG:
+            return
+        minutes = round(seconds * left / 60)
+        lasts = f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
+        told = f"an update takes {seconds:.2f} s here, so the {left:,} that are left about {lasts}, validations aside"
+        self.bar.say(f"{told}; Ctrl-C saves and stops")
 
     def updated(self, iteration: int, learning_rate: float, parts: dict[str, float]) -> None:
         losses = f"loss {parts['total']:.2f}, imitation {parts['imitation']:.2f}, rate {learning_rate:.0e}"
