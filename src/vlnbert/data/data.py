@@ -129,6 +129,10 @@ class Data:
         other.own_features = None if name else features
         return other
 
+    def __deepcopy__(self, memo: object) -> "Data":
+        """What is open is shared: nobody wants a second copy of it, as Gymnasium would make for its records."""
+        return self
+
     def __repr__(self) -> str:
         lines = [f"{name}: {value}" for name, value in self._facts().items()]
         return "\n".join([f"Data({str(self.folder.root)!r}, device={str(self.device)!r})", *(f"  {x}" for x in lines)])
