@@ -142,3 +142,19 @@ def test_old_records_still_begin(house: Path, tmp_path: Path) -> None:
     values["experiment"]["navigator"] |= {"feature_width": 2048, "vocabulary": 30522}
     path.write_text(json.dumps({**values, "format": 2}))
     assert resume_run(tmp_path / "run").navigator.config.feature_width == open_data(house).view_bank.width
+
+
+UNUSED = [
+    ({"features.objects": "names"}, "objects was chosen, but r2r shows no objects; leave it out"),
+    ({"max_objects": 3}, "max_objects was chosen, but r2r shows no objects; leave it out"),
+    ({"encoder": "bert"}, "encoder was chosen, but no captions or names are read; leave it out"),
+]
+
+
+@pytest.mark.parametrize(("changes", "expected"), UNUSED)
+def test_what_nobody_would_look_at_is_refused(
+    house: Path, tmp_path: Path, changes: dict[str, Any], expected: str
+) -> None:
+    with pytest.raises(UsageError, match=f"^{expected}$"):
+        begun(house, tmp_path / "run", **changes)
+    assert not (tmp_path / "run").exists()

@@ -54,6 +54,7 @@ def begin_run(
     if exists(run / RECORD):
         raise DataError(run, f"holds a run of {read_record(run).preset}", ANOTHER.format(run=run))
     refuse_full(run)
+    _require_used(experiment, asked)
     experiment = _anchored(experiment)
     digests = fingerprints(experiment, data.folder)
     data = data.seen_as(experiment.seen)
@@ -127,6 +128,19 @@ def fingerprints(experiment: Experiment, folder: DataFolder) -> dict[str, str]:
     if "captions" in files:
         digests["the encoder"] = encoder_digest(seen.encoder)
     return digests
+
+
+def _require_used(experiment: Experiment, asked: Collection[str]) -> None:
+    """Refuse, by name, what somebody chose for objects or captions where nobody looks at any."""
+    seen, reasons = experiment.seen, dict[str, str]()
+    if not any(TASKS[name].sees_objects for name in experiment.tasks):
+        places = ("features.objects", "features.object_width", "features.max_objects")
+        reasons |= dict.fromkeys(places, f"{' and '.join(experiment.tasks)} shows no objects")
+    if not seen.reads_captions:
+        reasons["features.encoder"] = "no captions or names are read"
+    for place in asked:
+        if place in reasons:
+            raise UsageError(f"{setting(place)} was chosen, but {reasons[place]}; leave it out")
 
 
 def _own_fingerprint(data: Data) -> dict[str, str]:
