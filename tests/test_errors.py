@@ -6,6 +6,7 @@ import pytest
 
 import vlnbert
 from vlnbert.api.training import changed_preset
+from vlnbert.cli.parsing import as_option
 from vlnbert.errors import (
     SHOWN_FAULTS,
     DataError,
@@ -17,6 +18,8 @@ from vlnbert.errors import (
     UsageError,
     VlnbertError,
     near_names,
+    setting,
+    spelling,
 )
 
 
@@ -146,3 +149,22 @@ def test_other_names_of_settings_are_answered_with_ours(name, now):
     with pytest.raises(UnknownNameError) as caught:
         changed_preset("demo", {name: 1})
     assert str(caught.value) == f"the setting {name} is called {now} now"
+
+
+SPELLINGS = [
+    (("training.batch", 4), "batch=4", "--training.batch 4"),
+    (("training.batch",), "batch", "--training.batch"),
+    (("start", "runs/a"), "start='runs/a'", "--start runs/a"),
+    (("data", "DIR"), "data=DIR", "--data DIR"),
+    (("training.graphs", False), "graphs=False", "--training.no-graphs"),
+    (("allow_missing", True), "allow_missing=True", "--allow-missing"),
+    (("features.max_objects", 0), "max_objects=0", "--features.max-objects 0"),
+]
+
+
+@pytest.mark.parametrize(("given", "in_python", "in_a_shell"), SPELLINGS)
+def test_settings_are_spelt_as_the_reader_writes_them(given, in_python, in_a_shell):
+    assert setting(*given) == in_python
+    with spelling(as_option):
+        assert setting(*given) == in_a_shell
+    assert setting(*given) == in_python

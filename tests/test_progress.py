@@ -76,6 +76,19 @@ def test_a_terminal_shows_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "a line" in text
 
 
+def test_a_note_stays_until_there_is_another(notebook: Notebook, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Bar("training", 3, lasting=True) as bar:
+        bar.update(1, "loss 2.00")
+        bar.update(2)
+    assert "loss 2.00" in notebook.shown[0][-1]
+    monkeypatch.undo()
+    with terminal(monkeypatch) as written:
+        with Bar("training", 3, lasting=True) as bar:
+            bar.update(1, "loss 2.00")
+            bar.update(3)
+        assert "3/3 loss 2.00" in written()
+
+
 def test_a_pipe_shows_no_bar_and_all_lines(capfd: pytest.CaptureFixture[str]) -> None:
     with Bar("training", 4) as bar:
         for done in range(5):

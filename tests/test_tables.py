@@ -31,6 +31,18 @@ def test_a_narrow_terminal_cuts_no_name() -> None:
     assert all(row[0] in text for row in TABLE.rows)
 
 
+def test_no_terminal_is_too_narrow_for_a_name() -> None:
+    """Nor for the words of the other columns, which go on in the next line."""
+    table = Table(("preset", "what it is", "needs"), [("r2r-one-stream-unmatched", "the same, unabridged", "features")])
+    for width in (1, 10, 24, 30, 40):
+        text = table.text(width)
+        assert "r2r-one-stream-unmatched" in text
+        assert "…" not in text
+        other = "".join(line[26:].replace(" ", "") for line in text.splitlines())
+        assert all(letter in other for letter in "unabridged")
+        assert max(map(len, text.splitlines())) <= max(width, 24 + 3 * 4)
+
+
 def test_a_long_title_stays_on_its_line() -> None:
     title = "a title that is wider than the table"
     assert Table(("a",), [("1",)], title).text().splitlines()[0] == title

@@ -19,7 +19,8 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from vlnbert.api.channels import view_features
     from vlnbert.api.demonstrating import demo, generate_house
-    from vlnbert.api.evaluating import Evaluations, evaluate
+    from vlnbert.api.evaluating import evaluate
+    from vlnbert.api.evaluations import Evaluations
     from vlnbert.api.fetching import fetch_data
     from vlnbert.api.inspecting import (
         candidates,
@@ -54,7 +55,8 @@ if TYPE_CHECKING:
 _HOME = {
     "vlnbert.api.channels": ("view_features",),
     "vlnbert.api.demonstrating": ("demo", "generate_house"),
-    "vlnbert.api.evaluating": ("Evaluations", "evaluate"),
+    "vlnbert.api.evaluating": ("evaluate",),
+    "vlnbert.api.evaluations": ("Evaluations",),
     "vlnbert.api.fetching": ("fetch_data",),
     "vlnbert.api.inspecting": (
         "candidates",

@@ -6,8 +6,9 @@ that a file can be mended in one go.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -102,6 +103,35 @@ class Faults:
     def raise_if_any(self) -> None:
         if self.found:
             raise InvalidFileError(self.path, self.found)
+
+
+def _in_python(place: str, value: object) -> str:
+    name = place.rpartition(".")[2]
+    quoted = isinstance(value, str) and not value.isupper()  # DIR, FILE and their like stand for something
+    return name if value is None else f"{name}={value!r}" if quoted else f"{name}={value}"
+
+
+_spelling: ContextVar[Callable[[str, object], str]] = ContextVar("spelling", default=_in_python)
+
+
+def setting(place: str, value: object = None) -> str:
+    """A setting as whoever reads the message writes it: batch=4 in Python, --training.batch 4 on the command line.
+
+    Args:
+        place: Where the setting is in an experiment, such as training.batch; or the name of an argument, such as data.
+        value: What to say of it, if anything.
+    """
+    return _spelling.get()(place, value)
+
+
+@contextmanager
+def spelling(spell: Callable[[str, object], str]) -> Iterator[None]:
+    """Within the block, settings are spelt by a function of their place and a value (None for no value)."""
+    token = _spelling.set(spell)
+    try:
+        yield
+    finally:
+        _spelling.reset(token)
 
 
 def near_names(name: str, known: Iterable[str]) -> list[str]:

@@ -62,7 +62,8 @@ class Bar:
         if self.shown is not None:
             self.shown.close()
 
-    def update(self, done: int, note: str = "") -> None:
+    def update(self, done: int, note: str | None = None) -> None:
+        """So much is done; without a note the last one stays."""
         self.done = done
         if self.shown is not None:
             self.shown.update(done, note)
@@ -120,7 +121,7 @@ class WatchedFile:
 class _Shown(Protocol):
     """A bar as somebody sees it."""
 
-    def update(self, done: int, note: str) -> None: ...
+    def update(self, done: int, note: str | None) -> None: ...
     def close(self) -> None: ...
 
 
@@ -145,8 +146,9 @@ class _TerminalBar:
         self.progress = _TerminalBar.outermost
         self.task = self.progress.add_task(bar.what, total=bar.total, completed=bar.done, count=self._count(), note="")
 
-    def update(self, done: int, note: str) -> None:
-        self.progress.update(self.task, completed=done, count=self._count(), note=note)
+    def update(self, done: int, note: str | None) -> None:
+        told: dict[str, Any] = {} if note is None else {"note": note}
+        self.progress.update(self.task, completed=done, count=self._count(), **told)
 
     def close(self) -> None:
         if self.inner:
@@ -168,8 +170,8 @@ class _NotebookBar:
         self.begun_at, self.last, self.note = bar.done, self.began, ""
         self.handle = shown.display(self.picture(self._html()), display_id=True)
 
-    def update(self, done: int, note: str) -> None:
-        self.note = note
+    def update(self, done: int, note: str | None) -> None:
+        self.note = self.note if note is None else note
         if time.monotonic() - self.last >= PERIOD:
             self._draw()
 

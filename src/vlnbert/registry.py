@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 from vlnbert.errors import UnknownNameError, UsageError, near_names
 
 GROUP = "vlnbert.plugins"
+LOAD_PLUGIN = "load its plugin: --plugin FILE, or vln.load_plugin(FILE)"
 
 Thing = TypeVar("Thing")
 
@@ -110,7 +111,7 @@ def load_recorded(plugins: Iterable[str]) -> None:
             continue
         if plugin.endswith(".py") and not Path(plugin).is_file():
             problem = f"the run was begun with the plugin {plugin}, which is no longer there"
-            raise UsageError(f"{problem}; give it from where it lies now: --plugin {Path(plugin).name}")
+            raise UsageError(f"{problem}; {LOAD_PLUGIN} from where it lies now")
         load_plugin(plugin)
 
 

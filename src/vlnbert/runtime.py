@@ -5,7 +5,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Literal
 
-from vlnbert.errors import UsageError
+from vlnbert.errors import UsageError, setting
 from vlnbert.progress import say
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def require_within(**options: tuple[int, int, int]) -> None:
     """Refuse numbers out of range: each option comes with its value, the least and the most that make sense."""
     for name, (value, least, most) in options.items():
         if type(value) is not int or not least <= value <= most:
-            raise UsageError(f"--{name.replace('_', '-')} {value} is out of range; choose {least:,} to {most:,}")
+            raise UsageError(f"{setting(name, value)} is out of range; choose {least:,} to {most:,}")
 
 
 def use_threads(threads: int | None) -> None:

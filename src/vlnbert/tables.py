@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from html import escape
 
 NUMBER = re.compile(r"[-+]?[\d.,]+( ?%| ?m)?|[-—]?")  # cells that line up on the right; a dash stands for none
+NARROWEST = 4  # characters of a column and the blank behind it
 WIDE = 200  # characters of a line in a pipe or a file, which get whole rows
 
 
@@ -25,7 +26,7 @@ class Table:
         return [any(column) and all(NUMBER.fullmatch(cell) for cell in column) for column in columns]
 
     def text(self, width: int = WIDE) -> str:
-        """For a terminal, no line longer than `width`."""
+        """For a terminal, no line longer than `width`, unless names, those of the first column, would be cut."""
         from rich.box import SIMPLE_HEAD
         from rich.console import Console
         from rich.table import Column
@@ -33,10 +34,13 @@ class Table:
         from rich.text import Text
 
         sides = zip(self.columns, self.numeric, strict=True)
+        longest = max(map(len, (self.columns[0], *(row[0] for row in self.rows))))
         columns = [
-            Column(Text(name), justify="right" if number else "left", no_wrap=place == 0)
+            Column(Text(name), justify="right" if number else "left", no_wrap=place == 0, overflow="fold")
             for place, (name, number) in enumerate(sides)
         ]
+        columns[0].min_width = longest
+        width = max(width, longest + NARROWEST * len(columns))
         table = RichTable(*columns, box=SIMPLE_HEAD, padding=(0, 0))
         for row in self.rows:
             table.add_row(*map(Text, row))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import vlnbert as vln
 from tests.api.conftest import QUIETLY, SPLIT, TINY
@@ -42,7 +43,7 @@ def refused(call: Callable[[], object], *words: str) -> None:
         ({"best_on": "r2r/val_seen"}, ["the best weights are chosen on r2r/val_seen, which is not validated; add it"]),
         ({"features": "nowhere.hdf5"}, ["nowhere.hdf5: no such feature file; check the path"]),
         ({"device": "gpu"}, ["no device 'gpu' here; choose one of cpu"]),
-        ({"threads": 0}, ["threads 0 is out of range; choose 1 to 256"]),
+        ({"threads": 0}, ["threads=0 is out of range; choose 1 to 256"]),
     ],
     ids=lambda given: " ".join(f"{k}={v}" for k, v in given.items()) if isinstance(given, dict) else "",
 )
@@ -109,8 +110,8 @@ def test_a_run_of_a_newer_format(trained: vln.Run, tmp_path: Path) -> None:
         ({"split": "r3r/val_unseen"}, ["no task 'r3r'; did you mean r2r or r4r?"]),
         ({"device": "cuda:99"}, ["no device 'cuda:99' here; choose one of cpu"]),
         ({"precision": "half"}, ["no precision 'half'; "]),
-        ({"batch": 0}, ["batch 0 is out of range; choose 1 to"]),
-        ({"max_steps": 0}, ["max-steps 0 is out of range; choose 1 to"]),
+        ({"batch": 0}, ["batch=0 is out of range; choose 1 to"]),
+        ({"max_steps": 0}, ["max_steps=0 is out of range; choose 1 to"]),
         ({"features": "nowhere.hdf5"}, ["nowhere.hdf5: no such feature file; check the path"]),
         ({"data": "nowhere"}, ["nowhere: no such data folder; "]),
     ],
@@ -130,7 +131,8 @@ def test_evaluating_nowhere(trained: vln.Run, data: vln.Data) -> None:
 
 
 def test_unknown_devices(house: Path) -> None:
-    for device in ("cuda:99", "quantum", "cpu:x"):
+    assert vln.evaluate("stop", house, SPLIT, device=torch.device("cpu"), bar=False).scores  # type: ignore[arg-type]
+    for device in ("cuda:99", "quantum", "cpu:x", 3.5):
         refused(lambda device=device: vln.open_data(house, device=device), f"no device '{device}' here; choose one of")
         refused(lambda device=device: vln.caption_features(house, device=device), f"no device '{device}' here")
 
@@ -140,7 +142,7 @@ def test_a_report_that_cannot_be(trained: vln.Run, tmp_path: Path) -> None:
     unvalidated = "no validation split 'r2r/val_seen'; did you mean r2r/val_unseen?"
     refused(lambda: vln.report(trained, out, split="r2r/val_seen", bar=False), unvalidated)
     refused(lambda: vln.curves(trained, split="r2r/val_seen"), unvalidated)
-    refused(lambda: vln.report(trained, out, episodes=0, bar=False), "episodes 0 is out of range; choose 1 to")
+    refused(lambda: vln.report(trained, out, episodes=0, bar=False), "episodes=0 is out of range; choose 1 to")
     refused(lambda: vln.curves(trained, tmp_path / "curves.doc"), "choose one of", "svg")
     assert list(tmp_path.glob("*.html")) == []
 
@@ -149,9 +151,77 @@ def test_the_rest(data: vln.Data, house: Path, tmp_path: Path) -> None:
     refused(lambda: vln.generate_house(house), "the folder is not empty; choose a new folder")
     refused(lambda: vln.generate_house(tmp_path / "house", scans=2), "ask for 3 or more")
     refused(lambda: vln.demo(tmp_path / "demo", "r3r"), "no task 'r3r'; did you mean r2r?")  # type: ignore[arg-type]
-    refused(lambda: vln.demo(tmp_path / "demo", iterations=0), "iterations 0 is out of range; choose 1 to")
+    refused(lambda: vln.demo(tmp_path / "demo", iterations=0), "iterations=0 is out of range; choose 1 to")
     refused(lambda: vln.candidates(data, "nowhere"), "no scan 'nowhere'; ")
     refused(lambda: vln.score(tmp_path / "none.json", data, SPLIT), "no such result file; check the path")
     refused(lambda: vln.score(tmp_path / "none.json", data, "r2r/test"), "goals")
     refused(lambda: vln.submit(tmp_path / "none.json", tmp_path / "out.json", data, "r2r/test"), "no such result file")
     refused(lambda: vln.export_weights(house, tmp_path / "out.pt"), str(house))
+
+
+WRONG_TYPES: dict[str, tuple[Callable[[vln.Data, Path], object], str]] = {
+    "train(3)": (
+        lambda data, out: vln.train(3, data, out),  # type: ignore[arg-type]
+        "experiment is 3, where str, Path, Preset or Experiment is expected",
+    ),
+    "train without data": (lambda data, out: vln.train("demo"), "vln.train: missing a required argument: 'data'"),  # type: ignore[call-arg]
+    "train(data=None)": (
+        lambda data, out: vln.train("demo", None, out),  # type: ignore[arg-type]
+        "data is None, where Data, str or Path is expected",
+    ),
+    "train(out=None)": (
+        lambda data, out: vln.train("demo", data, None),  # type: ignore[arg-type]
+        "out is None, where str or Path is expected",
+    ),
+    "train(seed=...)": (lambda data, out: vln.train("demo", data, out, seed="x"), "training.seed is 'x', where int is"),
+    "evaluate(seed=...)": (
+        lambda data, out: vln.evaluate("random", data, SPLIT, seed="x"),  # type: ignore[arg-type]
+        "seed is 'x', where int is expected",
+    ),
+    "evaluate(seed=True)": (lambda data, out: vln.evaluate("random", data, seed=True), "seed is True, where int"),
+    "evaluate(split=3)": (
+        lambda data, out: vln.evaluate("random", data, 3),  # type: ignore[arg-type]
+        "split is 3, where str or a list of str is expected",
+    ),
+    "evaluate(split=[3])": (
+        lambda data, out: vln.evaluate("random", data, [3]),  # type: ignore[list-item]
+        "split is [3], where str or a list of str is expected",
+    ),
+    "evaluate(None)": (lambda data, out: vln.evaluate(None, data), "is no agent; give an object with begin"),  # type: ignore[arg-type]
+    "open_data(None)": (lambda data, out: vln.open_data(None), "the data folder is None; give its path"),  # type: ignore[arg-type]
+    "open_run(7)": (lambda data, out: vln.open_run(7), "folder is 7, where Run, str or Path is expected"),  # type: ignore[arg-type]
+    "resume(data)": (lambda data, out: vln.resume(data), "run is a Data, where Run, str or Path"),  # type: ignore[arg-type]
+    "score(None)": (lambda data, out: vln.score(None, data, SPLIT), "file is None, where str or Path"),  # type: ignore[arg-type]
+    "demo(scans=...)": (lambda data, out: vln.demo(out, scans="3"), "scans is '3', where int is expected"),  # type: ignore[arg-type]
+    "an unknown argument": (lambda data, out: vln.report(out, folder=3), "vln.report: got an unexpected keyword"),  # type: ignore[call-arg]
+}
+
+
+@pytest.mark.parametrize("kind", WRONG_TYPES)
+def test_wrong_types_are_told_by_the_name_of_the_argument(kind: str, data: vln.Data, tmp_path: Path) -> None:
+    call, words = WRONG_TYPES[kind]
+    refused(lambda: call(data, tmp_path / "out"), words)
+    assert not (tmp_path / "out").exists()
+
+
+class Deaf:
+    def updated(self, iteration: int, learning_rate: float, parts: dict[str, float]) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("callbacks", "words"),
+    [
+        ([Deaf()], "has no validated; give objects with updated(iteration, learning_rate, parts) and validated("),
+        ([print], "has no updated and no validated; give objects"),
+        ([Deaf], "is a class, not an object of it; give objects"),
+        (Deaf(), "callbacks is a Deaf, not a list of those who watch; put it into one: callbacks=[...]"),
+        (None, "callbacks is a NoneType, not a list"),
+    ],
+    ids=["half", "a function", "a class", "no list", "none"],
+)
+def test_bad_callbacks_are_told_before_anything_is_written(
+    callbacks: Any, words: str, data: vln.Data, trained: vln.Run, tmp_path: Path
+) -> None:
+    refused(lambda: vln.train("demo", data, tmp_path / "run", callbacks=callbacks, **QUIETLY, **TINY), words)
+    assert not (tmp_path / "run").exists()
+    refused(lambda: vln.resume(trained, callbacks=callbacks, **QUIETLY), words)

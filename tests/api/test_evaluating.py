@@ -1,6 +1,7 @@
 """Evaluating from Python: scores as a mapping, as text, as HTML, as JSON and as result files."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -191,3 +192,47 @@ def test_who_is_no_agent_is_told_so(data: vln.Data) -> None:
 def test_random_walks_the_same_in_any_batches(data: vln.Data) -> None:
     whole, parts = (vln.evaluate("random", data, SPLIT, batch=batch, bar=False)[SPLIT] for batch in (None, 4))
     assert torch.equal(whole.trajectories.viewpoint, parts.trajectories.viewpoint)
+
+
+@pytest.mark.parametrize("wider", [-1, 1])
+def test_features_of_another_width_are_refused_in_one_line(wider: int, trained: vln.Run, data: vln.Data) -> None:
+    """Whether the navigator is narrower than the views, or wider; a width that is asked for is kept."""
+    width = data.view_bank.width
+    navigator = vln.Navigator(replace(trained.navigator.config, feature_width=width + wider))
+    navigator.tokenizer = trained.navigator.tokenizer
+    with pytest.raises(vln.UsageError) as caught:
+        vln.evaluate(navigator, data, SPLIT, bar=False)
+    (line,) = str(caught.value).splitlines()
+    told = (
+        f"navigator sees views {width + wider} wide, and they are {width}; give the features that it was trained with"
+    )
+    assert line.startswith(told)
+    cut = vln.FeatureSpec(view_width=width + wider)
+    if wider < 0:
+        assert line.endswith(f"; if these begin with them, cut them: view_width={width - 1}")
+        assert vln.evaluate(navigator, data, SPLIT, features=cut, bar=False).scores
+        return
+    with pytest.raises(
+        vln.UsageError, match=rf"^view_width is {width + 1}, but the features in .* are {width} wide; choo"
+    ):
+        vln.evaluate(navigator, data, SPLIT, features=cut, bar=False)
+    with pytest.raises(
+        vln.UsageError, match=rf"^view_width is {width + 1}, but the features in .* are {width} wide; choo"
+    ):
+        _ = vln.open_data(data, features=cut).view_bank
+
+
+def test_objects_of_another_width_are_refused_in_one_line(data: vln.Data) -> None:
+    seen = vln.open_data(data, features=vln.FeatureSpec())
+    config = replace(
+        vln.NavigatorConfig(hidden=16, heads=2, inner=16, layers=1, matching="visual"),
+        feature_width=seen.view_bank.width,
+        object_width=seen.object_width - 1,
+    )
+    with pytest.raises(
+        vln.UsageError, match=rf"sees objects {seen.object_width - 1} wide, and they are .* object_width="
+    ):
+        vln.evaluate(vln.Navigator(config), seen, "reverie/val_unseen", bar=False)
+    spec = vln.FeatureSpec(object_width=seen.object_width + 1)
+    with pytest.raises(vln.UsageError, match=r"^object_width is \d+, but the features in .*; choose at most"):
+        _ = vln.open_data(data, features=spec).object_bank

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.cli.conftest import TINY, called
 from tests.learning.samples import same
 from vlnbert.api.evaluating import _walker
+from vlnbert.learning import run_record
 from vlnbert.learning.callbacks import read_log
 from vlnbert.learning.checkpoints import last_checkpoint
 from vlnbert.navigator import Navigator
@@ -46,7 +48,9 @@ def test_a_run_walks_as_it_was_trained(trained: Path) -> None:
     known, best = _walker(str(trained)), Navigator.from_pretrained(trained / "best")
     assert same(known.agent.state_dict(), best.state_dict())
     assert (known.task, known.max_steps, known.max_tokens) == ("r2r", 4, 20)
-    assert (_walker(trained / "best").max_steps, _walker("random").name) == (None, "random")
+    for way in (trained / "best", best):  # the limits travel with the navigator
+        assert (_walker(way).max_steps, _walker(way).max_tokens) == (4, 20)
+    assert (_walker("random").name, _walker("random").max_steps) == ("random", None)
 
 
 def test_scores_are_shown_and_results_written(run: Callable, house: Path, trained: Path, tmp_path: Path) -> None:
@@ -83,3 +87,53 @@ def test_a_run_that_has_not_begun_cannot_walk(run: Callable, house: Path, copy: 
     outcome = run("evaluate", copy, "--data", house, *SPLIT)
     assert outcome.code == 2
     assert "run.json" in outcome.err
+
+
+def test_a_run_knows_its_data_and_is_read_once(
+    run: Callable, house: Path, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = json.loads(run("evaluate", trained, "--data", house, *SPLIT, "--json").out)
+    read, real = list[Path](), run_record.read_json
+    monkeypatch.setattr(
+        run_record, "read_json", lambda path, *more, **how: read.append(path) or real(path, *more, **how)
+    )
+    assert json.loads(run("evaluate", trained, *SPLIT, "--json").out) == named
+    assert read == [trained / "run.json"]
+
+
+def test_who_knows_no_data_is_told_to_give_some(run: Callable, trained: Path) -> None:
+    for words in (("--agent", "random"), (trained / "best",)):
+        outcome = run("evaluate", *words, *SPLIT)
+        assert (outcome.code, outcome.out) == (2, "")
+        assert outcome.err == "vlnbert: no data to walk in; give a data folder: --data DIR\n"
+
+
+def test_a_run_and_its_best_score_alike(run: Callable, house: Path, trained: Path) -> None:
+    """The limit of the training, four steps, travels with the navigator."""
+    found = [run("evaluate", way, "--data", house, *SPLIT, "--json").out for way in (trained, trained / "best")]
+    assert found[0] == found[1]
+    assert run("evaluate", trained, *SPLIT, "--max-steps", "15", "--json").out != found[0]
+
+
+@pytest.mark.parametrize("validated", [True, False])
+def test_the_weights_of_a_run_are_its_best(run: Callable, copy: Path, tmp_path: Path, validated: bool) -> None:
+    if not validated:
+        shutil.rmtree(copy / "best")
+    weights = copy / "best" if validated else last_checkpoint(copy)
+    told = json.loads(run("weights", "inspect", copy, "--json").out)
+    assert told["source"] == str(weights / "model.safetensors")
+    assert run("weights", "export", copy, tmp_path / "one.pt").code == 0
+    run("weights", "export", weights, tmp_path / "other.pt")
+    one, other = (torch.load(tmp_path / name, weights_only=True)["vln_bert"] for name in ("one.pt", "other.pt"))
+    assert same(one["state_dict"], other["state_dict"])
+
+
+def test_goals_that_are_withheld_leave_files_or_nothing(run: Callable, trained: Path, tmp_path: Path) -> None:
+    said = "r2r/test: the goals are withheld, so nothing was scored; nothing was written either: --out DIR writes"
+    for words in ((), ("--json",)):
+        outcome = run("evaluate", trained, "--split", "test", *words)
+        assert outcome.code == 0
+        assert said in outcome.err
+    outcome = run("evaluate", trained, "--split", "test", "--out", tmp_path / "out")
+    assert "nothing was written" not in outcome.err
+    assert (tmp_path / "out" / "r2r_test_trained.json").is_file()

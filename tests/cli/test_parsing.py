@@ -25,7 +25,7 @@ MISTAKES = [
     ((*DEMO, "foo"), "vlnbert train demo takes no 'foo'", "train demo"),
     (("train", "demo"), "--data DIR and --out RUN are missing", "train demo"),
     (("train", "--resum", "RUN"), "no option --resum; did you mean --resume?", "train"),
-    (("evaluate",), "--data DIR is missing", "evaluate"),
+    (("train", "demo", "--out", "run"), "--data DIR is missing", "train demo"),
     (("evaluate", "--features", "F", "--data", "d"), "no option --features; use --features.views", "evaluate"),
     (("evaluate", "--limit", "3", "--data", "d"), "no option --limit; use --max-steps", "evaluate"),
     (("demo", "--x"), "no option --x", "demo"),

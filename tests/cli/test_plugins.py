@@ -106,7 +106,7 @@ def test_a_run_by_its_plugin(
     for verb in (("train", "--resume", tmp_path / "run"), ("evaluate", tmp_path / "run", "--data", house)):
         gone = run(*verb)
         assert gone.code == 2
-        assert f"the plugin {plugin}, which is no longer there; give it from where it lies now: --plugin" in gone.err
+        assert f"the plugin {plugin}, which is no longer there; load its plugin: --plugin FILE" in gone.err
         assert len(gone.err.splitlines()) == 1
 
 

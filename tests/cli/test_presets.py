@@ -2,7 +2,11 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
+import pytest
+
+from vlnbert.cli import options
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.presets import PRESETS
 from vlnbert.learning.records import from_plain
@@ -14,6 +18,23 @@ def test_the_table_has_a_row_for_each(run: Callable) -> None:
     rows = outcome.out.splitlines()[-len(PRESETS) :]
     for row, preset in zip(rows, PRESETS, strict=True):
         assert row.split() == f"{preset.name} {preset.description} {', '.join(preset.experiment.needs)}".split()
+
+
+@pytest.mark.parametrize("columns", [10, 40, 80])
+def test_names_are_whole_in_any_terminal(run: Callable, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(options, "WIDE", columns)
+    shown = run("presets").out
+    assert all(preset.name in shown for preset in PRESETS)
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_names_are_whole_where_a_folder_is_checked(
+    run: Callable, house: Path, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setattr(options, "WIDE", columns)
+    shown = run("data", "check", house).out
+    assert all(preset.name in shown for preset in PRESETS)
 
 
 def test_programs_get_every_setting(run: Callable) -> None:

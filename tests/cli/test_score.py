@@ -72,7 +72,7 @@ def test_the_table_is_for_people(data: Path, capsys: pytest.CaptureFixture[str])
 
 def test_options(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = [str(results(data, **{"1_0": "ab"})), "--task", "r2r", "--split", "val", "--data", str(data)]
-    with pytest.raises(InvalidFileError, match="pass --allow-missing"):
+    with pytest.raises(InvalidFileError, match="say allow_missing=True"):
         tyro.cli(score, args=given)
     tyro.cli(score, args=[*given, "--json", "--allow-missing", "--spl-by", "reference"])
     assert json.loads(capsys.readouterr().out)["episodes"] == 1

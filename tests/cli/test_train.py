@@ -32,7 +32,7 @@ def whole(house: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     outcome = called("train", "demo", "--data", house, "--out", run, *WORDS)
     assert outcome.code == 0
     assert f"{run}: {ITERATIONS} updates, the best after " in outcome.out
-    assert f"score it in full with: vlnbert evaluate {run} --data {house}" in outcome.out
+    assert f"score it in full with: vlnbert evaluate {run}\n" in outcome.out
     return run
 
 
@@ -138,18 +138,49 @@ MISTAKES = {
     "folder in use": (("demo", "--data", "{house}", "--out", "{house}"), "the folder is not empty"),
     "another run": (("demo", "--data", "{house}", "--out", "{whole}"), "vlnbert train --resume {whole}"),
     "no run": (("--resume", "{tmp}/nothing"), "no such run; name the folder that a training wrote"),
+    "longer cosine": (
+        ("--resume", "{whole}", "--training.iterations", "99"),
+        "{whole} cannot be extended: its cosine learning rate comes down over 30 updates, to its end with the last of "
+        "them; begin another from its weights: --start {whole}",
+    ),
     "odd batch": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--training.batch", "3"), "no two halves"),
     "no updates": (
         ("demo", "--data", "{house}", "--out", "{tmp}/run", "--training.iterations", "0"),
-        "iterations is 0",
+        "--training.iterations is 0",
     ),
     "unknown split": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--train-on", "r2r/trian"), "mean train?"),
     "no task": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--train-on", "train"), "write it like r2r/"),
     "withheld goals": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--train-on", "r2r/test"), "withholds"),
     "best unseen": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--best-on", "r2r/val_seen"), "not validated"),
+    "no augmented paths": (
+        ("r2r-one-stream", "--data", "{house}", "--out", "{tmp}/run"),
+        "{house}/r2r/prevalent_aug.json: no such file, which the split r2r/aug is read from; fetch PREVALENT's "
+        "augmented paths, or do without: --train-on r2r/train",
+    ),
     "no captions": (("r2r-open", "--data", "{bare}", "--out", "{tmp}/run"), "captions"),
     "no weights": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--start", "{tmp}/bert"), "no such file"),
+    "another depth": (
+        ("demo", "--data", "{house}", "--out", "{tmp}/run", "--start", "{whole}", "--navigator.layers", "3"),
+        "--navigator.layers is 3, but the weights to start from decided on 2; leave it out",
+    ),
+    "the preset's width": (
+        ("demo", "--data", "{house}", "--out", "{tmp}/run", "--start", "{whole}", "--navigator.hidden=64"),
+        "--navigator.hidden is 64, but the weights to start from decided on 16; leave it out",
+    ),
+    "another vocabulary": (
+        ("demo", "--data", "{house}", "--out", "{tmp}/run", "--navigator.vocabulary", "9"),
+        "--navigator.vocabulary is 9, but the data decided on ",
+    ),
     "no threads": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--threads", "0"), "--threads 0"),
+    "no such dropout": (
+        ("demo", "--data", "{house}", "--out", "{tmp}/run", "--navigator.hidden-dropout", "2"),
+        "--navigator.hidden-dropout is 2.0; choose",
+    ),
+    "no weight": (
+        ("demo", "--data", "{house}", "--out", "{tmp}/run", "--training.objective.value", "-1"),
+        "--training.objective.value is -1.0; choose",
+    ),
+    "short tokens": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--max-tokens", "1"), "--max-tokens 1 leaves"),
     "no device": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--device", "gpu"), "no device 'gpu' here"),
 }
 
@@ -178,3 +209,10 @@ def test_the_way_back_names_what_was_chosen() -> None:
     assert _resuming(Path("run"), None, "cpu", None) == "vlnbert train --resume run"
     expected = "vlnbert train --resume 'a run' --data 'my data' --device cuda --threads 2"
     assert _resuming(Path("a run"), Path("my data"), "cuda", 2) == expected
+
+
+def test_a_constant_rate_goes_on_beyond_its_end(run: Callable, house: Path, tmp_path: Path) -> None:
+    words = ("--training.iterations", "2", "--training.schedule", "constant")
+    assert run("train", "demo", "--data", house, "--out", tmp_path / "run", *TINY, *words).code == 0
+    outcome = run("train", "--resume", tmp_path / "run", "--training.iterations", "4")
+    assert f"{tmp_path / 'run'}: 4 updates" in outcome.out

@@ -207,6 +207,10 @@ def test_an_interrupted_demo_goes_on(run: Callable, tmp_path: Path) -> None:
 
 MISTAKES = {
     "missing folder": (("data", "check", "nowhere"), "nowhere: no such data folder"),
+    "wrong folder": (
+        ("data", "check", "{house}/r2r"),
+        "connectivity: holds no <scan>_connectivity.json; unpack the open",
+    ),
     "unknown scan": (("world", "candidates", "hall", "--data", "{house}"), "no scan 'hall'"),
     "unknown split": (("evaluate", "--agent", "stop", "--splits", "val_unsen", "--data", "{house}"), "val_unseen"),
     "endless": (("evaluate", "--agent", "stop", "--max-steps", "3000000", "--data", "{house}"), "--max-steps 3000000"),

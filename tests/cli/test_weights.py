@@ -145,7 +145,7 @@ MISTAKES = {
     "no heads": (("inspect", "{agent}", "--heads", "0"), "--heads 0 is too few"),
     "too wide": (
         ("inspect", "{agent}", "--object-width", "10000000000000"),
-        "choose a whole number from 0 to 1,048,576",
+        "--object-width is 10000000000000; choose a whole number from 0 to 1,048,576",
     ),
     "another width": (("inspect", "{agent}", "--feature-width", "64"), "are made for 6; say 6 or leave it out"),
     "no vocabulary": (("inspect", "{agent}", "--vocabulary", "/nope"), "/nope: no such vocabulary; give a vocab.txt"),

@@ -75,3 +75,17 @@ def test_saved_navigators_are_opened(scene: tuple, tmp_path: Path) -> None:
     opened = open_navigator(tmp_path / "saved")
     before, after = (evaluate_agent(environment, GreedyAgent(one), episodes, tokens) for one in (navigator, opened))
     assert torch.equal(before.trajectories.viewpoint, after.trajectories.viewpoint)
+
+
+def test_modules_walk_in_evaluation_mode_and_are_left_as_they_were(scene: tuple) -> None:
+    """Each of them: a part that was frozen in evaluation mode stays so."""
+    environment, navigator, episodes, tokens = scene
+    expected = evaluate_agent(environment, GreedyAgent(navigator), episodes, tokens)
+    for part in navigator.modules():
+        if isinstance(part, torch.nn.Dropout):
+            part.p = 0.9
+    navigator.train()
+    navigator.critic.eval()
+    found = evaluate_agent(environment, GreedyAgent(navigator), episodes, tokens)
+    assert torch.equal(found.trajectories.viewpoint, expected.trajectories.viewpoint)
+    assert (navigator.training, navigator.backbone.training, navigator.critic.training) == (True, True, False)

@@ -45,7 +45,7 @@ def test_rows_are_in_the_order_of_the_split(scored: Callable[..., ScoredFile]) -
 def test_missing_instructions_are_one_line(scored: Callable[..., ScoredFile]) -> None:
     (fault,) = faults_of(scored, {"1_1": "abc"})
     assert "lacks 2 of the 3 instructions of r2r val (1_0, 2_0)" in fault
-    assert "pass --allow-missing to score the 1 that are there" in fault
+    assert "say allow_missing=True to score the 1 that are there" in fault
 
 
 def test_missing_instructions_may_be_allowed(scored: Callable[..., ScoredFile]) -> None:
@@ -79,12 +79,12 @@ def test_all_faults_are_reported_together(scored: Callable[..., ScoredFile]) -> 
 def test_a_file_of_another_split_is_recognised(scored: Callable[..., ScoredFile]) -> None:
     (fault,) = faults_of(scored, {"3_0": "abcd", "3_1": "abcd", "1_0": "abcd"}, allow_missing=True)
     assert "2 of its 3 instructions are not in r2r val (3_0, 3_1)" in fault
-    assert "looks like r2r other: pass --split other" in fault
+    assert "looks like r2r/other: score it as that" in fault
 
 
 def test_a_file_of_another_task_is_recognised(scored: Callable[..., ScoredFile]) -> None:
     (fault,) = faults_of(scored, {"5_7_0": "abcd"})
-    assert "looks like reverie val: pass --task reverie --split val" in fault
+    assert "looks like reverie/val: score it as that" in fault
 
 
 def test_a_file_of_no_split_is_refused(scored: Callable[..., ScoredFile]) -> None:

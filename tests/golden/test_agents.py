@@ -62,12 +62,12 @@ def test_nested_hops_are_told(golden: Path, open_data: DataFolder, open_data_wor
 
 
 def test_an_instruction_is_missing(golden: Path, open_data: DataFolder, open_data_world: World) -> None:
-    with pytest.raises(InvalidFileError, match=r"lacks 1 of the 1,021 .* --allow-missing to score the 1,020"):
+    with pytest.raises(InvalidFileError, match=r"lacks 1 of the 1,021 .* allow_missing=True to score the 1,020"):
         scored(golden, open_data, open_data_world, "val_seen", "shortest")
 
 
 def test_a_file_of_another_split_is_named(golden: Path, open_data: DataFolder, open_data_world: World) -> None:
     episodes = load_episodes(open_data, open_data_world, "r2r", "val_unseen")
     path = golden / "agents" / "duet_trajectories_val_seen.json"
-    with pytest.raises(InvalidFileError, match="looks like r2r val_seen: pass --split val_seen"):
+    with pytest.raises(InvalidFileError, match="looks like r2r/val_seen: score it as that"):
         score_file(path, episodes, open_data_world, folder=open_data)

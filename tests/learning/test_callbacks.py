@@ -2,6 +2,7 @@
 
 import errno
 import os
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from vlnbert.errors import DataError
-from vlnbert.learning.callbacks import JsonLog, TensorBoard, read_log
+from vlnbert.learning.callbacks import JsonLog, ProgressBar, TensorBoard, read_log
+from vlnbert.progress import Bar
 
 PARTS = {"total": 2.0, "imitation": 1.0}
 
@@ -79,3 +81,41 @@ def test_curves_that_cannot_be_written_are_told(tmp_path: Path, monkeypatch: pyt
         monkeypatch.setattr(board.writer, "flush", full)
         with pytest.raises(DataError, match=rf"^{tmp_path}: cannot be written \(No space left on device\); free some"):
             board.updated(1, 0.1, PARTS)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "done", "expected"),
+    [
+        (0.01, 0, ""),
+        (2.0, 0, "an update takes 2.00 s here, so the 7,496 that are left about 4 h 10 min, validations aside; Ctrl-C"),
+        (2.0, 6000, "an update takes 2.00 s here, so the 1,496 that are left about 50 min, validations aside; Ctrl-C"),
+        (2.0, 7000, ""),
+    ],
+)
+def test_a_long_training_is_told_beforehand(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], seconds: float, done: int, expected: str
+) -> None:
+    """Once, from the updates behind the first, which takes longer than others."""
+    clock = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    with Bar("training", 7500, done) as bar:
+        shown = ProgressBar(bar)
+        for update in range(1, 9):
+            clock[0] += 100 if update == 1 else seconds
+            shown.advanced(done + update)
+            assert bar.done == done + update, "it moves with every update"
+    told = capfd.readouterr().err
+    assert told.startswith(expected)
+    assert len(told.splitlines()) == (1 if expected else 0)
+
+
+def test_what_a_gpu_was_told_to_do_tells_no_time(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    clock = iter(range(0, 1000, 10))
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    with Bar("training", 7500) as bar:
+        shown = ProgressBar(bar, timed=False)
+        for update in range(1, 9):
+            shown.advanced(update)
+    assert capfd.readouterr().err == ""

@@ -52,6 +52,7 @@ def test_a_file_says_in_what_it_differs(tmp_path: Path) -> None:
             navigator=replace(demo.experiment.navigator, hidden=32),
             training=replace(demo.experiment.training, batch=8, warmup=3, objective=objective),
         ),
+        asked=("validate_on", "navigator.hidden", "training.batch", "training.warmup", "training.objective.entropy"),
     )
     assert read_experiment(written(tmp_path, {"name": "x"})) == Preset("x", "", Experiment())
 

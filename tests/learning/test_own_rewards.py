@@ -176,7 +176,9 @@ def test_a_plugin_that_was_moved_is_given_again(
     forget_plugins()
     (tmp_path / "there").mkdir()
     moved = plugin.rename(tmp_path / "there" / "my.py")
-    with pytest.raises(UsageError, match=rf"the plugin {plugin}, which is no longer there; give it .*--plugin my.py$"):
+    with pytest.raises(
+        UsageError, match=rf"the plugin {plugin}, which is no longer there; load its plugin: --plugin FILE"
+    ):
         resume_run(run)
     load_plugin(moved)
     resume_run(run).train()
@@ -188,7 +190,7 @@ def test_a_reward_of_no_plugin_is_missed(house: Path, tmp_path: Path, forget_plu
     forget_plugins()
     values = json.loads((run / "run.json").read_text())
     (run / "run.json").write_text(json.dumps({**values, "plugins": []}))
-    with pytest.raises(UsageError, match="by the reward 'of-a-plugin', which nobody registers here; give the plugin"):
+    with pytest.raises(UsageError, match="by the reward 'of-a-plugin', which nobody registers here; load its plugin"):
         resume_run(run)
     load_plugin(tmp_path / "my.py")
     assert resume_run(run).progress.iteration == 2

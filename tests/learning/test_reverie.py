@@ -267,7 +267,7 @@ def test_targets_left_out_of_the_bank_are_not_asked_for(house: Path, tmp_path: P
     assert set(target.tolist()) == {0, NONE}
     assert len(told) == 1
     missing = f"{int((target == NONE).sum())} targets are left out of what is shown; their objects are beyond"
-    assert told[0].startswith(f"reverie/train: {missing} --features.max-objects"), "not that the data are at fault"
+    assert told[0].startswith(f"reverie/train: {missing} max_objects"), "not that the data are at fault"
     trainer.train()
     quiet: list[str] = []
     begin_run("mine", ONE, open_data(house), tmp_path / "other", tell=quiet.append)

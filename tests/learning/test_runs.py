@@ -48,7 +48,11 @@ def data(house: Path, tmp_path: Path) -> Path:
 
 def test_a_run_says_what_it_is(house: Path, finished: Path) -> None:
     record = read_record(finished)
-    assert (record.preset, record.data, record.experiment) == ("mine", str(house), EXPERIMENT)
+    assert (record.preset, record.data, record.experiment) == (
+        "mine",
+        str(house),
+        replace(EXPERIMENT, navigator=Navigator.from_pretrained(finished / "best").config),
+    )
     read = ["connectivity", "vocab.txt", "r2r/R2R_train.json", "r2r/R2R_val_unseen.json", "features"]
     assert list(record.fingerprints) == read
     assert is_run(finished)
@@ -175,7 +179,7 @@ def test_a_damaged_record_is_told(run: Path, damage: str) -> None:
     path = run / "run.json"
     path.write_text(change(path.read_text()))
     with pytest.raises(
-        DataError, match=rf"^{path}: .*{expected}.*; begin anew in another folder; --start {run} goes on"
+        DataError, match=rf"^{path}: .*{expected}.*; begin anew in another folder; start=.{run}. goes on"
     ):
         resume_run(run)
 
@@ -208,6 +212,14 @@ def test_weights_of_another_shape_are_told(run: Path) -> None:
     path = last_checkpoint(run) / "config.json"
     path.write_text(path.read_text().replace(f'"inner": {SHAPE.inner}', f'"inner": {2 * SHAPE.inner}'))
     with pytest.raises(DataError, match=r"model.safetensors: does not fit its config.json: .* begin the training anew"):
+        resume_run(run)
+
+
+def test_a_checkpoint_of_a_newer_format_asks_for_a_newer_program(run: Path) -> None:
+    """Nothing is damaged, so nothing need begin anew."""
+    path = last_checkpoint(run) / "config.json"
+    path.write_text(path.read_text().replace('"format": 2', '"format": 99'))
+    with pytest.raises(DataError, match=rf"^{path}: is of format 99, .*; upgrade with: pip install --upgrade vlnbert$"):
         resume_run(run)
 
 
@@ -318,6 +330,6 @@ def test_weights_that_see_other_features_are_refused(house: Path, finished: Path
 
 def test_instructions_too_long_to_read_are_refused_at_once(house: Path, tmp_path: Path) -> None:
     short = replace(EXPERIMENT, navigator=replace(EXPERIMENT.navigator, positions=4))
-    with pytest.raises(UsageError, match=r"the navigator reads at most 4; cut them: --max-tokens 4"):
+    with pytest.raises(UsageError, match=r"the navigator reads at most 4; cut them: max_tokens=4"):
         begin_run("mine", short, open_data(house), tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -179,3 +179,11 @@ def test_the_rate_warms_up_and_falls() -> None:
     assert max(rates) == pytest.approx(1.0, rel=0.05)
     assert rates[-1] < 0.02
     assert replace(config, schedule="constant").learning_rate_at(50) == 1.0
+
+
+def test_every_update_is_told_from_the_first_on(house: Path, tmp_path: Path) -> None:
+    """Though losses are looked at in passing."""
+    one, told = trainer(house, tmp_path / "run", replace(CONFIG, iterations=5, report_every=4, validate_every=5)), []
+    one.advanced = told.append
+    one.train()
+    assert told == [1, 2, 3, 4, 5]

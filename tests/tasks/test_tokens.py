@@ -83,7 +83,7 @@ def test_exactly_the_limit_is_not_cut(tiny, episodes, tokenizer):
 
 
 def test_a_limit_without_room_for_words(tiny, episodes, tokenizer):
-    with pytest.raises(UsageError, match="limit of 2"):
+    with pytest.raises(UsageError, match="max_tokens=2"):
         tokenise(episodes, tokenizer, tiny.root, max_tokens=2)
 
 

@@ -12,12 +12,14 @@ from safetensors.torch import load_file, save_file
 
 from vlnbert.errors import DataError, UsageError
 from vlnbert.navigator import Navigator, NavigatorConfig
+from vlnbert.navigator.storage.folder import Limits
 from vlnbert.weights.exporting import export_weights
 from vlnbert.weights.importing import import_weights, inspect_weights, load_weights
 from vlnbert.weights.options import ImportOptions
 
 BACKBONES = ["one-stream", "two-stream"]
 PARTS = ("vln_bert", "critic")
+MISSING_VOCABULARY = "no vocabulary lies beside the weights; vocabulary=FILE keeps one with the navigator"
 
 
 @pytest.fixture(params=BACKBONES)
@@ -189,3 +191,25 @@ def test_what_the_format_cannot_hold_is_refused(tmp_path: Path, change: dict[str
 def test_an_agent_fills_its_own_backbone_alone(samples: Any, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot fill a one-stream backbone"):
         inspect_weights(saved(samples.agent("two-stream"), tmp_path), ImportOptions(backbone="one-stream"))
+
+
+def test_an_export_tells_what_no_weight_does(tmp_path: Path) -> None:
+    """Heads and limits come back; other readers of the format find their two parts as ever."""
+    navigator = Navigator(NavigatorConfig("two-stream", 64, 2, 24, 2, 2, 30, 20, 6, 8, critic_width=10))
+    navigator.limits = Limits(max_steps=12)
+    navigator.save_pretrained(tmp_path / "mine")
+    export_weights(tmp_path / "mine", tmp_path / "mine.pt")
+    document = torch.load(tmp_path / "mine.pt", weights_only=True)
+    assert document.pop("vlnbert") == {"heads": 2, "max_steps": 12}
+    assert {part: set(entry) for part, entry in document.items()} == {key: {"epoch", "state_dict"} for key in PARTS}
+    report = import_weights(tmp_path / "mine.pt", tmp_path / "again")
+    assert (report.config.heads, report.notes[-1:]) == (2, [MISSING_VOCABULARY])
+    assert Navigator.from_pretrained(tmp_path / "again").limits == Limits(max_steps=12)
+    assert load_weights(tmp_path / "mine.pt", ImportOptions(heads=4)).navigator.config.heads == 4
+
+
+@pytest.mark.parametrize("told", [None, 3, {"heads": "many", "max_steps": -1, "more": [1]}, {}])
+def test_what_else_stands_beside_an_agent_does_no_harm(samples: Any, tmp_path: Path, told: Any) -> None:
+    found = load_weights(saved({**samples.agent("two-stream"), "vlnbert": told}, tmp_path))
+    assert found.navigator.limits == Limits()
+    assert any("the number of heads" in note for note in found.report.notes)

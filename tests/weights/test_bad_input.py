@@ -185,8 +185,9 @@ def test_every_shape_that_does_not_fit_is_named(agent: dict[str, Any], path: Pat
 def test_widths_that_the_weights_do_not_have(samples: Any, path: Path, tmp_path: Path, backbone: str) -> None:
     torch.save(samples.agent(backbone), path)
     line = one_line(path, tmp_path, ImportOptions(feature_width=7))
-    assert line == f"--feature-width 7, but the weights in {path} are made for 6; say 6 or leave it out"
-    assert "--angle-width 4, but the weights" in one_line(path, tmp_path, ImportOptions(angle_width=4))
+    assert line == f"feature_width=7, but the weights in {path} are made for 6; say 6 or leave it out"
+    assert "angle_width=4, but the weights" in one_line(path, tmp_path, ImportOptions(angle_width=4))
+    assert "critic_width=4, but the weights" in one_line(path, tmp_path, ImportOptions(critic_width=4))
     assert inspect_weights(path, ImportOptions(feature_width=6, angle_width=8)).config.feature_width == 6
 
 
@@ -317,7 +318,7 @@ def test_heads_that_cannot_be_guessed(samples: Any, path: Path, tmp_path: Path) 
         for name, tensor in state.items()
     }
     torch.save(state, path)
-    assert "say so with --heads N" in one_line(path, tmp_path)
+    assert "say so with heads=N" in one_line(path, tmp_path)
     with pytest.raises(UsageError, match="2 heads cannot share a width of 15"):
         inspect_weights(path, ImportOptions(heads=2))
 
@@ -325,7 +326,7 @@ def test_heads_that_cannot_be_guessed(samples: Any, path: Path, tmp_path: Path) 
 @pytest.mark.parametrize("option", ["heads", "layers", "cross_layers", "feature_width", "angle_width"])
 def test_options_below_one(bert_folder: Path, tmp_path: Path, option: str) -> None:
     line = one_line(bert_folder, tmp_path, ImportOptions(backbone="two-stream", **{option: 0}))
-    assert line.startswith(f"--{option.replace('_', '-')} 0 is too few")
+    assert line.startswith(f"{option}=0 is too few")
 
 
 @pytest.mark.parametrize("option", ["heads", "feature_width", "angle_width", "object_width"])

@@ -7,7 +7,7 @@ import pytest
 from vlnbert.errors import DataError
 from vlnbert.navigator.storage import hub
 from vlnbert.weights import options
-from vlnbert.weights.importing import load_weights
+from vlnbert.weights.importing import import_weights, inspect_weights, load_weights
 from vlnbert.weights.options import MINILM, ImportOptions, resolve_source
 
 
@@ -17,6 +17,12 @@ def test_the_installed_package_is_the_first_choice(minilm: Path) -> None:
 
 def test_a_navigator_may_start_from_it(minilm: Path) -> None:
     assert load_weights(resolve_source(MINILM), ImportOptions(feature_width=8)).navigator.config.hidden == 384
+
+
+def test_imports_know_it_by_its_name(minilm: Path, tmp_path: Path) -> None:
+    asked = ImportOptions(feature_width=8)
+    assert inspect_weights(MINILM, asked).source == str(minilm / "model.safetensors")
+    assert import_weights(MINILM, tmp_path / "mine", asked).config.hidden == 384
 
 
 @pytest.mark.parametrize("source", ["bert-base-uncased", "owner/all-MiniLM-L6-v2", Path("folder/all-MiniLM-L6-v2")])

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from vlnbert.api.arguments import checked
 from vlnbert.api.reporting import Comparison, compare, write_run_report
 from vlnbert.api.runs import Run
 from vlnbert.api.training import resume, train
@@ -43,6 +44,7 @@ class Demo:
         return self.table().html()
 
 
+@checked()
 def generate_house(folder: str | Path, seed: int = 0, scans: int = 24, *, bar: bool = True) -> Data:
     """Generate houses with rooms, objects and instructions, in exactly the formats of the real data.
 
@@ -59,6 +61,7 @@ def generate_house(folder: str | Path, seed: int = 0, scans: int = 24, *, bar: b
     return open_data(folder)
 
 
+@checked()
 def demo(
     out: str | Path = "demo",
     task: Literal["r2r", "reverie"] = "r2r",

@@ -1,25 +1,24 @@
 """Let any agent walk the episodes of some splits, and score it: runs, navigators, baselines, agents from elsewhere."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from json import dumps
 from pathlib import Path
 from typing import get_args
 
 import torch
 from tokenizers import Tokenizer
 
+from vlnbert.api.arguments import checked
+from vlnbert.api.evaluations import Evaluations
 from vlnbert.api.runs import Checkpoint, Run, open_run, require_same_bank
 from vlnbert.data.data import Data, open_data
+from vlnbert.data.features import object_file_width, view_file_width
 from vlnbert.data.own import Features, is_own
 from vlnbert.data.spec import OFF, FeatureSpec, as_spec
 from vlnbert.environment.environment import Environment
-from vlnbert.errors import UnknownNameError, UsageError
+from vlnbert.errors import UnknownNameError, UsageError, setting
 from vlnbert.evaluation.evaluate import Evaluation, evaluate_agent
-from vlnbert.evaluation.submission import write_results
-from vlnbert.evaluation.tables import score_table
 from vlnbert.learning.checkpoints import BEST, is_run, last_checkpoint
 from vlnbert.navigator import Navigator, fast
 from vlnbert.progress import quiet, say
@@ -27,7 +26,6 @@ from vlnbert.registry import load_recorded
 from vlnbert.rollout.agents import AGENTS, Agent, AgentFactory, agent_name, as_agent, find_agent, names_objects
 from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.runtime import Precision, chosen_precision, require_within, usual_batch
-from vlnbert.tables import Table
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.holdout import file_of
 from vlnbert.tasks.splits import task_and_split
@@ -36,65 +34,6 @@ from vlnbert.tasks.tokens import piece_count, tokenise
 from vlnbert.weights.importing import open_navigator
 
 USUAL = ("val_seen", "val_unseen")  # the splits to walk, unless told otherwise
-
-
-class Evaluations(Mapping[str, Evaluation]):
-    """How an agent did on each split: `print` it, look at it in a notebook, or take `scores` and `to_json()`.
-
-    A split's own `Evaluation` holds where the agent went and its scores episode by episode.
-    """
-
-    def __init__(self, agent: str, evaluations: Mapping[str, Evaluation], weights: str = "") -> None:
-        """`weights` tells which of a run's weights walked."""
-        self.agent, self._evaluations, self.weights = agent, dict(evaluations), weights
-
-    @property
-    def scores(self) -> dict[str, dict[str, float | int | None]]:
-        """By split: rates as fractions, TL and NE in metres. Splits that withhold their goals are left out."""
-        known = {name: result.scores for name, result in self.items()}
-        return {name: scores.summary() for name, scores in known.items() if scores is not None}
-
-    def to_json(self, indent: int | None = None) -> str:
-        """The scores as a JSON object, keyed by split."""
-        return dumps(self.scores, indent=indent)
-
-    def write(self, folder: str | Path) -> list[Path]:
-        """Write result files, <task>_<split>_<agent>.json, in the leaderboards' form."""
-        written = []
-        for name, result in self.items():
-            written.append(Path(folder) / f"{name.replace('/', '_')}_{self.agent}.json")
-            walked = result.trajectories
-            write_results(
-                written[-1],
-                result.episodes,
-                result.world,
-                walked=walked.viewpoint,
-                walked_length=walked.length,
-                views=walked.view,
-                predicted_objects=result.predicted_objects,
-            )
-        return written
-
-    def table(self) -> Table:
-        """A row for each split."""
-        withheld = ", ".join(name for name, result in self.items() if result.scores is None)
-        notes = [self.weights, f"{withheld}: walked, not scored, since the goals are withheld" if withheld else ""]
-        return replace(score_table(self.agent, self.scores), note="\n".join(filter(None, notes)))
-
-    def __getitem__(self, split: str) -> Evaluation:
-        return self._evaluations[split]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._evaluations)
-
-    def __len__(self) -> int:
-        return len(self._evaluations)
-
-    def __repr__(self) -> str:
-        return self.table().text()
-
-    def _repr_html_(self) -> str:
-        return self.table().html()
 
 
 @dataclass(frozen=True)
@@ -113,6 +52,7 @@ class _Walker:
     weights: str = ""  # which of a run's
 
 
+@checked("agent", "features", "device")
 def evaluate(
     agent: Run | Navigator | Agent | AgentFactory | str | Path,
     data: Data | str | Path | None = None,
@@ -143,7 +83,7 @@ def evaluate(
         features: What the agent sees, as `vln.open_data` takes it, where that differs from what a run was trained with;
             what was in memory is given again.
         seed: Of agents that draw lots, such as random.
-        max_steps: Steps after which an episode ends; by default as in a run's training, else the task's: 15 in R2R.
+        max_steps: Steps after which an episode ends; by default as in the training, else the task's: 15 in R2R.
         batch: Episodes that are walked together; by default 64 on a CPU, 1024 on a GPU, and all at once by agents that
             do not read.
         precision: Of a navigator's tokens; fastest is what multiplies faster on this device. In bfloat16 scores differ
@@ -177,31 +117,24 @@ def evaluate(
             ready = _prepare_navigator(walker, walker.agent, opened, names, precision)
         else:
             ready = _prepare_agent(walker, walker.agent, opened, episodes, seed)
-        with _without_dropout(walker.agent):
-            walked = {name: _walk(ready, walker, one, batch) for name, one in episodes.items()}
+        walked = {name: _walk(ready, walker, one, batch) for name, one in episodes.items()}
         found = Evaluations(walker.name, walked, walker.weights)
         for path in found.write(out) if out is not None else ():
             say(f"wrote {path}")
+        if out is None and found.withheld:
+            problem = f"{', '.join(found.withheld)}: the goals are withheld, so nothing was scored"
+            say(f"{problem}; nothing was written either: {setting('out', 'DIR')} writes the result files")
         return found
 
 
-@contextmanager
-def _without_dropout(agent: object) -> Iterator[None]:
-    """A navigator walks in evaluation mode, and is left in the mode that it was in."""
-    if not isinstance(agent, Navigator):
-        yield
-        return
-    training = agent.training
-    agent.eval()
-    try:
-        yield
-    finally:
-        agent.train(training)
+def run_or_source(source: str | Path) -> Run | str | Path:
+    """The run in a folder, read once for all; any other source as it is."""
+    return open_run(source) if is_run(Path(source)) else source
 
 
-def usual_task(agent: str | Path) -> str:
+def usual_task(agent: object) -> str:
     """The task of an agent, unless told otherwise: what a run was trained for, else R2R."""
-    return task_and_split(open_run(agent).experiment.best_on)[0] if is_run(Path(agent)) else R2R.name
+    return task_and_split(agent.experiment.best_on)[0] if isinstance(agent, Run) else R2R.name
 
 
 def _walker(agent: object, checkpoint: Checkpoint = "best") -> _Walker:
@@ -213,7 +146,7 @@ def _walker(agent: object, checkpoint: Checkpoint = "best") -> _Walker:
 
 def _found(agent: object, checkpoint: Checkpoint) -> _Walker:
     if isinstance(agent, Navigator):
-        return _Walker("navigator", agent)
+        return _navigating("navigator", agent)
     if (
         isinstance(agent, str)
         and (agent in AGENTS or re.fullmatch(r".*:[A-Za-z_]\w*", agent))
@@ -225,10 +158,9 @@ def _found(agent: object, checkpoint: Checkpoint) -> _Walker:
     if not isinstance(agent, Run | str | Path):
         own = as_agent(agent)
         return _Walker(agent_name(own), own)
+    agent = agent if isinstance(agent, Run) else run_or_source(agent)
     if not isinstance(agent, Run):
-        if not is_run(Path(agent)):
-            return _Walker(Path(agent).resolve().name, open_navigator(str(agent)))
-        agent = open_run(agent)
+        return _navigating(Path(agent).resolve().name, open_navigator(str(agent)))
     load_recorded(agent.record.plugins)
     experiment, weights = agent.experiment, agent.weights if checkpoint == "best" else last_checkpoint(agent.folder)
     if checkpoint == "best" and weights.name != BEST:
@@ -236,7 +168,7 @@ def _found(agent: object, checkpoint: Checkpoint) -> _Walker:
     return _Walker(
         name=agent.folder.resolve().name + ("_last" if checkpoint == "last" else ""),
         agent=open_navigator(weights),
-        task=task_and_split(experiment.best_on)[0],
+        task=usual_task(agent),
         data=agent.record.data,
         run=agent,
         features=experiment.features,
@@ -247,9 +179,14 @@ def _found(agent: object, checkpoint: Checkpoint) -> _Walker:
     )
 
 
+def _navigating(name: str, navigator: Navigator) -> _Walker:
+    """A navigator walks as far, and reads as much, as it was trained to."""
+    return _Walker(name, navigator, max_steps=navigator.limits.max_steps, max_tokens=navigator.limits.max_tokens)
+
+
 def _opened(data: Data | str | Path | None, device: str | None) -> Data:
     if data is None:
-        raise UsageError("no data to walk in; give a data folder: data=DIR")
+        raise UsageError(f"no data to walk in; give a data folder: {setting('data', 'DIR')}")
     return open_data(data, device=device)
 
 
@@ -269,8 +206,13 @@ def _prepare_navigator(
 ) -> _Prepared:
     config = navigator.to(data.device).config
     finds = config.object_width > 0 and any(TASKS[task_and_split(name)[0]].sees_objects for name in names)
-    spec = replace(walker.features, view_width=config.feature_width, object_width=config.object_width or None)
-    data = data.seen_as(spec if finds else replace(spec, objects=OFF))
+    spec = walker.features if finds else replace(walker.features, objects=OFF)
+    data = data.seen_as(spec)
+    seen = view_file_width(data.folder, spec) if spec.reads_view_file else data.view_bank.width
+    _require_width(walker.name, "views", config.feature_width, seen, "features.view")
+    if finds and spec.objects != OFF:
+        seen = object_file_width(data.folder, spec) if spec.reads_object_file else data.object_width
+        _require_width(walker.name, "objects", config.object_width, seen, "features.object")
     if walker.run is not None:
         require_same_bank(walker.run, data)
     tokenizer = navigator.tokenizer or data.tokenizer
@@ -281,6 +223,16 @@ def _prepare_navigator(
         raise UsageError(f"{problem}; keep its own with it: vlnbert weights import --vocabulary FILE")
     dtype = fast.dtype_of(chosen_precision(precision, data.device, config.hidden))
     return _Prepared(GreedyAgent(navigator), data, data.environment, tokenizer, dtype)
+
+
+def _require_width(name: str, what: str, width: int, seen: int, place: str) -> None:
+    """Refuse features of another width than a navigator was trained with, whichever is wider."""
+    if seen == width:
+        return
+    remedy = f"give the features that it was trained with: {setting(f'{place}s', 'FILE')}"
+    if seen > width:
+        remedy += f"; if these begin with them, cut them: {setting(f'{place}_width', width)}"
+    raise UsageError(f"{name} sees {what} {width} wide, and they are {seen}; {remedy}")
 
 
 def _prepare_agent(

@@ -6,6 +6,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from vlnbert.api.arguments import checked
 from vlnbert.data.data import Data, open_data
 from vlnbert.data.inventory import Part, meets, take_inventory
 from vlnbert.environment import contract
@@ -79,6 +80,7 @@ class DataReport:
         return self.table().html()
 
 
+@checked()
 def check_data(folder: str | Path, *, bar: bool = True) -> DataReport:
     """Read every file of a data folder and say what is there, what is damaged and what each preset still needs.
 
@@ -86,10 +88,13 @@ def check_data(folder: str | Path, *, bar: bool = True) -> DataReport:
         folder: The data folder.
         bar: Show progress.
     """
+    opened = open_folder(folder)
+    opened.graphs()  # a folder without graphs is no data folder
     with quiet(not bar):
-        return DataReport(Path(folder), take_inventory(open_folder(folder)))
+        return DataReport(Path(folder), take_inventory(opened))
 
 
+@checked()
 def make_r4r(data: Data | str | Path, *, bar: bool = True) -> dict[str, tuple[int, int]]:
     """Write r4r/R4R_<split>.json, made of a data folder's R2R; by split, how many paths and instructions.
 
@@ -102,6 +107,7 @@ def make_r4r(data: Data | str | Path, *, bar: bool = True) -> dict[str, tuple[in
         return write_r4r(opened.folder, opened.world.to("cpu"))
 
 
+@checked()
 def holdout_houses(
     data: Data | str | Path, holdout: int = 6, holdout_seed: int = 0, *, bar: bool = True
 ) -> dict[str, dict[str, int]]:
@@ -122,6 +128,7 @@ def holdout_houses(
     return {house: {split: count[house] for split, count in counts.items()} for house in houses}
 
 
+@checked()
 def check_world(data: Data | str | Path) -> Data:
     """Check that the graphs of a data folder make a world that agents can rely on; raises where they do not.
 
@@ -133,6 +140,7 @@ def check_world(data: Data | str | Path) -> Data:
     return opened
 
 
+@checked()
 def candidates(data: Data | str | Path, scan: str) -> dict[str, list[Candidate]]:
     """Where one can go from each viewpoint of a scan, in the simulator's order.
 
@@ -160,6 +168,7 @@ def candidates(data: Data | str | Path, scan: str) -> dict[str, list[Candidate]]
     return listed
 
 
+@checked("device")
 def caption_features(
     data: Data | str | Path, encoder: str = MINILM, *, device: str = "cpu", bar: bool = True
 ) -> dict[str, Any]:
@@ -192,6 +201,7 @@ def caption_features(
     }
 
 
+@checked("device")
 def object_features(
     data: Data | str | Path, encoder: str = MINILM, *, device: str = "cpu", bar: bool = True
 ) -> dict[str, Any]:

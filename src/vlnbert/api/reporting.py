@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from vlnbert.analysis import Drawing, EpisodeCard, Report, attended_words, draw_episode, figure_svg, write_report
 from vlnbert.analysis.curves import draw_curves, save_figure
 from vlnbert.analysis.trace import trace_episode
+from vlnbert.api.arguments import checked
 from vlnbert.api.evaluating import evaluate
 from vlnbert.api.runs import Run, open_run
 from vlnbert.data.data import Data, open_data
@@ -51,6 +52,7 @@ class Comparison:
         return score_table(self.split, self.scores)
 
 
+@checked()
 def curves(run: Run | str | Path, out: str | Path | None = None, *, split: str | None = None) -> Figure:
     """Draw the losses of a run and its scores on a validation split, so far.
 
@@ -66,6 +68,7 @@ def curves(run: Run | str | Path, out: str | Path | None = None, *, split: str |
     return figure
 
 
+@checked()
 def report(
     run: Run | str | Path,
     out: str | Path = "report.html",

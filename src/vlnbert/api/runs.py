@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from vlnbert.api.arguments import checked
 from vlnbert.data.data import Data
 from vlnbert.data.own import bank_digest
 from vlnbert.data.spec import IN_MEMORY
@@ -14,7 +15,7 @@ from vlnbert.evaluation.tables import METRICS, shown
 from vlnbert.learning.callbacks import read_log
 from vlnbert.learning.checkpoints import BEST, POINTER, Progress, best_weights, last_checkpoint, read_progress
 from vlnbert.learning.experiment import Experiment
-from vlnbert.learning.runs import RunRecord, read_record
+from vlnbert.learning.run_record import RunRecord, read_record
 from vlnbert.learning.trainer import Callback
 from vlnbert.navigator import Navigator
 from vlnbert.registry import load_recorded
@@ -92,6 +93,7 @@ class Run:
         self,
         data: Data | str | Path | None = None,
         *,
+        iterations: int | None = None,
         device: str | None = None,
         threads: int | None = None,
         callbacks: Sequence[Callback] = (),
@@ -105,6 +107,7 @@ class Run:
         return resume(
             self,
             data,
+            iterations=iterations,
             device=device,
             threads=threads,
             callbacks=callbacks,
@@ -166,6 +169,7 @@ def require_same_bank(run: Run, data: Data) -> None:
         raise UsageError(f"{problem}; give those, or see what its navigator makes of these: evaluate run.navigator")
 
 
+@checked()
 def open_run(folder: Run | str | Path) -> Run:
     """A run by its folder; one that is damaged, or of a newer format, says so at once.
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from vlnbert.api.arguments import checked
 from vlnbert.data.data import Data, open_data
 from vlnbert.evaluation.metrics import SplBy
 from vlnbert.evaluation.results import Notes
@@ -22,6 +23,7 @@ class Submission:
     notes: Notes
 
 
+@checked()
 def score(
     file: str | Path,
     data: Data | str | Path,
@@ -52,6 +54,7 @@ def score(
     )
 
 
+@checked()
 def submit(file: str | Path, out: str | Path, data: Data | str | Path, split: str) -> Submission:
     """Check a result file of any dialect and write it as the R2R and REVERIE leaderboards take it.
 

@@ -9,17 +9,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from vlnbert.api.arguments import checked
 from vlnbert.api.runs import LOG, Run, open_run
 from vlnbert.data.data import Data, open_data
 from vlnbert.data.own import Features, is_own
 from vlnbert.data.spec import FeatureSpec
-from vlnbert.errors import UsageError
-from vlnbert.learning.callbacks import JsonLog, ProgressBar, TensorBoard
+from vlnbert.errors import UsageError, setting
+from vlnbert.learning.callbacks import JsonLog, ProgressBar, TensorBoard, require_callbacks
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.experiment_file import SUFFIX, read_experiment
 from vlnbert.learning.presets import Preset, presets
-from vlnbert.learning.records import with_changes
-from vlnbert.learning.runs import RENAMED, begin_run, resume_run
+from vlnbert.learning.records import chosen, places_of, with_changes
+from vlnbert.learning.run_record import RENAMED
+from vlnbert.learning.runs import begin_run, resume_run
 from vlnbert.learning.trainer import Callback, Trainer
 from vlnbert.progress import Bar, quiet, say
 from vlnbert.ranks import Ranks, joined
@@ -28,6 +30,7 @@ from vlnbert.runtime import require_device, use_threads
 CUSTOM = "custom"  # the preset that a run of somebody's own experiment names
 
 
+@checked("features", "device", "callbacks")
 def train(
     experiment: str | Path | Preset | Experiment,
     data: Data | str | Path,
@@ -64,21 +67,24 @@ def train(
     if features is not None and own is None:
         changes = {**changes, "features" if isinstance(features, FeatureSpec) else "features.views": features}
     preset, out = changed_preset(experiment, changes), Path(out)
+    require_callbacks(callbacks)
     use_threads(threads)
     with quiet(not bar), _opened(data, device) as (opened, ranks):
         opened = opened if own is None else opened.seen_by(own)
-        if ranks.writes and preset.experiment.start is None and preset.start_hint:
-            say(f"starting from random weights; {preset.start_hint}")
         experiment = replace(preset.experiment, features=preset.experiment.features.updated_by(opened.features))
-        trainer = begin_run(preset.name, experiment, opened, out, ranks=ranks, tell=say)
+        trainer = begin_run(preset.name, experiment, opened, out, ranks=ranks, tell=say, asked=preset.asked)
+        if ranks.writes and preset.experiment.start is None and preset.start_hint:
+            say(f"starting from random weights; {preset.start_hint}: {setting('start', 'FILE')}")
         with _nothing_left(trainer):
             return _train(trainer, callbacks, log=log, tensorboard=tensorboard)
 
 
+@checked("device", "callbacks")
 def resume(
     run: Run | str | Path,
     data: Data | str | Path | None = None,
     *,
+    iterations: int | None = None,
     device: str | None = None,
     threads: int | None = None,
     callbacks: Sequence[Callback] = (),
@@ -91,6 +97,7 @@ def resume(
     Args:
         run: The run, or its folder.
         data: The data folder, if it lies elsewhere now.
+        iterations: Updates that it shall have in the end, to extend a run whose learning rate is constant.
         device: Where to train, such as cpu or cuda.
         threads: CPU threads; torch's choice otherwise.
         callbacks: Whoever wants to watch.
@@ -99,9 +106,10 @@ def resume(
         tensorboard: Write on in tensorboard/.
     """
     run = open_run(run)
+    require_callbacks(callbacks)
     use_threads(threads)
     with quiet(not bar), _opened(run.record.data if data is None else data, device) as (opened, ranks):
-        trainer = resume_run(run.folder, opened, ranks)
+        trainer = resume_run(run.folder, opened, ranks, iterations)
         return _train(trainer, callbacks, log=log, tensorboard=tensorboard)
 
 
@@ -114,9 +122,13 @@ def changed_preset(experiment: str | Path | Preset | Experiment, changes: dict[s
     """A preset by any of its names, with some settings changed by theirs."""
     if isinstance(experiment, str | Path):
         preset = named_preset(experiment)
+    elif isinstance(experiment, Preset):
+        preset = experiment
     else:
-        preset = experiment if isinstance(experiment, Preset) else Preset(CUSTOM, "", experiment)
-    return replace(preset, experiment=with_changes(preset.experiment, changes, RENAMED))
+        preset = Preset(CUSTOM, "", experiment, asked=tuple(chosen(experiment, Experiment())))
+    changed = with_changes(preset.experiment, changes, RENAMED)
+    asked = (*preset.asked, *places_of(changed, changes), *chosen(changed, preset.experiment))
+    return replace(preset, experiment=changed, asked=tuple(dict.fromkeys(asked)))
 
 
 @contextmanager
@@ -135,7 +147,10 @@ def _train(trainer: Trainer, callbacks: Sequence[Callback], *, log: bool, tensor
     with ExitStack() as stack:
         watching: list[Callback] = list(callbacks)
         if trainer.ranks.writes:
-            watching.append(ProgressBar(stack.enter_context(Bar("training", total, done, lasting=True))))
+            bar, on_cpu = Bar("training", total, done, lasting=True), trainer.environment.world.device.type == "cpu"
+            shown = ProgressBar(stack.enter_context(bar), timed=on_cpu)
+            watching.append(shown)
+            trainer.advanced = shown.advanced
             if log:
                 watching.append(
                     JsonLog(trainer.run / LOG, {"best_on": trainer.best_on, "best_metric": trainer.best_metric})

@@ -4,13 +4,18 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from vlnbert.api.arguments import checked
+from vlnbert.api.runs import open_run
 from vlnbert.errors import UnknownNameError
+from vlnbert.learning.checkpoints import is_run
+from vlnbert.registry import load_recorded
 from vlnbert.weights import exporting, importing
 from vlnbert.weights.exporting import ExportReport
 from vlnbert.weights.options import ImportOptions
 from vlnbert.weights.report import ImportReport
 
 
+@checked()
 def import_weights(source: str | Path, out: str | Path, **options: Any) -> ImportReport:
     """Make a navigator of somebody's weights, and say what became of every key.
 
@@ -26,16 +31,18 @@ def import_weights(source: str | Path, out: str | Path, **options: Any) -> Impor
     return importing.import_weights(source, Path(out), _options(options))
 
 
+@checked()
 def inspect_weights(source: str | Path, **options: Any) -> ImportReport:
     """Say what somebody's weights are and what an import would do with every key; write nothing.
 
     Args:
-        source: A checkpoint file, a folder of weights (a navigator's own too), or a model's name on the hub.
+        source: A checkpoint file, a folder of weights (a navigator's or a run's too), or a model's name on the hub.
         options: As for `vln.import_weights`.
     """
-    return importing.inspect_weights(source, _options(options))
+    return importing.inspect_weights(_weights_at(source), _options(options))
 
 
+@checked()
 def export_weights(folder: str | Path, out: str | Path) -> ExportReport:
     """Write a navigator in the format of the published Recurrent VLN-BERT agents.
 
@@ -43,10 +50,19 @@ def export_weights(folder: str | Path, out: str | Path) -> ExportReport:
     navigator those are filled with copies of others of the same shape.
 
     Args:
-        folder: A navigator's folder, or its name on the hub.
+        folder: A navigator's folder, or its name on the hub; or a run's folder, whose best navigator is taken.
         out: The file to write; must be new.
     """
-    return exporting.export_weights(folder, Path(out))
+    return exporting.export_weights(_weights_at(folder), Path(out))
+
+
+def _weights_at(source: str | Path) -> str | Path:
+    """The best navigator of a run, or its last where none was validated; any other source as it is."""
+    if not is_run(Path(source)):
+        return source
+    run = open_run(source)
+    load_recorded(run.record.plugins)
+    return run.weights
 
 
 def _options(given: dict[str, Any]) -> ImportOptions:

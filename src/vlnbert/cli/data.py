@@ -110,13 +110,15 @@ def presets(
         print(dumps(experiment_values(menu.presets[name]), indent=2))
     elif json:
         told = {name: {**to_plain(one), "needs": one.experiment.needs} for name, one in menu.presets.items()}
+        for values in told.values():
+            del values["asked"]  # nobody has chosen anything yet
         print(dumps(told))
     else:
         show(menu.presets.table())
 
 
 def _print(report: "DataReport") -> None:
-    from rich.table import Table
+    from rich.table import Column, Table
     from rich.text import Text
 
     from vlnbert.data.inventory import describe_need
@@ -128,7 +130,8 @@ def _print(report: "DataReport") -> None:
         state = Text("damaged", "red") if part.faults else Text("whole", "green")
         table.add_row(part.need, part.holds or "-", state)
     console.print(table)
-    shown = Table("preset", "what it is", "data it still needs", title="presets", title_justify="left")
+    names = Column("preset", no_wrap=True, min_width=max(map(len, report.missing)))
+    shown = Table(names, "what it is", "data it still needs", title="presets", title_justify="left")
     for name, missing in report.missing.items():
         needs = "\n".join(describe_need(need) for need in missing)
         shown.add_row(name, presets[name].description, needs or Text("nothing", "green"))

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from vlnbert.cli.options import DataPath, Flag, TaskName, show
+from vlnbert.cli.options import Flag, show
 from vlnbert.data.spec import FeatureSpec
 from vlnbert.runtime import Precision
 
@@ -20,9 +20,9 @@ def _known_agents(default: str) -> str:
 def evaluate(
     run: tyro.conf.Positional[Annotated[str | None, tyro.conf.arg(metavar="RUN")]] = None,
     *,
-    data: DataPath,
+    data: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None,
     agent: Annotated[str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint=_known_agents)] = None,
-    task: TaskName | None = None,
+    task: Annotated[str | None, tyro.conf.arg(metavar="TASK")] = None,
     splits: Annotated[tuple[str, ...], tyro.conf.arg(aliases=["--split"])] = ("val_seen", "val_unseen"),
     checkpoint: Literal["best", "last"] = "best",
     features: FeatureSpec = FeatureSpec(),  # noqa: B008  # frozen
@@ -40,7 +40,7 @@ def evaluate(
 
     Example: vlnbert evaluate --agent random --task r2r --splits val_unseen --data data
 
-    Example: vlnbert evaluate runs/r2r-open --data data --splits val_unseen
+    Example: vlnbert evaluate runs/r2r-open --splits val_unseen
 
     Example: vlnbert evaluate runs/r2r-open --data data --splits val_unseen --checkpoint last
 
@@ -51,7 +51,7 @@ def evaluate(
     Args:
         run: A run's folder, whose best weights walk; or any navigator: its folder, a hub name, or a published agent's
             checkpoint.
-        data: Folder with connectivity/ and the task's instructions.
+        data: Folder with connectivity/ and the task's instructions; by default the one that a run was trained on.
         agent: Instead of a navigator: random (R2R's: a random heading, then five steps forward), stop (stays where it
             starts), shortest (knows the goal: what the graph allows), follow (knows the described path), what a plugin
             registered, or the class in a file or module, my.py:MyAgent.
@@ -63,8 +63,7 @@ def evaluate(
             case, where the run averages.
         features: What the agent sees; by default what a run was trained with.
         seed: Of agents that draw lots, such as random.
-        max_steps: Steps after which an episode ends; by default as in a run's training, else the
-            task's: 15 in R2R.
+        max_steps: Steps after which an episode ends; by default as in the training, else the task's: 15 in R2R.
         batch: Episodes that are walked together; by default 64 on a CPU, 1024 on a GPU, and all at once by agents that
             do not read.
         precision: Of a navigator's tokens; fastest is what multiplies faster on this device. In bfloat16 scores differ
@@ -83,8 +82,8 @@ def evaluate(
         raise UsageError("name a navigator or an --agent, and not both; for example --agent random")
     if not splits:
         raise UsageError("no split to walk; for example --splits val_unseen")
-    chosen = run or find_agent(agent or "")
-    asked = task or (evaluating.usual_task(run) if run else "r2r")
+    chosen = evaluating.run_or_source(run) if run else find_agent(agent or "")
+    asked = task or evaluating.usual_task(chosen)
     found = evaluating.evaluate(
         chosen,
         data,

@@ -19,14 +19,14 @@ from vlnbert.cli.demo import demo, house
 from vlnbert.cli.evaluate import evaluate
 from vlnbert.cli.features import caption_features, object_features, view_features
 from vlnbert.cli.fetch import fetch_data
-from vlnbert.cli.parsing import parsed, postponed
+from vlnbert.cli.parsing import as_option, parsed, postponed
 from vlnbert.cli.plugins import plugins
 from vlnbert.cli.report import curves, report
 from vlnbert.cli.score import score, submit
 from vlnbert.cli.train import train
 from vlnbert.cli.weights import export_weights, import_weights, inspect_weights
 from vlnbert.cli.world import candidates, check_world
-from vlnbert.errors import UnknownNameError, UsageError, VlnbertError
+from vlnbert.errors import UnknownNameError, UsageError, VlnbertError, spelling
 from vlnbert.registry import load_plugin
 from vlnbert.runtime import keep_freed_memory
 
@@ -68,7 +68,8 @@ def main() -> None:
     keep_freed_memory()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # to be terminated is to be interrupted: clean up
     try:
-        _run(sys.argv[1:])
+        with spelling(as_option):
+            _run(sys.argv[1:])
         sys.stdout.flush()
     except VlnbertError as error:
         for line in str(error).splitlines():

@@ -4,14 +4,24 @@ import re
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from functools import partial, wraps
+from inspect import signature
 from io import BytesIO, StringIO, TextIOWrapper
 from typing import Any
 
+from vlnbert.cli.helping import readable_help, unbroken
 from vlnbert.errors import UsageError, near_names
 
 Parse = Callable[[list[str]], Any]
 OPTION = re.compile(r"│ (?:-\w, )?(--[\w.-]+(?:, --[\w.-]+)*)")  # where the help explains one
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
+
+
+def as_option(place: str, value: object) -> str:
+    """A setting as the command line takes it; False turns a flag off."""
+    group, dot, name = place.replace("_", "-").rpartition(".")
+    if isinstance(value, bool):
+        return f"--{group}{dot}{'' if value else 'no-'}{name}"
+    return f"--{group}{dot}{name}" if value is None else f"--{group}{dot}{name} {value}"
 
 
 def postponed(verb: Callable[..., None]) -> Callable[..., Callable[[], None]]:
@@ -21,12 +31,15 @@ def postponed(verb: Callable[..., None]) -> Callable[..., Callable[[], None]]:
     def postpone(*values: Any, **named: Any) -> Callable[[], None]:
         return partial(verb, *values, **named)
 
+    postpone.__doc__ = unbroken(verb)
+    postpone.__signature__ = signature(verb)  # type: ignore[attr-defined]
+    del postpone.__wrapped__  # tyro would read the docstring there
     return postpone
 
 
 def parsed(parse: Parse, command: str, words: list[str]) -> Callable[[], None]:
     """What the words after a command ask for; `parse` is tyro's reading of them, which prints boxes and exits."""
-    with redirect_stderr(StringIO()) as told:
+    with redirect_stderr(StringIO()) as told, readable_help():
         try:
             asked: Callable[[], None] = parse(words)
         except SystemExit as end:
@@ -52,7 +65,7 @@ def _problem(box: str, parse: Parse, command: str, words: list[str]) -> str:
         missing = re.findall(r"(?:^|\(required\) )((?:--\S+ )?\S+)", found[1])
         return f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
     if found := re.search(r"Error parsing (--[\w.-]+)[^:]*: .*Argument helptext: .*?--\S+ (\S+)", box):
-        return f"{found[1]} is {_value(found[1], words)}, where {_expected(found[2])} is expected"
+        return f"{found[1]} is {_value(found[1], words)}, where {found[2]} is expected"
     if found := re.search(r"invalid choice '(.*)' for argument '(?:.*, )?(\S+)'\. Expected one of \((.*?)\)", box):
         choices = sorted(set(re.findall(r"'(.*?)'", found[3])) - {"None"})
         near = near_names(found[1], choices)
@@ -76,7 +89,7 @@ def _plain(box: str) -> str:
 def _options(parse: Parse) -> list[str]:
     """The options that a command's help explains."""
     told = TextIOWrapper(BytesIO(), encoding="utf-8")  # elsewhere the help has no frames
-    with redirect_stdout(told), suppress(SystemExit):
+    with redirect_stdout(told), readable_help(), suppress(SystemExit):
         parse(["--help"])
     told.seek(0)
     found = OPTION.findall(COLOUR.sub("", told.read()))
@@ -86,7 +99,7 @@ def _options(parse: Parse) -> list[str]:
 def _instead(option: str, known: list[str]) -> str:
     """The new name of an old option, or those that may have been meant."""
     from vlnbert.learning.records import name_now
-    from vlnbert.learning.runs import RENAMED
+    from vlnbert.learning.run_record import RENAMED
 
     places = {one.removeprefix("--").replace("-", "_"): one for one in known}
     name = option.removeprefix("--").replace("-", "_")
@@ -102,7 +115,3 @@ def _value(option: str, words: list[str]) -> str:
         if name.replace("_", "-") == option:
             return repr(value if equals else following)
     return "none"
-
-
-def _expected(metavar: str) -> str:
-    return metavar.removeprefix("{None}|")

@@ -33,15 +33,15 @@ def train(words: list[str]) -> None:
     else:
         from vlnbert.api.training import named_preset
 
-        _run(_beginning(named_preset(words[0]), words[0]), f"vlnbert train {words[0]}", words[1:])
+        _run(_beginning(named_preset(words[0]), *words), f"vlnbert train {words[0]}", words[1:])
 
 
 def _run(verb: Callable[..., None], command: str, words: list[str]) -> None:
     parsed(lambda words: tyro.cli(postponed(verb), args=words, prog=command), command, words)()
 
 
-def _beginning(preset: "Preset", word: str) -> Callable[..., None]:
-    """The command of one preset, or of one file, with its settings as defaults."""
+def _beginning(preset: "Preset", word: str, *options: str) -> Callable[..., None]:
+    """The command of one preset, or of one file, with its settings as defaults; `options` are what follows it."""
     from vlnbert.learning.experiment import Experiment
 
     def begin(
@@ -54,9 +54,14 @@ def _beginning(preset: "Preset", word: str) -> Callable[..., None]:
         from dataclasses import replace
 
         from vlnbert.api.training import train
+        from vlnbert.learning.records import chosen, places_of
 
-        run = train(replace(preset, experiment=experiment), data, out, device=device, threads=threads)
-        _tell(run, data, _resuming(out, None, device, threads))
+        given = [option[2:] for option in options if option.startswith("--")]
+        names = [option.partition("=")[0].replace("-", "_") for option in given]
+        asked = (*preset.asked, *places_of(experiment, names), *chosen(experiment, preset.experiment))
+        asked = tuple(dict.fromkeys(asked))
+        run = train(replace(preset, experiment=experiment, asked=asked), data, out, device=device, threads=threads)
+        _tell(run, None, _resuming(out, None, device, threads))
 
     begin.__doc__ = f"""Train {preset.description or "an experiment of your own"}.
 
@@ -75,20 +80,29 @@ def _beginning(preset: "Preset", word: str) -> Callable[..., None]:
     return begin
 
 
-def _resume(resume: RunPath, data: Path | None = None, device: str = "cpu", threads: int | None = None) -> None:
+def _resume(
+    resume: RunPath,
+    data: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None,
+    iterations: Annotated[int | None, tyro.conf.arg(name="training.iterations")] = None,
+    device: str = "cpu",
+    threads: int | None = None,
+) -> None:
     """Go on with a run that was interrupted or killed; it ends with the same bits as one that never was.
 
     Example: vlnbert train --resume runs/r2r-open
 
+    Example: vlnbert train --resume runs/r2r-two-stream --training.iterations 400000
+
     Args:
         resume: The run's folder.
         data: The data folder, if it lies elsewhere now.
+        iterations: Updates that it shall have in the end, to extend a run whose learning rate is constant.
         device: Where to train, such as cpu or cuda.
         threads: CPU threads; torch's choice otherwise.
     """
     from vlnbert.api import training
 
-    run = training.resume(resume, data, device=device, threads=threads)
+    run = training.resume(resume, data, iterations=iterations, device=device, threads=threads)
     _tell(run, data, _resuming(resume, data, device, threads))
 
 
@@ -100,7 +114,7 @@ def _resuming(run: Path, data: Path | None, device: str, threads: int | None) ->
 
 
 def _tell(run: "Run", data: Path | None, again: str) -> None:
-    """How it ended, from the one process that talks to people."""
+    """How it ended, from the one process that talks to people; `data` is where the data lies, if not where it did."""
     from vlnbert.evaluation.tables import METRICS
     from vlnbert.ranks import is_first
 
@@ -115,7 +129,8 @@ def _tell(run: "Run", data: Path | None, again: str) -> None:
         when = f"{done.iteration} updates, the best after {done.best_iteration}"
         metric = METRICS[run.experiment.best_metric][0]
         print(f"{run.folder}: {when}, {metric} {100 * done.best:.1f} on {run.experiment.best_on}")
-        print(f"score it in full with: vlnbert evaluate {where} --data {shlex.quote(str(data or 'DIR'))}")
+        elsewhere = "" if data is None else f" --data {shlex.quote(str(data))}"
+        print(f"score it in full with: vlnbert evaluate {where}{elsewhere}")
 
 
 def _explanation() -> str:
@@ -128,4 +143,5 @@ def _explanation() -> str:
 
 _MORE = """vlnbert train PRESET --help shows every setting of a preset; any of them can be changed.
 vlnbert train FILE.json takes an experiment of your own: {"preset": "r2r-open", "training.batch": 256}
-vlnbert train --resume RUN [--data DIR] [--device cuda] [--threads N] goes on with a run."""
+vlnbert train --resume RUN [--data DIR] [--device cuda] [--threads N] goes on with a run; with --training.iterations N,
+beyond its end."""

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from vlnbert.cli.options import Flag
+from vlnbert.cli.parsing import as_option
+from vlnbert.errors import spelling
 from vlnbert.weights.options import ImportOptions
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ def import_weights(
     kind is told from the keys. Nothing in a file is ever run. A key that is not known, is missing or does not fit is an
     error that names it; then nothing is written.
 
-    Example: vlnbert weights import sentence-transformers/all-MiniLM-L6-v2 minilm --feature-width 384
+    Example: vlnbert weights import all-MiniLM-L6-v2 minilm --feature-width 384
 
     Args:
         source: A checkpoint file, a folder with model.safetensors or pytorch_model.bin, or a model's name on the hub.
@@ -36,7 +38,8 @@ def import_weights(
     """
     from vlnbert.api import weights
 
-    _print(weights.import_weights(source, dest, **vars(options)), json)
+    with spelling(_as_option):
+        _print(weights.import_weights(source, dest, **vars(options)), json)
 
 
 def inspect_weights(
@@ -49,12 +52,13 @@ def inspect_weights(
     Example: vlnbert weights inspect snap/VLNBERT-PREVALENT-final/state_dict/best_val_unseen
 
     Args:
-        source: A checkpoint file, a folder of weights (a navigator's own too), or a model's name on the hub.
+        source: A checkpoint file, a folder of weights (a navigator's or a run's too), or a model's name on the hub.
         json: Print one JSON object instead of a summary: family, config, and lists loaded, new, unused, kept, notes.
     """
     from vlnbert.api import weights
 
-    _print(weights.inspect_weights(source, **vars(options)), json)
+    with spelling(_as_option):
+        _print(weights.inspect_weights(source, **vars(options)), json)
 
 
 def export_weights(
@@ -67,10 +71,10 @@ def export_weights(
     What was imported from such an agent comes back bit for bit, tensors that no navigator uses included; for another
     navigator those are filled with copies of others of the same shape. The optimiser's state is not part of it.
 
-    Example: vlnbert weights export my-agent my-agent.pt
+    Example: vlnbert weights export runs/r2r-open my-agent.pt
 
     Args:
-        folder: A navigator's folder, or its name on the hub.
+        folder: A navigator's folder, or its name on the hub; or a run's folder, whose best navigator is taken.
         dest: The file to write; must be new.
         json: Print one JSON object instead of a sentence.
     """
@@ -86,6 +90,11 @@ def export_weights(
     print(f"{dest}: a {done.backbone} agent, {done.model} tensors and {done.critic} of its critic, epoch {done.epoch}")
     if done.made_up:
         print(f"  {len(done.made_up)} of them, which the reference holds and never uses, are copies of others")
+
+
+def _as_option(place: str, value: object) -> str:
+    """A navigator's settings are options of these verbs themselves."""
+    return as_option(place.removeprefix("navigator."), value)
 
 
 def _print(report: "ImportReport", as_json: bool) -> None:

@@ -64,6 +64,11 @@ class Data:
         return None if self.features.objects == OFF else self._object_bank[0]
 
     @property
+    def object_width(self) -> int:
+        """The width of an object's feature; 0 where agents see none."""
+        return 0 if self.object_bank is None else self.object_bank.width
+
+    @property
     def object_notes(self) -> tuple[str, ...]:
         """What of the objects' features does not fit, in words."""
         return () if self.features.objects == OFF else self._object_bank[1]
@@ -148,6 +153,10 @@ class Data:
         other.held_out = tuple(houses)
         return other
 
+    def __deepcopy__(self, memo: object) -> "Data":
+        """What is open is shared: nobody wants a second copy of it, as Gymnasium would make for its records."""
+        return self
+
     def __repr__(self) -> str:
         lines = [f"{name}: {value}" for name, value in self._facts().items()]
         return "\n".join([f"Data({str(self.folder.root)!r}, device={str(self.device)!r})", *(f"  {x}" for x in lines)])
@@ -179,6 +188,8 @@ def open_data(
             one of a world.
         device: Where the tensors are, such as cpu or cuda.
     """
+    if not isinstance(folder, Data | str | Path):
+        raise UsageError(f"the data folder is {folder!r:.60}; give its path, or what vln.open_data gave")
     if device is not None:
         require_device(device)
     opened = folder if isinstance(folder, Data) else Data(open_folder(folder), device=device or "cpu")

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from vlnbert.data.own import Features, open_own
 from vlnbert.data.spec import CAPTIONS, FEATURES, IN_MEMORY, NAMES, FeatureSpec
-from vlnbert.errors import DataError, UsageError
+from vlnbert.errors import DataError, UsageError, setting
 from vlnbert.perception.captions import open_captions_beside, open_sentences
 from vlnbert.perception.channels import (
     CAPTION_TEXT,
@@ -30,7 +30,10 @@ from vlnbert.perception.channels import (
 from vlnbert.perception.object_channels import open_object_observations, open_overlaps, open_view_captions
 from vlnbert.perception.objects import open_descriptions, open_object_names
 from vlnbert.perception.observations import Observations, open_observations
+from vlnbert.registry import LOAD_PLUGIN
+from vlnbert.sources.features import check_width, feature_width
 from vlnbert.sources.layout import DataFolder
+from vlnbert.sources.object_features import read_object_features
 from vlnbert.world.banks import Bank, side_by_side
 from vlnbert.world.object_bank import ObjectBank
 from vlnbert.world.object_features import open_object_features
@@ -46,7 +49,7 @@ def view_feature_file(folder: DataFolder, spec: FeatureSpec) -> Path:
         if not path.suffix and not path.exists():
             known = ", ".join((*VIEW_GROUPS, *VIEW_CHANNELS))
             problem = f"no features '{spec.views}': no file, no channel ({known}), and nobody registers them"
-            raise UsageError(f"{problem}; name a file or channels, or give the plugin that does: --plugin FILE")
+            raise UsageError(f"{problem}; name a file or channels, or {LOAD_PLUGIN}")
         return path
     return _only(folder, folder.feature_files(), "feature file", "features.views", instead=CAPTIONS)
 
@@ -63,9 +66,24 @@ def object_feature_file(folder: DataFolder, spec: FeatureSpec) -> Path:
     return _only(folder, folder.object_feature_files(), "object feature file", "features.objects", instead=NAMES)
 
 
+def view_file_width(folder: DataFolder, spec: FeatureSpec) -> int:
+    """How wide the views are that a file will give, told by its first panorama; too narrow a file is refused."""
+    path = view_feature_file(folder, spec)
+    return _cut_width(path, feature_width(path), "features.view_width", spec.view_width)
+
+
+def object_file_width(folder: DataFolder, spec: FeatureSpec) -> int:
+    """The same for objects; 0 for a file without any."""
+    path = object_feature_file(folder, spec)
+    found = next((place.values.shape[1] for place in read_object_features(path) if place.ids), 0)
+    return _cut_width(path, found, "features.object_width", spec.object_width)
+
+
 def open_view_bank(world: World, folder: DataFolder, spec: FeatureSpec, own: Features | None = None) -> Bank:
     """What the views of a world look like: by channels side by side, by a file, or `own`, in memory."""
     if spec.reads_view_file:
+        if spec.view_width is not None:
+            view_file_width(folder, spec)  # one line for what would be one for each viewpoint
         return open_features(world, view_feature_file(folder, spec), spec.view_width)
     if spec.views == IN_MEMORY:
         if own is None:
@@ -106,6 +124,8 @@ def open_object_bank(
     """What the objects of a world look like, and what of their features does not fit, in words."""
     if spec.reads_object_file:
         path = object_feature_file(folder, spec)
+        if spec.object_width is not None:
+            object_file_width(folder, spec)
         bank, fit = open_object_features(world, objects, path, spec.object_width, spec.max_objects)
         return bank, tuple(f"{path}: {line}" for line in fit.lines())
     if spec.object_channels == OBJECT_GROUPS[NAMES]:  # few distinct ones: a codebook
@@ -137,14 +157,25 @@ def _open_object_channel(
     return open_channel(world, objects, files, encoder=spec.encoder, device=world.device)
 
 
-def _only(folder: DataFolder, files: list[Path], what: str, setting: str, instead: str) -> Path:
+def _cut_width(path: Path, found: int, place: str, asked: int | None) -> int:
+    check_width(asked)
+    if asked is not None and found < asked:
+        problem = f"{setting(place)} is {asked}, but the features in {path} are {found} wide"
+        raise UsageError(f"{problem}; choose at most {found}, or another file")
+    return found if asked is None else asked
+
+
+def _only(folder: DataFolder, files: list[Path], what: str, place: str, instead: str) -> Path:
     if len(files) != 1:
         found = f"holds {len(files)} {what}s" if files else f"holds no {what}"
-        raise DataError(folder.features, found, f"name one with --{setting} FILE, or see by --{setting} {instead}")
+        raise DataError(
+            folder.features, found, f"name one with {setting(place, 'FILE')}, or see by {setting(place, instead)}"
+        )
     return files[0]
 
 
 def _check_width(whose: str, found: int, expected: int | None) -> None:
     if expected is not None and found != expected:
         problem = f"the {whose} features are {found} wide, not {expected} as asked for"
-        raise UsageError(f"{problem}; name what it was trained with (--features.views, .objects, .encoder)")
+        settings = ", ".join(setting(f"features.{name}") for name in ("views", "objects", "encoder"))
+        raise UsageError(f"{problem}; name what it was trained with ({settings})")

@@ -1,9 +1,11 @@
 """One agent in one episode, as Gymnasium knows it: a thin front over the same functions that walk thousands.
 
-Importing this registers `vlnbert/R2R-v0` and `vlnbert/REVERIE-v0` for `gymnasium.make`.
+Importing this registers `vlnbert/R2R-v0` and `vlnbert/REVERIE-v0` for `gymnasium.make`, whose other arguments are those
+of `vlnbert.data.gym.open_env`: data, split, features, max_steps.
 """
 
-from pathlib import Path
+from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -11,18 +13,19 @@ import numpy as np
 import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 from numpy.typing import NDArray
+from torch import Tensor
 
 from vlnbert.environment.environment import Environment, State, shortest_path_teacher
 from vlnbert.errors import UsageError
-from vlnbert.sources.layout import open_folder
-from vlnbert.tasks.episodes import load_episodes
+from vlnbert.tasks.splits import Split
+from vlnbert.tasks.targets import target_index
 from vlnbert.tasks.task import TASKS
-from vlnbert.tasks.tokens import MAX_TOKENS, load_tokenizer, piece_count, tokenise
-from vlnbert.world.build import open_world
-from vlnbert.world.sights import open_features
+from vlnbert.world.object_bank import ObjectBank
+from vlnbert.world.objects import NONE
+from vlnbert.world.world import STOP
 
-SUCCESS = 3.0  # metres
-BONUS = 2.0  # for stopping there; the same is lost for stopping elsewhere
+BONUS = 2.0  # for stopping where one should; the same is lost for stopping elsewhere
+ENTRY_POINT = "vlnbert.data.gym:open_env"
 
 Seen = dict[str, NDArray[Any]]
 
@@ -30,34 +33,39 @@ Seen = dict[str, NDArray[Any]]
 class NavigationEnv(gymnasium.Env[Seen, np.int64]):
     """Follow an instruction through a house.
 
-    Actions are slots: 0 stops, the others move to a neighbour; those that `choosable` does not mark lead nowhere. The
-    reward is the progress towards the goal in metres, and on stopping 2 within 3 m of it, else -2; it is 0 throughout
-    where the goal is withheld (test splits). `info` holds the instruction in words, its id, the distance left and the
-    teacher's action. `reset(options={"episode": n})` picks an episode; otherwise one is drawn at random.
+    Actions are slots: 0 stops, the others move to a neighbour; those that `choosable` does not mark lead nowhere. Where
+    the task asks for an object there are more: `slots + n` stops and names the n-th object in view, counted from 0.
+
+    The reward is the progress towards the goal in metres; on stopping 2 where the task calls that a success (within 3 m
+    of the goal, in REVERIE where the target is visible), else -2; and 2 more for the right object. It is 0 throughout
+    where the goal is withheld (test splits). `info` holds the instruction in words, its id, the distance left, the
+    teacher's action and, where the task asks for an object, the names of those that are seen, in their order, and the
+    id of the one that was named. `reset(options={"episode": n})` picks an episode; otherwise one is drawn at random.
     """
 
     metadata = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012  # Gymnasium's own convention
 
     def __init__(
         self,
-        data: Path | str,
-        task: str = "r2r",
-        split: str = "train",
-        features: Path | str | None = None,
-        max_steps: int = 15,
+        environment: Environment,
+        split: Split,
+        vocabulary: int,
+        max_steps: int | None = None,
         render_mode: str | None = None,
     ) -> None:
-        folder = open_folder(data)
-        world = open_world(folder)
-        bank = None if features is None else open_features(world, Path(features))
-        self.environment = Environment(world, bank)
-        self.episodes = load_episodes(folder, world, task, split)
-        tokenizer = load_tokenizer(folder.vocabulary)
-        self.tokens = tokenise(self.episodes, tokenizer, TASKS[task].file(folder, split))
-        self.max_steps, self.render_mode = max_steps, render_mode
-        self.action_space = Discrete(world.slots)
-        self.observation_space = _space(world.slots, piece_count(tokenizer), 0 if bank is None else bank.width)
+        """`vocabulary` is how many word pieces there are. The environment shows objects where the task asks for one."""
+        self.episodes, self.tokens, self.task = split.episodes, split.tokens, TASKS[split.episodes.task]
+        self.environment = copy(environment.for_task(self.task.name))
+        self.bank = None if self.environment.object_bank is None else replace(self.environment.object_bank, fixed=True)
+        self.environment.object_bank = self.bank  # as wide wherever one looks, as Gymnasium wants it
+        self.targets = None if self.bank is None else target_index(self.bank.object_table, self.episodes)
+        self.slots, self.render_mode = self.environment.world.slots, render_mode
+        self.max_steps = max_steps or self.task.max_steps
+        self.action_space = Discrete(self.slots + (0 if self.bank is None else self.bank.widest))
+        width = 0 if self.environment.view_bank is None else self.environment.view_bank.width
+        self.observation_space = _space(self.slots, vocabulary, self.task.max_tokens, width=width, objects=self.bank)
         self._episode, self._steps, self._state = 0, 0, State(*torch.ones(3, 1, dtype=torch.long))
+        self._named: str | None = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Seen, dict[str, Any]]:
         """Begin an episode: the one that `options` names by its place in the split, or any."""
@@ -67,21 +75,24 @@ class NavigationEnv(gymnasium.Env[Seen, np.int64]):
         if not 0 <= self._episode < len(self.episodes):
             raise UsageError(f"no episode {self._episode}; the split has {len(self.episodes)}, counted from 0")
         rows = slice(self._episode, self._episode + 1)
-        self._steps = 0
+        self._steps, self._named = 0, None
         self._state = self.environment.reset(self.episodes.start[rows], self.episodes.heading[rows])
         return self._observe(), self._info()
 
     def step(self, action: np.int64) -> tuple[Seen, float, bool, bool, dict[str, Any]]:
-        """Take a slot; stopping terminates the episode, the step limit truncates it."""
+        """Take a slot, or name an object; stopping terminates the episode, the step limit truncates it."""
         if not self.action_space.contains(action):
-            raise UsageError(f"no action {action}; choose a whole number from 0 to {self.environment.world.slots - 1}")
+            most = int(self.action_space.n) - 1  # type: ignore[attr-defined]  # it is discrete
+            raise UsageError(f"no action {action}; choose a whole number from 0 to {most}")
         if self._state.ended:
             raise UsageError("the episode has ended; begin another with reset()")
-        before = self._distance()
-        self._state = self.environment.step(self._state, torch.tensor([int(action)]))
+        before, named = self._distance(), int(action) - self.slots
+        if self.bank is not None and named >= 0:
+            (self._named,) = self.bank.object_table.ids_at(self._state.viewpoint, torch.tensor([named]))
+        self._state = self.environment.step(self._state, torch.tensor([STOP if named >= 0 else int(action)]))
         self._steps += 1
-        after, ended = self._distance(), bool(self._state.ended)
-        reward = (BONUS if after < SUCCESS else -BONUS) if ended else before - after
+        ended = bool(self._state.ended)
+        reward = self._final_reward() if ended else before - self._distance()
         reward = reward if self.episodes.scored else 0.0
         return self._observe(), reward, ended, not ended and self._steps >= self.max_steps, self._info()
 
@@ -94,45 +105,75 @@ class NavigationEnv(gymnasium.Env[Seen, np.int64]):
         for slot in range(1, int(world.choices[here])):
             name = world.viewpoints[int(world.neighbour[here, slot])]
             lines.append(f"  {slot}: go to {name}, heading {np.degrees(float(world.heading[here, slot])):.0f} degrees")
+        lines += [f"  {self.slots + place}: stop and name the {name}" for place, name in enumerate(self._names())]
         return "\n".join(lines)
 
+    def _final_reward(self) -> float:
+        one = self.episodes.select(torch.tensor([self._episode]))
+        arrived = bool(self.task.arrived(self.environment.world, self._state.viewpoint[:, None], one))
+        found = self._named is not None and self._named == one.targets[0]
+        return (BONUS if arrived else -BONUS) + (BONUS if found else 0.0)
+
     def _observe(self) -> Seen:
-        seen, rows = self.environment.observe(self._state), self._episode
-        tokens = np.zeros(MAX_TOKENS, dtype=np.int64)
-        tokens[: self.tokens.ids.shape[1]] = self.tokens.ids[rows].numpy()
-        observation: Seen = {
-            "tokens": tokens,
-            "choosable": seen.choosable[0].numpy().astype(np.int8),
-            "direction": seen.direction[0].numpy(),
-            "facing": seen.facing[0].numpy(),
-        }
+        seen = self.environment.observe(self._state)
+        tokens = np.zeros(self.task.max_tokens, dtype=np.int64)
+        tokens[: self.tokens.ids.shape[1]] = self.tokens.ids[self._episode].numpy()
+        found: dict[str, Tensor] = {"choosable": seen.choosable, "direction": seen.direction, "facing": seen.facing}
         if seen.features is not None:
-            observation["features"] = seen.features[0].numpy()
-        return observation
+            found["features"] = seen.features
+        if (objects := seen.visible_objects) is not None:
+            found |= {"object_present": objects.present, "object_direction": objects.direction}
+            found |= {"object_position": objects.position}
+            found |= {"object_features": objects.features} if objects.features.shape[-1] else {}
+        plain = {name: value[0].numpy() for name, value in found.items()}
+        return {"tokens": tokens, **{n: v.astype(np.int8) if v.dtype == np.bool_ else v for n, v in plain.items()}}
 
     def _info(self) -> dict[str, Any]:
-        info = {"id": self.episodes.ids[self._episode], "instruction": self.episodes.texts[self._episode]}
+        info: dict[str, Any] = {
+            "id": self.episodes.ids[self._episode],
+            "instruction": self.episodes.texts[self._episode],
+        }
+        if self.bank is not None:
+            info |= {"objects": self._names(), "named": self._named}
         if not self.episodes.scored:
             return info
-        goal = self.episodes.goal[self._episode]
-        teacher = int(shortest_path_teacher(self.environment.world, self._state, goal))
-        return {**info, "distance": self._distance(), "teacher": teacher}
+        return {**info, "distance": self._distance(), "teacher": self._teacher()}
+
+    def _teacher(self) -> int:
+        """The shortest path to the goal; there, the target's number, if it is seen."""
+        slot = int(shortest_path_teacher(self.environment.world, self._state, self.episodes.goal[self._episode]))
+        target = NONE if self.targets is None else int(self.targets[self._episode])
+        return self.slots + target if slot == STOP and target != NONE else slot
+
+    def _names(self) -> tuple[str, ...]:
+        """What the objects are called that are seen here, in their order."""
+        if self.bank is None:
+            return ()
+        table, here = self.bank.object_table, int(self._state.viewpoint)
+        rows = range(int(table.first[here]), int(table.first[here] + table.count[here]))
+        return tuple(table.names[int(table.name[row])].replace("#", " ") for row in rows)
 
     def _distance(self) -> float:
         return float(self.environment.world.metres(self._state.viewpoint, self.episodes.goal[self._episode]))
 
 
-def _space(slots: int, vocabulary: int, width: int) -> gymnasium.Space[Any]:
+def _space(slots: int, vocabulary: int, tokens: int, *, width: int, objects: ObjectBank | None) -> gymnasium.Space[Any]:
     spaces: dict[str, gymnasium.Space[Any]] = {
-        "tokens": Box(0, vocabulary - 1, (MAX_TOKENS,), np.int64),
+        "tokens": Box(0, vocabulary - 1, (tokens,), np.int64),
         "choosable": MultiBinary(slots),
         "direction": Box(-1, 1, (slots, 4), np.float32),
         "facing": Box(-1, 1, (4,), np.float32),
     }
     if width:
         spaces["features"] = Box(-np.inf, np.inf, (slots, width), np.float32)
+    if objects is not None:
+        spaces["object_present"] = MultiBinary(objects.widest)
+        spaces["object_direction"] = Box(-1, 1, (objects.widest, 4), np.float32)
+        spaces["object_position"] = Box(0, 1, (objects.widest, 5), np.float32)
+        if objects.width:
+            spaces["object_features"] = Box(-np.inf, np.inf, (objects.widest, objects.width), np.float32)
     return Dict(spaces)
 
 
 for _name, _task in {"vlnbert/R2R-v0": "r2r", "vlnbert/REVERIE-v0": "reverie"}.items():
-    gymnasium.register(_name, entry_point="vlnbert.environment.gym:NavigationEnv", kwargs={"task": _task})
+    gymnasium.register(_name, entry_point=ENTRY_POINT, kwargs={"task": _task})

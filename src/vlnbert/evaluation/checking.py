@@ -95,8 +95,7 @@ def _which_split(ids: set[str], episodes: Episodes, folder: DataFolder | None) -
     if guess is None:
         return "name the task and split that these results are of"
     task, split = guess
-    other_task = f"--task {task} " if task != episodes.task else ""
-    return f"looks like {task} {split}: pass {other_task}--split {split}"
+    return f"looks like {task}/{split}: score it as that"
 
 
 def _numbers(result: Result, world: World, scan: str, faults: Faults) -> list[int]:

@@ -1,9 +1,11 @@
 """An agent on a split: walk every episode once, then score where it went."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import UsageError
@@ -48,6 +50,7 @@ def evaluate_agent(
 ) -> Evaluation:
     """Let an agent walk all episodes of a split, those with instructions of like length together.
 
+    Whatever modules it has, such as a navigator, walk in evaluation mode and are left in the mode that they were in.
     `dtype` is that of a navigator's tokens; None for that of its weights. Several ranks share the batches out, and each
     gets what all have walked.
     """
@@ -60,7 +63,7 @@ def evaluate_agent(
     count = torch.zeros(len(episodes), dtype=torch.long) if tokens is None else tokens.count.cpu()
     batches = list(evaluation_batches(count, batch, ranks.rank, ranks.count))
     asked = bank is not None and names_objects(agent)
-    with fast.enabled(dtype):  # around all batches: their weights are the same
+    with evaluation_mode(agent), fast.enabled(dtype):  # around all batches: their weights are the same
         for rows in track(batches, f"{episodes.task} {episodes.split}"):
             index = rows.to(device)
             ids = rows.new_zeros(len(rows), 0) if tokens is None else tokens.ids[index, : int(count[rows].max())]
@@ -76,6 +79,21 @@ def evaluate_agent(
     if episodes.scored:
         scores = score_walks(environment.world, episodes, walked.viewpoint, walked.length, predicted)
     return Evaluation(environment.world, episodes, walked, scores, predicted)
+
+
+@contextmanager
+def evaluation_mode(agent: object) -> Iterator[None]:
+    """Within the block nothing is dropped by an agent that is a module, or holds some."""
+    held = [agent, *getattr(agent, "__dict__", {}).values()]
+    modules = [module for one in held if isinstance(one, nn.Module) for module in one.modules()]
+    before = [(module, module.training) for module in modules]
+    for module in modules:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module, training in before:
+            module.training = training
 
 
 def _episode_batch(

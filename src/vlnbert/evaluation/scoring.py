@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from vlnbert.errors import Faults
+from vlnbert.errors import Faults, setting
 from vlnbert.evaluation.checking import Walks, bind_walks, check_complete, check_names
 from vlnbert.evaluation.metrics import Scores, SplBy, measure
 from vlnbert.evaluation.results import Notes, Result, ResultFile, read_results
@@ -118,7 +118,9 @@ def _checked(
     check_names(file, episodes, faults, folder)
     there = len(file.ids.intersection(episodes.ids))
     if not allow_missing:
-        check_complete(file, episodes, faults, f"pass --allow-missing to score the {there:,} that are there")
+        check_complete(
+            file, episodes, faults, f"say {setting('allow_missing', True)} to score the {there:,} that are there"
+        )
     elif there < len(episodes):
         file.notes.more.append(f"{there:,} of {len(episodes):,} instructions scored, the others are missing")
     walks = bind_walks(file.results, episodes, world, faults)

@@ -2,17 +2,19 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vlnbert.errors import DataError
+from vlnbert.errors import DataError, UsageError, setting
 from vlnbert.evaluation.tables import Summary
 from vlnbert.progress import Bar
 
 NEVER = 10**9  # seconds
+LONG = 20 * 60  # seconds of a training of which people want to know beforehand
+TIMED = 3  # updates whose time tells that of the others
 
 
 @dataclass
@@ -72,9 +74,30 @@ class TensorBoard:
 
 @dataclass
 class ProgressBar:
-    """A bar with the losses and the time left, and a line for each validation."""
+    """A bar with the losses and the time left, and a line for each validation.
+
+    It moves with every update (`advanced`). Where those that are left will take long, a line says so after a few, if
+    they are `timed`: a GPU takes its time after it was told what to do.
+    """
 
     bar: Bar
+    timed: bool = True
+    began: tuple[int, float] | None = None  # the first update, whose time is not typical, and when it was made
+
+    def advanced(self, iteration: int) -> None:
+        self.bar.update(iteration)
+        if self.began is None:
+            self.began = iteration, time.monotonic()
+        elif self.timed and iteration - self.began[0] == TIMED:
+            self._estimate((time.monotonic() - self.began[1]) / TIMED, (self.bar.total or 0) - iteration)
+
+    def _estimate(self, seconds: float, left: int) -> None:
+        if seconds * left < LONG:
+            return
+        minutes = round(seconds * left / 60)
+        lasts = f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
+        told = f"an update takes {seconds:.2f} s here, so the {left:,} that are left about {lasts}, validations aside"
+        self.bar.say(f"{told}; Ctrl-C saves and stops")
 
     def updated(self, iteration: int, learning_rate: float, parts: dict[str, float]) -> None:
         losses = f"loss {parts['total']:.2f}, imitation {parts['imitation']:.2f}, rate {learning_rate:.0e}"
@@ -85,6 +108,19 @@ class ProgressBar:
             known = {name: summary.get(name) for name in ("sr", "spl", "rgs")}
             rates = (f"{name.upper()} {100 * rate:.1f}" for name, rate in known.items() if rate is not None)
             self.bar.say(f"after {iteration} updates, {split}: {', '.join(rates)}")
+
+
+def require_callbacks(callbacks: object) -> None:
+    """Refuse what cannot watch a training, before one is begun."""
+    if not isinstance(callbacks, Sequence) or isinstance(callbacks, str):
+        problem = f"{setting('callbacks')} is a {type(callbacks).__name__}, not a list of those who watch"
+        raise UsageError(f"{problem}; put it into one: callbacks=[...]")
+    for one in callbacks:
+        lacking = [name for name in ("updated", "validated") if not callable(getattr(one, name, None))]
+        if lacking or isinstance(one, type):
+            what = "is a class, not an object of it" if isinstance(one, type) else f"has no {' and no '.join(lacking)}"
+            takes = "updated(iteration, learning_rate, parts) and validated(iteration, scores)"
+            raise UsageError(f"a callback, {one!r:.60}, {what}; give objects with {takes}")
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:

@@ -35,8 +35,10 @@ from vlnbert.navigator.storage.folder import (
     read_safetensors,
     read_weights,
 )
+from vlnbert.navigator.storage.hub import exists
 from vlnbert.sources.files import read_json, write_json
 from vlnbert.sources.folders import replaced
+from vlnbert.sources.formats import NewerFormatError
 
 TRAINER = "trainer.safetensors"
 NAME = re.compile(r"\d{7,}")  # of a checkpoint's folder: its update
@@ -86,7 +88,7 @@ def save_navigator(folder: Path, navigator: Navigator, card: Mapping[str, Any]) 
 
 
 def is_run(folder: Path) -> bool:
-    return (folder / RECORD).is_file()
+    return exists(folder / RECORD)
 
 
 def best_weights(run: Path) -> Path:
@@ -153,6 +155,8 @@ def _ours() -> Iterator[None]:
     """A damaged file of a run, unlike others of its kind, can neither be fetched nor saved again."""
     try:
         yield
+    except NewerFormatError:  # which is not damaged
+        raise
     except DataError as error:
         raise DataError(error.path, error.problem, ANEW, error.place) from None
 

@@ -5,10 +5,10 @@ A field's docstring is its help on the command line.
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 from vlnbert.data.spec import OFF, FeatureSpec
-from vlnbert.errors import UsageError
+from vlnbert.errors import UsageError, setting
 from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.records import require_range
 from vlnbert.learning.rewards import PAPER, RewardConfig
@@ -24,6 +24,8 @@ AUGMENTED = "r2r/aug"
 @dataclass(frozen=True)
 class TrainConfig:
     """A training. The defaults are the paper's R2R recipe."""
+
+    PLACE: ClassVar[str] = "training"
 
     iterations: int = 300_000
     """Updates of the weights."""
@@ -70,10 +72,10 @@ class TrainConfig:
     """Parts of the paper's reward."""
 
     def __post_init__(self) -> None:
-        if self.batch < 2 or self.batch % 2:
-            raise UsageError(f"a batch of {self.batch} has no two halves; choose an even number")
         require_range(self, 1, MOST, "iterations", "accumulate", "validate_every", "validation_batch")
         require_range(self, 1, MOST, "report_every", "batch")
+        if self.batch % 2:
+            raise UsageError(f"a batch of {self.batch} has no two halves; choose an even number")
         require_range(self, 0, MOST, "warmup", "patience")
         if self.max_steps is not None:
             require_range(self, 1, MOST, "max_steps")
@@ -115,8 +117,9 @@ class Experiment:
     """What views and objects look like."""
     navigator: NavigatorConfig = field(default_factory=NavigatorConfig)
     """The navigator's shape. The widths of features and the vocabulary are read from the data; with weights to start
-    from, so are all sizes from those. A Hugging Face encoder reads the instructions where backbone is huggingface and
-    backbone_settings has encoder, its folder or name; its own tokenizer then serves."""
+    from, so are all sizes from those: what is asked for otherwise is refused. A Hugging Face encoder reads the
+    instructions where backbone is huggingface and backbone_settings has encoder, its folder or name; its own tokenizer
+    then serves."""
     training: TrainConfig = field(default_factory=TrainConfig)
     """How it is taught."""
 
@@ -160,9 +163,10 @@ class Experiment:
 
     def __post_init__(self) -> None:
         if not self.train_on:
-            raise UsageError("no split to learn from; for example --train-on r2r/train")
+            raise UsageError(f"no split to learn from; for example {setting('train_on', 'r2r/train')}")
         if self.best_on not in self.validate_on:
-            raise UsageError(f"the best weights are chosen on {self.best_on}, which is not validated; add it")
+            problem = f"the best weights are chosen on {self.best_on}, which is not validated"
+            raise UsageError(f"{problem}; add it to {setting('validate_on')}, or change {setting('best_on')}")
         require_range(self, 0, MOST, "holdout")
         require_range(self, 0, 2**63 - 1, "holdout_seed")
         if self.holdout and (learned := [name for name in self.train_on if task_and_split(name)[1] == DEV]):

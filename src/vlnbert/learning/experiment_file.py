@@ -15,7 +15,7 @@ from typing import Any
 from vlnbert.errors import DataError, UnknownNameError, UsageError
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.presets import Preset, presets
-from vlnbert.learning.records import to_plain, with_changes
+from vlnbert.learning.records import chosen, to_plain, with_changes
 from vlnbert.registry import load_plugin
 from vlnbert.sources.checks import is_list_of
 from vlnbert.sources.files import read_json, write_json
@@ -47,7 +47,8 @@ def read_experiment(path: str | Path) -> Preset:
         problem, _, remedy = str(error).partition("; ")
         raise DataError(path, problem, remedy or "mend it") from None
     description = told.get("description", base.description)
-    return replace(base, name=told.get("name", path.stem), description=description, experiment=experiment)
+    asked = tuple(chosen(experiment, base.experiment))
+    return replace(base, name=told.get("name", path.stem), description=description, experiment=experiment, asked=asked)
 
 
 def save_experiment(experiment: Experiment | Preset, path: str | Path) -> Path:

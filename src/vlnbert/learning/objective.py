@@ -1,6 +1,7 @@
 """What a navigator learns from a rollout: imitation where rows followed the teacher, A2C where they explored."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -14,6 +15,8 @@ from vlnbert.rollout.mixed import SAMPLE, TEACHER, Rollout
 @dataclass(frozen=True)
 class ObjectiveConfig:
     """The weights of the objective; the defaults are the paper's."""
+
+    PLACE: ClassVar[str] = "training.objective"
 
     imitation: float = 0.2
     """Weight of the imitation loss beside the actor-critic one."""

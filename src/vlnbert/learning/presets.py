@@ -21,11 +21,12 @@ class Preset:
     description: str
     experiment: Experiment
     start_hint: str = ""  # said to who starts from random weights where the recipe does not
+    asked: tuple[str, ...] = ()  # places of the settings that somebody chose, beside what a preset of ours says
 
 
 ONE, TWO = SIZES["base"]["one-stream"], SIZES["base"]["two-stream"]
-OSCAR = "the paper's agent starts from OSCAR's: --start FILE"
-PREVALENT = "the paper's agent starts from PREVALENT's: --start FILE"
+OSCAR = "the paper's agent starts from OSCAR's"
+PREVALENT = "the paper's agent starts from PREVALENT's"
 HOPS = RewardConfig(unit="hops")  # as the published agents counted
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from vlnbert.errors import RenamedError, UnknownNameError, UsageError
+from vlnbert.errors import RenamedError, UnknownNameError, UsageError, setting
 
 Settings = TypeVar("Settings")
 # What settings are called elsewhere in the field, and here.
@@ -18,10 +18,11 @@ FIELD_WORDS = {
 
 
 def require_range(settings: object, least: float, most: float, *names: str) -> None:
-    """Refuse settings that are out of range, or no numbers at all."""
+    """Refuse settings that are out of range, or no numbers at all; their class says its PLACE in an experiment."""
     for name in names:
-        if not least <= (value := getattr(settings, name)) <= most:
-            raise UsageError(f"{name} is {value}; choose {least:,} to {most:,}")
+        value, place = getattr(settings, name), getattr(settings, "PLACE", "")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+            raise UsageError(f"{setting(f'{place}.{name}')} is {value!r}; choose {least:,} to {most:,}")
 
 
 def to_plain(settings: Any) -> dict[str, Any]:
@@ -45,8 +46,7 @@ def with_changes(settings: Settings, changes: Mapping[str, Any], renamed: Mappin
 
     Who uses a name of `renamed` (old places and new ones), or another word of the field, is told ours.
     """
-    by_place = {place: place for place in _places(to_plain(settings))}
-    by_name = {place.rpartition(".")[2]: place for place in reversed(by_place)}  # outer names come first
+    by_name, by_place = _names(settings)
     known, values = {**by_name, **by_place}, to_plain(settings)
     several = {place for place, value in _leaves(values) if isinstance(value, tuple)}
     for name, value in changes.items():
@@ -57,6 +57,30 @@ def with_changes(settings: Settings, changes: Mapping[str, Any], renamed: Mappin
             raise UnknownNameError("setting", name, names)
         _set(values, known[name], _plain(value, known[name] in several))
     return from_plain(type(settings), values)
+
+
+def _names(settings: object) -> tuple[dict[str, str], dict[str, str]]:
+    """The places of all settings and groups: by their names, of which outer ones come first, and by themselves."""
+    by_place = {place: place for place in _places(to_plain(settings))}
+    return {place.rpartition(".")[2]: place for place in reversed(by_place)}, by_place
+
+
+def places_of(settings: object, names: Iterable[str]) -> list[str]:
+    """The places of settings that are called by their names or places; those of groups are left out."""
+    by_name, by_place = _names(settings)
+    places = ({**by_name, **by_place}.get(name, "") for name in names)
+    groups = {place.rpartition(".")[0] for place in by_place}
+    return [place for place in places if place and place not in groups]
+
+
+def chosen(settings: object, usual: object, place: str = "") -> Iterator[str]:
+    """The places of settings that differ from the usual ones."""
+    for item in fields(settings):  # type: ignore[arg-type]  # it is a dataclass
+        value, other, name = getattr(settings, item.name), getattr(usual, item.name), f"{place}{item.name}"
+        if is_dataclass(value) and not isinstance(value, type):
+            yield from chosen(value, other, f"{name}.")
+        elif value != other:
+            yield name
 
 
 def name_now(name: str, known: Iterable[str], renamed: Mapping[str, str]) -> str | None:

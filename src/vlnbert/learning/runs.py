@@ -4,30 +4,28 @@ A run's folder holds `run.json` (the preset's name, all settings, the data folde
 `checkpoints/` and `last.json`, `best/` (a navigator's folder) and the logs.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from vlnbert.data.data import Data, open_data
 from vlnbert.data.features import object_feature_file, view_feature_file
 from vlnbert.data.own import bank_digest
-from vlnbert.errors import DataError, UsageError
+from vlnbert.errors import DataError, UsageError, setting
 from vlnbert.learning.checkpoints import POINTER, RECORD, is_run, last_checkpoint, unfilled_navigator
 from vlnbert.learning.experiment import Experiment
-from vlnbert.learning.records import from_plain, moved, to_plain
 from vlnbert.learning.rewards import REWARDS
-from vlnbert.learning.start import initial_navigator
+from vlnbert.learning.run_record import RunRecord, extended, read_record, write_record
+from vlnbert.learning.start import initial_navigator, kept_by_start, trained_shape
 from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import Navigator
+from vlnbert.navigator.storage.folder import Limits
 from vlnbert.navigator.storage.hub import exists
 from vlnbert.perception.sentences import encoder_digest
 from vlnbert.ranks import ALONE, Ranks
-from vlnbert.registry import load_recorded, loaded_plugins
+from vlnbert.registry import LOAD_PLUGIN, load_recorded, loaded_plugins
 from vlnbert.sources.boxes import box_files
-from vlnbert.sources.files import read_json, write_json
 from vlnbert.sources.folders import refuse_full
-from vlnbert.sources.formats import FORMAT, format_of
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.holdout import DEV, choose_houses, file_of, without_houses
 from vlnbert.tasks.splits import task_and_split
@@ -37,38 +35,6 @@ from vlnbert.world.cache import Key
 from vlnbert.world.objects import NONE
 
 ANOTHER = "resume it with: vlnbert train --resume {run}, or choose another folder"
-NEWEST = 2  # format of run.json
-# Settings that format 2 calls otherwise than format 1, by their places in an experiment.
-RENAMED = {
-    "features": "features.views",
-    "feature_width": "features.view_width",
-    "objects": "features.objects",
-    "most_objects": "features.max_objects",
-    "encoder": "features.encoder",
-    "tokens": "max_tokens",
-    "training.rate": "training.learning_rate",
-    "training.clip": "training.grad_clip",
-    "training.limit": "training.max_steps",
-    "training.objective.guidance": "training.objective.student_forcing",
-}
-
-
-@dataclass(frozen=True)
-class RunRecord:
-    """What a run's folder says of itself."""
-
-    preset: str
-    data: str
-    experiment: Experiment
-    fingerprints: dict[str, str]
-    plugins: tuple[str, ...] = ()
-    """The plugins that were loaded when it began, files by their whole paths."""
-    held_out: tuple[str, ...] = ()
-    """The houses that are kept out of training."""
-
-    def __post_init__(self) -> None:
-        if len(self.held_out) != self.experiment.holdout:
-            raise UsageError(f"{self.experiment.holdout} houses are kept out, {len(self.held_out)} are named")
 
 
 def begin_run(
@@ -78,63 +44,70 @@ def begin_run(
     run: Path,
     ranks: Ranks = ALONE,
     tell: Callable[[str], object] = lambda line: None,
+    asked: Collection[str] = (),
 ) -> Trainer:
-    """A new run in an empty folder, ready to train; `tell` is told, line by line, what in the data does not fit."""
+    """A new run in an empty folder, ready to train.
+
+    `tell` is told, line by line, what in the data or the weights does not fit. `asked` are the places of settings that
+    somebody chose, such as navigator.layers: they are kept, or refused by name.
+    """
     if exists(run / RECORD):
         raise DataError(run, f"holds a run of {read_record(run).preset}", ANOTHER.format(run=run))
     refuse_full(run)
+    _require_used(experiment, asked)
     experiment = _anchored(experiment)
     _load_plugins_of_start(experiment)
     digests = fingerprints(experiment, data.folder)
     held_out = choose_houses(data.folder, experiment.tasks, experiment.holdout, experiment.holdout_seed)
     data = data.seen_as(experiment.seen).holding_out(held_out)
+    navigator = initial_navigator(experiment, data, asked)
+    notes = list(kept_by_start(experiment.navigator, navigator))
     record = RunRecord(
         preset=preset,
         data=str(data.folder.root.resolve()),
-        experiment=experiment,
+        experiment=replace(experiment, navigator=trained_shape(experiment.navigator, navigator)),
         fingerprints={**digests, **_own_fingerprint(data)},
         plugins=loaded_plugins(),
         held_out=held_out,
+        asked=tuple(asked),
     )
-    trainer = _trainer(record, run, data, initial_navigator(experiment, data), ranks)
+    trainer = _trainer(record, run, data, navigator, ranks)
     ranks.wait()  # until all have found the folder empty
     if ranks.writes:
-        write_json(run / RECORD, {FORMAT: NEWEST, **to_plain(record)}, indent=2)
-        for line in (*_choice(record, trainer), *_oddities(data, trainer)):
+        write_record(run, record)
+        for line in (*notes, *_choice(record, trainer), *_oddities(data, trainer)):
             tell(line)
     return trainer
 
 
-def resume_run(run: Path, data: Data | None = None, ranks: Ranks = ALONE) -> Trainer:
-    """A run where it was left. The data may lie elsewhere now, but must be what it was."""
+def resume_run(run: Path, data: Data | None = None, ranks: Ranks = ALONE, iterations: int | None = None) -> Trainer:
+    """A run where it was left. The data may lie elsewhere now, but must be what it was.
+
+    `iterations`, where given, is how many updates it shall have in the end; run.json then says so.
+    """
     record = read_record(run)
+    longer = record if iterations is None else extended(record, run, iterations)
     load_recorded(record.plugins)
     if (reward := record.experiment.training.reward) not in REWARDS:
         problem = f"the run learns by the reward '{reward}', which nobody registers here"
-        raise UsageError(f"{problem}; give the plugin that does: --plugin FILE")
+        raise UsageError(f"{problem}; {LOAD_PLUGIN}")
     data = (open_data(record.data) if data is None else data).seen_as(record.experiment.seen)
     data = data.holding_out(record.held_out)
     _require_unchanged(record, data)
     if not (run / POINTER).exists():  # killed before the first checkpoint
-        return _trainer(record, run, data, initial_navigator(record.experiment, data), ranks)
-    trainer = _trainer(record, run, data, unfilled_navigator(last_checkpoint(run)), ranks)
-    trainer.resume()
+        trainer = _trainer(longer, run, data, initial_navigator(record.experiment, data, record.asked), ranks)
+    else:
+        trainer = _trainer(longer, run, data, unfilled_navigator(last_checkpoint(run)), ranks)
+        trainer.resume()
+    if longer != record:
+        if trainer._stale():
+            problem = f"{run} stopped since it no longer got better ({setting('training.patience')})"
+            raise UsageError(f"{problem}; begin another from its weights: {setting('start', str(run))}")
+        ranks.wait()  # until all have read the old one
+        if ranks.writes:
+            shape = trained_shape(record.experiment.navigator, trainer.navigator)
+            write_record(run, replace(longer, experiment=replace(longer.experiment, navigator=shape)))
     return trainer
-
-
-def read_record(run: Path) -> RunRecord:
-    """What a run's folder says of itself, checked."""
-    path, anew = run / RECORD, f"begin anew in another folder; --start {run} goes on from the weights of this one"
-    values: Any = read_json(path, "run", "name the folder that a training wrote", damaged=anew)
-    try:
-        if isinstance(values, dict):
-            version = format_of(path, values, NEWEST)
-            values = {name: value for name, value in values.items() if name != FORMAT}
-            if version == 1 and isinstance(values.get("experiment"), dict):
-                values["experiment"] = moved(values["experiment"], RENAMED)
-        return from_plain(RunRecord, values)
-    except (UsageError, TypeError) as error:
-        raise DataError(path, f"is damaged ({error})", anew) from None
 
 
 def fingerprints(experiment: Experiment, folder: DataFolder) -> dict[str, str]:
@@ -166,6 +139,19 @@ def _load_plugins_of_start(experiment: Experiment) -> None:
     """Where the weights to start from are a run's, its plugins have what it is made of."""
     if experiment.start is not None and is_run(Path(experiment.start)):
         load_recorded(read_record(Path(experiment.start)).plugins)
+
+
+def _require_used(experiment: Experiment, asked: Collection[str]) -> None:
+    """Refuse, by name, what somebody chose for objects or captions where nobody looks at any."""
+    seen, reasons = experiment.seen, dict[str, str]()
+    if not any(TASKS[name].sees_objects for name in experiment.tasks):
+        places = ("features.objects", "features.object_width", "features.max_objects")
+        reasons |= dict.fromkeys(places, f"{' and '.join(experiment.tasks)} shows no objects")
+    if not seen.uses_encoder:
+        reasons["features.encoder"] = "no captions or names are read"
+    for place in asked:
+        if place in reasons:
+            raise UsageError(f"{setting(place)} was chosen, but {reasons[place]}; leave it out")
 
 
 def _own_fingerprint(data: Data) -> dict[str, str]:
@@ -211,12 +197,13 @@ def _oddities(data: Data, trainer: Trainer) -> Iterator[str]:
                 yield f"{split.name}: {'; '.join(report.lines())}"
             shown = int((split.target != NONE).sum())
             if shown < report.at_goal:
-                reason = "their objects are beyond --features.max-objects, or have no features"
+                reason = f"their objects are beyond {setting('features.max_objects')}, or have no features"
                 yield f"{split.name}: {report.at_goal - shown:,} targets are left out of what is shown; {reason}"
 
 
 def _trainer(record: RunRecord, run: Path, data: Data, navigator: Navigator, ranks: Ranks) -> Trainer:
     experiment, tokenizer = record.experiment, navigator.tokenizer or data.tokenizer
+    navigator.limits = Limits(experiment.training.max_steps, experiment.max_tokens)
     splits = {name: data.split(name, tokenizer, experiment.max_tokens) for name in experiment.splits}
     own = tokenizer.encode("").ids[0] if hasattr(navigator.backbone, "tokenizer") else None  # no BERT's, perhaps
     for name, split in splits.items():
@@ -225,7 +212,7 @@ def _trainer(record: RunRecord, run: Path, data: Data, navigator: Navigator, ran
         if split.tokens.ids.shape[1] > navigator.config.positions:
             longest, most = split.tokens.ids.shape[1], navigator.config.positions
             problem = f"{name} has {longest} tokens, the navigator reads at most {most}"
-            raise UsageError(f"{problem}; cut them: --max-tokens {most}")
+            raise UsageError(f"{problem}; cut them: {setting('max_tokens', most)}")
         if not split.episodes.scored:
             raise UsageError(f"{name} withholds its goals, so there is nothing to learn or to score; leave it out")
     return Trainer(
@@ -247,4 +234,6 @@ def _require_unchanged(record: RunRecord, data: Data) -> None:
     changed = [name for name, digest in record.fingerprints.items() if now.get(name) != digest]
     if changed:
         problem = f"{', '.join(changed)} changed since the run began"
-        raise DataError(folder.root, problem, "give the data it began with (--data DIR), or begin another run")
+        raise DataError(
+            folder.root, problem, f"give the data it began with ({setting('data', 'DIR')}), or begin another run"
+        )

@@ -1,13 +1,14 @@
 """The navigator that an experiment starts with: random weights, somebody's, or those of an earlier run."""
 
-from dataclasses import replace
+from collections.abc import Collection, Iterator
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Literal, cast, get_args
 
 import torch
 
 from vlnbert.data.data import Data
-from vlnbert.errors import UsageError
+from vlnbert.errors import UsageError, setting
 from vlnbert.learning.checkpoints import best_weights, is_run
 from vlnbert.learning.experiment import Experiment
 from vlnbert.navigator import Navigator, NavigatorConfig
@@ -18,40 +19,77 @@ from vlnbert.weights.importing import load_weights
 from vlnbert.weights.options import ImportOptions, resolve_source
 
 Importable = Literal["one-stream", "two-stream"]  # the backbones that other people's weights can fill
+PLACE = "navigator."  # of a navigator's settings in an experiment
+SEEN = ("feature_width", "object_width")  # what the data decides, whatever the weights
+TAKEN = ("layers", "cross_layers", "heads", "critic_width")  # what may be chosen of a BERT
+WORDS = ("backbone", "matching", "language_attention")  # what a preset says of its shape beside sizes
 
 
-def initial_navigator(experiment: Experiment, data: Data) -> Navigator:
-    """The navigator before its first update, its tokenizer in hand."""
-    shape, seed = experiment.navigator, experiment.training.seed
-    views, objects = data.view_bank.width, object_width(data)
-    torch.manual_seed(seed)
+def initial_navigator(experiment: Experiment, data: Data, asked: Collection[str] = ()) -> Navigator:
+    """The navigator before its first update, its tokenizer in hand.
+
+    `asked` are the places of settings that somebody chose, such as navigator.layers: what of its shape the data or the
+    weights decide otherwise is refused by its name.
+    """
+    torch.manual_seed(experiment.training.seed)
+    named = {place.removeprefix(PLACE) for place in asked if place.startswith(PLACE)}
     if experiment.start is None:
-        navigator = Navigator(
-            replace(shape, feature_width=views, object_width=objects, vocabulary=piece_count(data.tokenizer))
-        )
-        navigator.tokenizer = navigator.tokenizer or data.tokenizer  # some backbones bring their own
-        return navigator
-    start = resolve_source(experiment.start)
+        navigator = _new_navigator(experiment.navigator, data)
+    else:
+        navigator = _started_navigator(experiment, resolve_source(experiment.start), data, named)
+    _require_as_asked(experiment, navigator.config, named)
+    return navigator
+
+
+def trained_shape(shape: NavigatorConfig, navigator: Navigator) -> NavigatorConfig:
+    """The shape that is trained, as a run's folder keeps it; what a backbone reads stays as it was asked for."""
+    return replace(navigator.config, backbone_settings=shape.backbone_settings)
+
+
+def kept_by_start(shape: NavigatorConfig, navigator: Navigator) -> Iterator[str]:
+    """In words, what a navigator to start from keeps although the experiment has it otherwise; sizes are its own."""
+    for name in WORDS:
+        if (kept := getattr(navigator.config, name)) != (said := getattr(shape, name)):
+            yield f"{setting(PLACE + name)} stays {kept}, as in the weights to start from; the experiment has {said}"
+
+
+def _new_navigator(shape: NavigatorConfig, data: Data) -> Navigator:
+    views, objects, pieces = data.view_bank.width, data.object_width, piece_count(data.tokenizer)
+    navigator = Navigator(replace(shape, feature_width=views, object_width=objects, vocabulary=pieces))
+    navigator.tokenizer = navigator.tokenizer or data.tokenizer  # some backbones bring their own
+    return navigator
+
+
+def _started_navigator(experiment: Experiment, start: str | Path, data: Data, named: Collection[str]) -> Navigator:
+    """The navigator that some weights make, ours or other people's."""
+    shape = experiment.navigator
     if (own := own_weights(Path(start))) is not None:
-        return _as_asked(Navigator.from_pretrained(own), shape, data)
+        return _fitted(Navigator.from_pretrained(own), shape, data)
     if shape.backbone not in get_args(Importable):
         problem = f"{start} holds no weights of a {shape.backbone} backbone"
-        raise UsageError(f"{problem}; start from none (--start None), or from a run of your own")
+        raise UsageError(f"{problem}; start from none ({setting('start', 'None')}), or from a run of your own")
     options = ImportOptions(
         backbone=cast("Importable", shape.backbone),
         matching=shape.matching,
         language_attention=shape.language_attention,
         angle_width=shape.angle_width,
-        feature_width=views,
-        object_width=objects,
-        seed=seed,
+        feature_width=data.view_bank.width,
+        object_width=data.object_width,
+        seed=experiment.training.seed,
+        **{name: getattr(shape, name) or None for name in TAKEN if name in named},
     )
-    return _as_asked(load_weights(start, options).navigator, shape, data)
+    return _fitted(load_weights(start, options).navigator, shape, data)
 
 
-def object_width(data: Data) -> int:
-    """The width of an object's feature; 0 where agents see none."""
-    return 0 if data.object_bank is None else data.object_bank.width
+def _require_as_asked(experiment: Experiment, made: NavigatorConfig, named: Collection[str]) -> None:
+    """Refuse, by its name, a setting of the shape that the navigator does not have."""
+    for name in (field.name for field in fields(made) if field.name in named and field.name != "backbone_settings"):
+        asked, found = getattr(experiment.navigator, name), getattr(made, name)
+        if asked != found:
+            owner = "the weights to start from" if experiment.start is not None else f"the backbone {made.backbone}"
+            if name in SEEN or (name == "vocabulary" and experiment.start is None):
+                owner = "the data"
+            raise UsageError(f"{setting(PLACE + name)} is {asked}, but {owner} decided on {found}; leave it out")
 
 
 def own_weights(start: Path) -> Path | None:
@@ -60,7 +98,7 @@ def own_weights(start: Path) -> Path | None:
     return folder if describes_navigator(folder / CONFIG) else None
 
 
-def _as_asked(loaded: Navigator, shape: NavigatorConfig, data: Data) -> Navigator:
+def _fitted(loaded: Navigator, shape: NavigatorConfig, data: Data) -> Navigator:
     """The loaded weights in float32, in a navigator with the dropout that was asked for.
 
     One that saw no objects gets new weights for them, where there are some to see.
@@ -70,7 +108,7 @@ def _as_asked(loaded: Navigator, shape: NavigatorConfig, data: Data) -> Navigato
         problem = f"the views are {seen} wide, the navigator to start from sees {width}"
         raise UsageError(f"{problem}; give the features that it was trained with")
     dropout = {name: getattr(shape, name) for name in vars(shape) if name.endswith("dropout")}
-    objects, weights = object_width(data) or loaded.config.object_width, loaded.state_dict()
+    objects, weights = data.object_width or loaded.config.object_width, loaded.state_dict()
     config = replace(loaded.config, **dropout, object_width=objects)
     backbone = make_backbone(config)
     with torch.device("cpu" if objects != loaded.config.object_width else "meta"):  # without new ones, draw none

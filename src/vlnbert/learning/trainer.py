@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
@@ -67,6 +67,7 @@ class Trainer:
         self.run, self.navigator, self.environment, self.config = run, navigator, environment, config
         self.validation, self.best_on, self.ranks, self.card = validation, best_on, ranks, dict(card or {})
         self.callbacks: Sequence[Callback] = ()
+        self.advanced: Callable[[int], object] = lambda iteration: None  # called after every update, with their number
         device = environment.world.device
         self.batches = BatchStream(
             train, config.batch, config.seed, ranks=ranks, device=device, accumulate=config.accumulate
@@ -120,6 +121,7 @@ class Trainer:
             self.advance(self.progress.iteration)
             best = self.progress.best, self.progress.best_iteration
             self.progress = Progress(self.progress.iteration + 1, *best)
+            self.advanced(self.progress.iteration)
             validate = self._due(self.config.validate_every)
             if validate or self._due(self.config.report_every) or (self.stopping and self.ranks.count == 1):
                 self._report()  # a loss that is no number must not be saved

@@ -17,7 +17,7 @@ from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 
 from vlnbert.environment.environment import Environment
-from vlnbert.errors import UsageError
+from vlnbert.errors import UsageError, setting
 from vlnbert.learning.experiment import TrainConfig
 from vlnbert.learning.objective import Objective, navigation_objective
 from vlnbert.learning.rewards import open_reward
@@ -173,7 +173,7 @@ def unrecordable(error: RuntimeError) -> Exception:
     own = [frame for frame in frames if TORCH not in Path(frame.filename).parents]
     where = f"{Path(own[-1].filename).name} line {own[-1].lineno} ({own[-1].line})" if own else "something"
     problem = f"{where} waits for the device, or has a shape that depends on values, while an update is recorded"
-    return UsageError(f"{problem}; keep it on the device, or train with --training.no-graphs")
+    return UsageError(f"{problem}; keep it on the device, or train with {setting('training.graphs', False)}")
 
 
 def _stacked(objective: Objective) -> Tensor:

@@ -14,12 +14,13 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from vlnbert.errors import DataError, UnknownNameError, UsageError
+from vlnbert.errors import DataError, UnknownNameError, UsageError, setting
 from vlnbert.registry import Registry
 from vlnbert.sources.instructions import EpisodeRecord, is_augmented, read_augmented, read_r2r, read_reverie
 from vlnbert.sources.layout import MAKE_ONE, DataFolder
 from vlnbert.world.world import World
 
+AUGMENTED = "prevalent_aug.json"  # R2R's split "aug"
 NEAR = 3.0  # metres: who stops closer than this to the goal has arrived, and the scale of nDTW and CLS
 NAVIGATION = ("sr", "osr", "spl", "ndtw", "sdtw", "cls", "tl", "ne")  # metrics of every task
 GROUNDING = ("rgs", "rgspl")  # metrics of tasks that ask for an object
@@ -128,8 +129,15 @@ class R2R(Task):
     name = "r2r"
 
     def files(self, folder: DataFolder) -> dict[str, Path]:
-        augmented = folder.root / self.name / "prevalent_aug.json"
+        augmented = folder.root / self.name / AUGMENTED
         return super().files(folder) | ({"aug": augmented} if augmented.exists() else {})
+
+    def file(self, folder: DataFolder, split: str) -> Path:
+        path = folder.root / self.name / AUGMENTED
+        if split == "aug" and not path.exists():
+            remedy = f"fetch PREVALENT's augmented paths, or do without: {setting('train_on', 'r2r/train')}"
+            raise DataError(path, "no such file, which the split r2r/aug is read from", remedy)
+        return super().file(folder, split)
 
     def read(self, path: Path) -> Iterator[EpisodeRecord]:
         return read_augmented(path) if is_augmented(path) else read_r2r(path)

@@ -14,7 +14,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 from torch import Tensor
 
-from vlnbert.errors import DataError, Faults, UsageError
+from vlnbert.errors import DataError, Faults, UsageError, setting
 from vlnbert.sources.files import FETCH_AGAIN, opened
 from vlnbert.sources.layout import MAKE_ONE
 from vlnbert.tasks.episodes import Episodes
@@ -75,7 +75,7 @@ def tokenise(episodes: Episodes, tokenizer: Tokenizer, path: Path, max_tokens: i
     Augmented data brings its own tokens, which must be of the same vocabulary.
     """
     if max_tokens < 3:
-        raise UsageError(f"a limit of {max_tokens} tokens leaves no room for words; [CLS] and [SEP] count too")
+        raise UsageError(f"{setting('max_tokens', max_tokens)} leaves no room for words; [CLS] and [SEP] count too")
     texts = [text for text, given in zip(episodes.texts, episodes.tokens, strict=True) if not given]
     made = iter(_encoded(tokenizer, texts))
     encoded = [_cut(given or next(made), max_tokens) for given in episodes.tokens]

@@ -13,7 +13,7 @@ from vlnbert.navigator import NavigatorConfig
 from vlnbert.navigator.storage.folder import shown
 from vlnbert.sources.files import written_beside
 from vlnbert.weights.keys import ordered_keys
-from vlnbert.weights.reading import KEPT, NavigatorFolder, is_navigator, read_checkpoint, read_navigator_folder
+from vlnbert.weights.reading import KEPT, TOLD, NavigatorFolder, is_navigator, read_checkpoint, read_navigator_folder
 from vlnbert.weights.tables import PUBLISHED
 
 CRITIC = "critic."
@@ -41,7 +41,11 @@ def export_weights(folder: str | Path, file: Path) -> ExportReport:
     _refuse_inexpressible(saved)
     model, critic, made_up = published_state_dicts(saved.config, saved.tensors, _fitting_kept(saved))
     epoch = int(saved.metadata["epoch"]) if saved.metadata.get("epoch", "").isdecimal() else 0
-    document = {"vln_bert": {"epoch": epoch, "state_dict": model}, "critic": {"epoch": epoch, "state_dict": critic}}
+    document = {
+        "vln_bert": {"epoch": epoch, "state_dict": model},
+        "critic": {"epoch": epoch, "state_dict": critic},
+        TOLD: {"heads": saved.config.heads, **saved.limits.values()},  # which no weight tells
+    }
     with written_beside(file) as temporary:
         try:
             torch.save(document, temporary)

@@ -10,13 +10,13 @@ from tokenizers import Tokenizer
 from tokenizers.normalizers import BertNormalizer
 from torch import Tensor
 
-from vlnbert.errors import DataError
+from vlnbert.errors import DataError, setting
 from vlnbert.navigator import Navigator
-from vlnbert.navigator.storage.folder import read_tokenizer
+from vlnbert.navigator.storage.folder import Limits, read_tokenizer
 from vlnbert.sources.files import read_json
 from vlnbert.sources.folders import built_beside, refuse_full
 from vlnbert.tasks.tokens import load_tokenizer
-from vlnbert.weights.options import ImportOptions
+from vlnbert.weights.options import ImportOptions, resolve_source
 from vlnbert.weights.plan import ImportPlan, make_plan
 from vlnbert.weights.reading import KEPT, Checkpoint, is_navigator, read_checkpoint, read_navigator_folder
 from vlnbert.weights.report import ImportReport
@@ -54,11 +54,11 @@ def import_weights(source: str | Path, folder: Path, options: ImportOptions = DE
 
 def load_weights(source: str | Path, options: ImportOptions = DEFAULTS) -> Imported:
     """A navigator from a checkpoint, a folder or a hub name, ready to train or to evaluate."""
-    checkpoint = read_checkpoint(source)
+    checkpoint = read_checkpoint(resolve_source(source))
     plan = make_plan(checkpoint, options)
     tokenizer = find_tokenizer(checkpoint, options.vocabulary, plan.config.vocabulary)
     navigator = _load_navigator(checkpoint, plan, options.seed)
-    navigator.tokenizer = tokenizer
+    navigator.tokenizer, navigator.limits = tokenizer, Limits.from_values(checkpoint.told)
     kept = {
         plain: checkpoint.tensors[name].clone(memory_format=torch.contiguous_format)
         for plain, name in plan.kept.items()
@@ -75,6 +75,7 @@ def open_navigator(source: str | Path) -> Navigator:
     folder = read_navigator_folder(checkpoint)
     navigator = Navigator(folder.config)
     navigator.load_state_dict(folder.tensors)
+    navigator.limits = folder.limits
     if hasattr(navigator.backbone, "tokenizer"):  # that of a backbone which brings its own is no BERT's
         navigator.read_tokenizer(folder.path.parent)
     else:
@@ -84,7 +85,7 @@ def open_navigator(source: str | Path) -> Navigator:
 
 def inspect_weights(source: str | Path, options: ImportOptions = DEFAULTS) -> ImportReport:
     """What an import of the source would do, or what a navigator's folder holds; nothing is written."""
-    checkpoint = read_checkpoint(source)
+    checkpoint = read_checkpoint(resolve_source(source))
     if is_navigator(checkpoint):
         return read_navigator_folder(checkpoint).report()
     plan = make_plan(checkpoint, options)
@@ -145,7 +146,9 @@ def _with_import_notes(report: ImportReport, checkpoint: Checkpoint, navigator: 
     """The report with what only the import itself knows."""
     notes = list(report.notes)
     if navigator.tokenizer is None:
-        notes.append("no vocabulary lies beside the weights; --vocabulary FILE keeps one with the navigator")
+        notes.append(
+            f"no vocabulary lies beside the weights; {setting('vocabulary', 'FILE')} keeps one with the navigator"
+        )
     precision = str(next(navigator.parameters()).dtype).removeprefix("torch.")
     if precision != "float32":
         notes.append(f"the weights are kept in {precision}, as they are in {checkpoint.path.name}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from vlnbert.errors import DataError, Faults, UsageError
+from vlnbert.errors import DataError, Faults, UsageError, setting
 from vlnbert.navigator import SIZES, NavigatorConfig
 from vlnbert.navigator.model.layers import EPS
 from vlnbert.navigator.storage.folder import listed, shown
@@ -32,7 +32,10 @@ HIDDEN = (  # keys that show the width of a token, and along which axis; should 
     ("backbone.layers.0.feed_forward.outer.weight", 0),
 )
 STACKS = (("layers", "backbone.layers."), ("cross_layers", "backbone.cross_layers."))
-ASKED = ("layers", "cross_layers", "feature_width", "angle_width", "object_width", "matching", "language_attention")
+ASKED = (
+    *("layers", "cross_layers", "feature_width", "angle_width", "object_width"),
+    *("matching", "language_attention", "critic_width"),
+)
 HALF = "half a checkpoint: fetch the file again"
 HEAD_WIDTH = 64  # of a head in most BERTs
 FEW_HEADS = 4  # of models too small for that
@@ -56,7 +59,7 @@ def infer_config(
     found = {**_widths(path, table, shapes), **_stacks(path, table, shapes)}
     _check_settings(path, table, found, settings)
     asked, directions = _asked(path, table, found, options), _directions(path, table, found)
-    _check_agreed(path, asked, directions)
+    _check_agreed(path, asked, {**directions, **{name: found[name] for name in ("critic_width",) if name in found}})
     heads, notes = _heads(path, found["hidden"], settings, options)
     fields = {**_stacked(table, found), **directions, **asked, "heads": heads}
     config = replace(_like_named(found["hidden"], table.backbone), **fields)
@@ -71,7 +74,7 @@ def _asked(path: Path, table: KeyTable, found: Mapping[str, int], options: Impor
     from_top = _from_top(table)
     for name, there in (("layers", "layers"), ("cross_layers", "layers" if from_top else "cross_layers")):
         if 0 < found[there] < asked.get(name, 0):
-            said = f"--{name.replace('_', '-')} {asked[name]}"
+            said = setting(f"navigator.{name}", asked[name])
             raise UsageError(f"{said} is more than the {found[there]} that {path} has; choose fewer")
     return asked
 
@@ -80,7 +83,7 @@ def _check_agreed(path: Path, asked: Mapping[str, Any], directions: Mapping[str,
     """Widths that the weights have are not a matter of choice."""
     for name, width in directions.items():
         if asked.get(name, width) != width:
-            said = f"--{name.replace('_', '-')} {asked[name]}"
+            said = setting(f"navigator.{name}", asked[name])
             raise UsageError(f"{said}, but the weights in {path} are made for {width}; say {width} or leave it out")
 
 
@@ -174,8 +177,14 @@ def _heads(path: Path, hidden: int, settings: Mapping[str, Any], options: Import
     usual = hidden // HEAD_WIDTH if hidden % HEAD_WIDTH == 0 else FEW_HEADS
     heads = like.heads if like else usual
     if hidden % heads:
-        raise DataError(path, f"does not tell how many heads share its width of {hidden}", "say so with --heads N")
-    return heads, (f"weights do not tell the number of heads: {heads} assumed; --heads N changes that",)
+        raise DataError(
+            path,
+            f"does not tell how many heads share its width of {hidden}",
+            f"say so with {setting('navigator.heads', 'N')}",
+        )
+    return heads, (
+        f"weights do not tell the number of heads: {heads} assumed; {setting('navigator.heads', 'N')} changes that",
+    )
 
 
 def _check_settings(path: Path, table: KeyTable, found: Mapping[str, int], settings: Mapping[str, Any]) -> None:

@@ -41,6 +41,8 @@ class ImportOptions:
     """What refines the state: attended words times views (R2R, the default), the views alone (REVERIE), or nothing."""
     language_attention: Literal["once", "embeddings", "initial", "previous"] | None = None
     """When words attend to each other: once (the default), or at every step. One-stream only."""
+    critic_width: int | None = None
+    """Hidden width of the critic: 512 unless the weights say otherwise."""
     vocabulary: Path | None = None
     """A vocab.txt or tokenizer.json to keep with the navigator; by default the one that lies beside the weights."""
     seed: int = 0

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from vlnbert.errors import Faults, UsageError
+from vlnbert.errors import Faults, UsageError, setting
 from vlnbert.navigator import NavigatorConfig, key_shapes
 from vlnbert.navigator.storage.folder import shown
 from vlnbert.weights.infer_config import HALF, InferredConfig, add_missing, infer_config
@@ -75,7 +75,7 @@ def _check_options(options: ImportOptions) -> None:
     for field in fields(options):
         value, least = getattr(options, field.name), 0 if field.name in ("object_width", "seed") else 1
         if isinstance(value, int) and value < least:
-            raise UsageError(f"--{field.name.replace('_', '-')} {value} is too few; choose {least} or more")
+            raise UsageError(f"{setting(f'navigator.{field.name}', value)} is too few; choose {least} or more")
 
 
 def _infer(

@@ -14,9 +14,11 @@ from vlnbert.errors import DataError, Faults
 from vlnbert.navigator import NavigatorConfig
 from vlnbert.navigator.storage.folder import (
     CONFIG,
+    Limits,
     checked_weights,
     expected_shapes,
     read_config,
+    read_limits,
     read_safetensors,
 )
 from vlnbert.navigator.storage.hub import exists, fetched, is_hub_name
@@ -26,6 +28,7 @@ from vlnbert.weights.tables import OWN, OWN_MARK
 
 WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
 AGENT_PARTS = ("vln_bert", "critic")
+TOLD = "vlnbert"  # beside those parts, in what we export: a dictionary that other readers leave alone
 KEPT = "kept.safetensors"  # tensors of a published agent that no navigator uses
 NOT_WEIGHTS = "give a checkpoint that holds a state dict, or a published agent"
 HEAD = 16  # bytes that tell what a file is
@@ -43,11 +46,12 @@ class Checkpoint:
     metadata: dict[str, str] = field(default_factory=dict)  # small facts that an export gives back
     parameters: int | None = None  # how many the optimiser that was saved with a model had
     notes: tuple[str, ...] = ()
+    told: dict[str, Any] = field(default_factory=dict)  # what an export of ours says beside the weights, unchecked
 
     def settings(self) -> dict[str, Any]:
-        """The config.json beside the weights; empty where there is none."""
+        """The config.json beside the weights, or what is told with them; empty where there is neither."""
         if self.folder is None or not (self.folder / "config.json").exists():
-            return {}
+            return {"num_attention_heads": self.told["heads"]} if "heads" in self.told else {}
         document = read_json(self.folder / "config.json", "configuration")
         if not isinstance(document, dict):
             raise DataError(self.folder / "config.json", "is not a JSON object", FETCH_AGAIN)
@@ -60,6 +64,7 @@ class NavigatorFolder:
 
     path: Path
     config: NavigatorConfig
+    limits: Limits
     tensors: dict[str, Tensor]
     kept: dict[str, Tensor]
     metadata: dict[str, str]
@@ -100,7 +105,14 @@ def read_navigator_folder(checkpoint: Checkpoint) -> NavigatorFolder:
     kept, metadata = dict[str, Tensor](), dict[str, str]()
     if (checkpoint.folder / KEPT).exists():
         kept, metadata = read_safetensors(checkpoint.folder / KEPT)
-    return NavigatorFolder(path=checkpoint.path, config=config, tensors=tensors, kept=kept, metadata=metadata)
+    return NavigatorFolder(
+        path=checkpoint.path,
+        config=config,
+        limits=read_limits(checkpoint.folder / CONFIG),
+        tensors=tensors,
+        kept=kept,
+        metadata=metadata,
+    )
 
 
 def _weights_in(folder: Path) -> Path:
@@ -177,7 +189,15 @@ def _agent(path: Path, document: dict[Any, Any]) -> Checkpoint:
         tensors |= found
     epoch = document["vln_bert"].get("epoch")
     metadata = {"epoch": str(epoch)} if isinstance(epoch, int) else {}
-    return Checkpoint(path, tensors, metadata=metadata, parameters=parameters or None, notes=tuple(notes))
+    told = document.get(TOLD)
+    return Checkpoint(
+        path,
+        tensors,
+        metadata=metadata,
+        parameters=parameters or None,
+        notes=tuple(notes),
+        told=told if isinstance(told, dict) else {},
+    )
 
 
 def _parameters(optimizer: Any) -> int:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding
 
-from vlnbert.errors import UsageError
+from vlnbert.errors import UsageError, setting
 from vlnbert.world.geometry import STEPS, VIEWS, angle_feature, view_elevation, view_heading
 from vlnbert.world.objects import ObjectTable
 
@@ -56,7 +56,7 @@ class ObjectBank:
         if len(code) != len(objects) or (len(code) and not 0 <= int(code.min()) <= int(code.max()) < len(vectors)):
             raise UsageError(f"{len(vectors)} vectors and {len(code)} codes do not serve {len(objects)} objects")
         if max_objects is not None and max_objects < 1:
-            raise UsageError(f"at most {max_objects} objects a viewpoint would leave none; choose 1 or more")
+            raise UsageError(f"{setting('features.max_objects', max_objects)} would leave none; choose 1 or more")
         if max_objects is not None:
             rows = objects.largest(max_objects)
             objects, code = objects.select(rows), code[rows]

@@ -110,14 +110,14 @@ def test_a_ready_module(tmp_path: Path) -> None:
         Navigator.from_pretrained(tmp_path / "saved")
     (line,) = str(caught.value).splitlines()
     assert line.startswith(f"{tmp_path / 'saved' / 'config.json'}: no backbone 'plain'; known: huggingface, ")
-    assert line.endswith("; load its plugin: --plugin MODULE")
+    assert line.endswith("; load its plugin: --plugin FILE, or vln.load_plugin(FILE)")
     register_backbone("plain")(Buffered)
     assert torch.equal(outcome(navigator), outcome(Navigator.from_pretrained(tmp_path / "saved")))
 
 
 def test_unknown_names_are_told_when_a_navigator_is_made() -> None:
     config = replace(ONE, backbone="clever")
-    known = "known: huggingface, .*one-stream, two-stream; load its plugin: --plugin MODULE"
+    known = "known: huggingface, .*one-stream, two-stream; load its plugin: --plugin FILE, or .*"
     with pytest.raises(UnknownNameError, match=f"^no backbone 'clever'; {known}$"):
         Navigator(config)
     with pytest.raises(UnknownNameError, match="did you mean two-stream"):

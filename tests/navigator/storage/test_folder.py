@@ -17,6 +17,7 @@ from vlnbert.learning.checkpoints import Progress, load_checkpoint, save_checkpo
 from vlnbert.learning.start import own_weights
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.storage import hub
+from vlnbert.navigator.storage.folder import Limits
 from vlnbert.tasks.tokens import load_tokenizer
 from vlnbert.weights.importing import open_navigator
 
@@ -48,6 +49,20 @@ def test_places_that_hold_no_navigator(saved: Path, tmp_path: Path) -> None:
     assert refused(tmp_path / "empty") == expected
     (saved / "model.safetensors").unlink()
     assert refused(saved) == f"{saved}: holds no model.safetensors; give a navigator's folder"
+
+
+def test_limits_travel_with_a_navigator(saved: Path) -> None:
+    """In its config.json; an older one names none, and what is no number in range counts as not said."""
+    assert Navigator.from_pretrained(saved).limits == Limits()
+    navigator = Navigator.from_pretrained(saved)
+    navigator.limits = Limits(max_steps=12, max_tokens=40)
+    navigator.save_pretrained(saved)
+    for opened in (Navigator.from_pretrained(saved), open_navigator(saved)):
+        assert opened.limits == Limits(max_steps=12, max_tokens=40)
+        assert opened.config == navigator.config
+    for wrong in (0, -3, True, "12", 2.5, 10**12):
+        write_config(max_steps=wrong)(saved)
+        assert Navigator.from_pretrained(saved).limits == Limits(max_tokens=40)
 
 
 def write_config(**change: Any) -> Callable[[Path], None]:

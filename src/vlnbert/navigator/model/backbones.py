@@ -13,9 +13,7 @@ from typing import TypeVar
 from vlnbert.errors import UnknownNameError
 from vlnbert.navigator.model.config import NavigatorConfig
 from vlnbert.navigator.model.types import Backbone
-from vlnbert.registry import Registry
-
-LOAD_PLUGIN = "load its plugin: --plugin MODULE"
+from vlnbert.registry import LOAD_PLUGIN, Registry
 
 Factory = Callable[[NavigatorConfig], Backbone]  # a class or a function; gives an nn.Module
 BACKBONES: Registry[Factory] = Registry("backbone")

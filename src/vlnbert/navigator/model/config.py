@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, fields, replace
 from typing import Literal, get_args
 
-from vlnbert.errors import UnknownNameError, UsageError
+from vlnbert.errors import UnknownNameError, UsageError, setting
 
 Matching = Literal["cross-modal", "visual", "off"]
 LanguageAttention = Literal["once", "embeddings", "initial", "previous"]
@@ -63,12 +63,13 @@ class NavigatorConfig:
         if self.hidden % self.heads:
             raise UsageError(f"{self.heads} heads cannot share a width of {self.hidden}; choose a divisor of it")
         if self.angle_width % 4:
-            raise UsageError(f"angle_width {self.angle_width} does not hold whole directions; choose a multiple of 4")
+            width = setting("navigator.angle_width", self.angle_width)
+            raise UsageError(f"{width} holds no whole directions; choose a multiple of 4")
         self._check_settings()
 
     def _check_words(self) -> None:
         if not isinstance(self.backbone, str):
-            raise UsageError(f"backbone is {self.backbone!r}; choose a name")
+            raise UsageError(f"{setting('navigator.backbone')} is {self.backbone!r}; choose a name")
         choices = {"matching": Matching, "language_attention": LanguageAttention}
         for name, words in choices.items():
             if getattr(self, name) not in get_args(words):
@@ -77,10 +78,11 @@ class NavigatorConfig:
     def _check_numbers(self) -> None:
         for item in fields(self):
             value, least = getattr(self, item.name), 0 if item.name in ("cross_layers", "object_width") else 1
+            said = f"{setting(f'navigator.{item.name}')} is {value!r}"
             if item.type is int and (type(value) is not int or not least <= value <= LARGEST):
-                raise UsageError(f"{item.name} is {value!r}; choose a whole number from {least} to {LARGEST:,}")
+                raise UsageError(f"{said}; choose a whole number from {least} to {LARGEST:,}")
             if item.type is float and not (isinstance(value, int | float) and 0 <= value < 1):
-                raise UsageError(f"{item.name} is {value!r}; choose a number from 0 to below 1")
+                raise UsageError(f"{said}; choose a number from 0 to below 1")
 
     def _check_settings(self) -> None:
         given: object = self.backbone_settings

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from vlnbert.errors import UsageError
+from vlnbert.errors import UsageError, setting
 from vlnbert.navigator import fast
 from vlnbert.navigator.model.backbones import register_backbone
 from vlnbert.navigator.model.config import NavigatorConfig
@@ -33,7 +33,8 @@ class OneStream(nn.Module):
     def __init__(self, config: NavigatorConfig) -> None:
         super().__init__()
         if config.cross_layers:
-            raise UsageError(f"{config.cross_layers} cross layers in a one-stream backbone; only two-stream has some")
+            problem = f"{config.cross_layers} cross layers in a one-stream backbone"
+            raise UsageError(f"{problem}; only two-stream has some: {setting('navigator.cross_layers', 0)}")
         self.language_attention = config.language_attention
         with torch.device("meta"):  # the navigator draws the weights
             self.embeddings = Embeddings(config.vocabulary, config.positions, config.hidden, config.hidden_dropout)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from vlnbert.errors import UsageError
+from vlnbert.errors import UsageError, setting
 from vlnbert.navigator import fast
 from vlnbert.navigator.model.backbones import register_backbone
 from vlnbert.navigator.model.config import NavigatorConfig
@@ -111,6 +111,10 @@ def make_cross_layers(config: NavigatorConfig) -> Sequence[CrossLayer]:
 def require_cross_layers(config: NavigatorConfig) -> None:
     """What the backbones that look across ask of a configuration."""
     if not config.cross_layers:
-        raise UsageError(f"0 cross layers in a {config.backbone} backbone; choose cross_layers from 1")
+        raise UsageError(
+            f"0 cross layers in a {config.backbone} backbone; choose {setting('navigator.cross_layers')} from 1"
+        )
     if config.language_attention != "once":
-        raise UsageError(f"language_attention '{config.language_attention}' needs the one-stream backbone")
+        raise UsageError(
+            f"{setting('navigator.language_attention', config.language_attention)} needs the one-stream backbone"
+        )

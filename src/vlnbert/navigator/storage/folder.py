@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from vlnbert.errors import DataError, UnknownNameError, UsageError, VlnbertError
 from vlnbert.navigator.model import BACKBONES, NavigatorConfig, RecurrentVLNBert, key_shapes
-from vlnbert.navigator.model.backbones import LOAD_PLUGIN
+from vlnbert.navigator.model.config import LARGEST
 from vlnbert.navigator.storage.hub import exists, fetched, is_hub_name
+from vlnbert.registry import LOAD_PLUGIN
 from vlnbert.sources.files import FETCH_AGAIN, read_json
 from vlnbert.sources.formats import FORMAT, format_of
 from vlnbert.tasks.tokens import SPECIAL
@@ -40,9 +41,32 @@ def find_folder(source: str | Path, **options: Any) -> Path:
     return folder
 
 
-def write_config(path: Path, config: NavigatorConfig) -> None:
+@dataclass(frozen=True)
+class Limits:
+    """How long the episodes are that a navigator was trained for; None where they are the task's."""
+
+    max_steps: int | None = None
+    max_tokens: int | None = None  # of an instruction
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> "Limits":
+        """Those that somebody's values name; what is no whole number in range counts as not said."""
+        said = {field.name: values.get(field.name) for field in fields(cls)}
+        return cls(**{name: one for name, one in said.items() if type(one) is int and 1 <= one <= LARGEST})
+
+    def values(self) -> dict[str, int]:
+        """Those that are said, by name."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+def write_config(path: Path, config: NavigatorConfig, limits: Limits) -> None:
     """Write a config.json, of today's format."""
-    path.write_text(json.dumps({FORMAT: NEWEST, **asdict(config)}, sort_keys=True, indent=2))
+    path.write_text(json.dumps({FORMAT: NEWEST, **asdict(config), **limits.values()}, sort_keys=True, indent=2))
+
+
+def read_limits(path: Path) -> Limits:
+    """The limits that stand in a config.json beside the configuration; older ones have none."""
+    return Limits.from_values(_settings(path))
 
 
 def read_config(path: Path) -> NavigatorConfig:

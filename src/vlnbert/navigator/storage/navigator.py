@@ -11,9 +11,11 @@ from vlnbert.navigator.storage.folder import (
     CONFIG,
     TOKENIZER,
     WEIGHTS,
+    Limits,
     expected_shapes,
     find_folder,
     read_config,
+    read_limits,
     read_tokenizer,
     read_weights,
     write_config,
@@ -58,7 +60,7 @@ class Navigator(
     tags=["vision-and-language-navigation", "embodied-ai"],
     model_card_template=TEMPLATE,
 ):
-    """A recurrent BERT that follows instructions. `tokenizer`, where set, is saved and loaded with it."""
+    """A recurrent BERT that follows instructions. `tokenizer`, where set, and `limits` are saved and loaded with it."""
 
     def __init__(self, config: NavigatorConfig, backbone: Backbone | None = None) -> None:
         """The backbone that `config.backbone` names, or one ready made.
@@ -67,10 +69,11 @@ class Navigator(
         """
         super().__init__(config, backbone)
         self.tokenizer: Tokenizer | None = getattr(self.backbone, "tokenizer", None)
+        self.limits = Limits()
 
     def _save_pretrained(self, save_directory: Path) -> None:
         super()._save_pretrained(save_directory)
-        write_config(save_directory / CONFIG, self.config)
+        write_config(save_directory / CONFIG, self.config, self.limits)
         if self.tokenizer is not None:
             self.tokenizer.save(str(save_directory / TOKENIZER))
 
@@ -105,6 +108,7 @@ class Navigator(
         weights = read_weights(folder / WEIGHTS, expected_shapes(folder / CONFIG, config, cls))
         navigator = cls(config)
         navigator.load_state_dict(weights)
+        navigator.limits = read_limits(folder / CONFIG)
         navigator.read_tokenizer(folder)
         return navigator.eval()
 

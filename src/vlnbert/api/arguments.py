@@ -1,0 +1,76 @@
+"""What a verb is called with, held against its signature: a wrong type is one line that names the argument."""
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from inspect import Parameter, signature
+from types import NoneType, UnionType
+from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
+
+from vlnbert.errors import UsageError, setting
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+SHOWN = 60  # characters of a wrong value
+
+
+def checked(*but: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """A decorator that refuses arguments of other types than a verb names; those in `but` are its own to check."""
+
+    def decorate(verb: Callable[P, T]) -> Callable[P, T]:
+        known = signature(verb)
+        variable = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
+        kinds = {one.name: one.annotation for one in known.parameters.values() if one.kind not in variable}
+
+        @wraps(verb)
+        def call(*values: P.args, **named: P.kwargs) -> T:
+            try:
+                given = known.bind(*values, **named).arguments
+            except TypeError as error:
+                raise UsageError(
+                    f"vln.{verb.__name__}: {error}; help(vln.{verb.__name__}) lists what it takes"
+                ) from None
+            for name, value in given.items():
+                if name in kinds and name not in but and not fits(kinds[name], value):
+                    raise UsageError(f"{setting(name)} is {_shown(value)}, where {_listed(kinds[name])} is expected")
+            return verb(*values, **named)
+
+        return call
+
+    return decorate
+
+
+def fits(kind: Any, value: object) -> bool:
+    """Whether a value is of the kind that an annotation names; what only its user can tell counts as such."""
+    if get_origin(kind) in (Union, UnionType):
+        return any(fits(one, value) for one in get_args(kind))
+    if kind is None or kind is NoneType:
+        return value is None
+    if get_origin(kind) is Sequence:
+        return (
+            not isinstance(value, str)
+            and isinstance(value, Sequence)
+            and all(fits(get_args(kind)[0], item) for item in value)
+        )
+    if kind in (int, float):
+        return not isinstance(value, bool) and isinstance(value, int if kind is int else int | float)
+    plain = isinstance(kind, type) and get_origin(kind) is None and not getattr(kind, "_is_protocol", False)
+    return isinstance(value, kind) if plain else isinstance(value, str) if get_origin(kind) is Literal else True
+
+
+def _shown(value: object) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= SHOWN else f"a {type(value).__name__}"
+
+
+def _listed(kind: Any) -> str:
+    """The names of the kinds that would do, such as Data, str or Path."""
+    parts = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    names = [_name(one) for one in parts if one is not NoneType]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+def _name(kind: Any) -> str:
+    if get_origin(kind) is Sequence:
+        return f"a list of {_name(get_args(kind)[0])}"
+    return "str" if get_origin(kind) is Literal else getattr(kind, "__name__", str(kind))

@@ -1,0 +1,82 @@
+"""What a run's folder says of itself, `run.json`: the experiment as it is trained, its data and what was read of it."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from vlnbert.errors import DataError, UsageError, setting
+from vlnbert.learning.checkpoints import RECORD
+from vlnbert.learning.experiment import Experiment
+from vlnbert.learning.records import from_plain, moved, to_plain
+from vlnbert.sources.files import read_json, write_json
+from vlnbert.sources.formats import FORMAT, format_of
+
+NEWEST = 3  # format of run.json; 3 keeps the shape that was trained, where 2 kept the one that was asked for
+# Settings that format 2 calls otherwise than format 1, by their places in an experiment.
+RENAMED = {
+    "features": "features.views",
+    "feature_width": "features.view_width",
+    "objects": "features.objects",
+    "most_objects": "features.max_objects",
+    "encoder": "features.encoder",
+    "tokens": "max_tokens",
+    "training.rate": "training.learning_rate",
+    "training.clip": "training.grad_clip",
+    "training.limit": "training.max_steps",
+    "training.objective.guidance": "training.objective.student_forcing",
+}
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """What a run's folder says of itself."""
+
+    preset: str
+    data: str
+    experiment: Experiment
+    fingerprints: dict[str, str]
+    plugins: tuple[str, ...] = ()
+    """The plugins that were loaded when it began, files by their whole paths."""
+    asked: tuple[str, ...] = ()
+    """Places of the settings that somebody chose, beside what the preset says."""
+    held_out: tuple[str, ...] = ()
+    """The houses that are kept out of training."""
+
+    def __post_init__(self) -> None:
+        if len(self.held_out) != self.experiment.holdout:
+            raise UsageError(f"{self.experiment.holdout} houses are kept out, {len(self.held_out)} are named")
+
+
+def read_record(run: Path) -> RunRecord:
+    """What a run's folder says of itself, checked."""
+    goes_on = f"{setting('start', str(run))} goes on from the weights of this one"
+    path, anew = run / RECORD, f"begin anew in another folder; {goes_on}"
+    values: Any = read_json(path, "run", "name the folder that a training wrote", damaged=anew)
+    try:
+        if isinstance(values, dict):
+            version = format_of(path, values, NEWEST)
+            values = {name: value for name, value in values.items() if name != FORMAT}
+            if version == 1 and isinstance(values.get("experiment"), dict):
+                values["experiment"] = moved(values["experiment"], RENAMED)
+        return from_plain(RunRecord, values)
+    except (UsageError, TypeError) as error:
+        raise DataError(path, f"is damaged ({error})", anew) from None
+
+
+def write_record(run: Path, record: RunRecord) -> None:
+    """Write what a run is, in today's format."""
+    write_json(run / RECORD, {FORMAT: NEWEST, **to_plain(record)}, indent=2)
+
+
+def extended(record: RunRecord, run: Path, iterations: int) -> RunRecord:
+    """The same run with more updates; a learning rate that comes down to its end cannot be gone on with."""
+    training = record.experiment.training
+    if iterations < training.iterations:
+        problem = f"{setting('training.iterations')} is {iterations:,}, fewer than the {training.iterations:,} of {run}"
+        raise UsageError(f"{problem}; choose more to extend it")
+    if iterations > training.iterations and training.schedule != "constant":
+        problem = f"{run} cannot be extended: its {training.schedule} learning rate comes down over"
+        remedy = f"begin another from its weights: {setting('start', str(run))}"
+        raise UsageError(f"{problem} {training.iterations:,} updates, to its end with the last of them; {remedy}")
+    longer = replace(training, iterations=iterations)
+    return replace(record, experiment=replace(record.experiment, training=longer))
