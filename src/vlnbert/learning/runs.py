@@ -5,6 +5,7 @@ A run's folder holds `run.json` (the preset's name, all settings, the data folde
 """
 
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -138,7 +139,8 @@ def fingerprints(experiment: Experiment, folder: DataFolder) -> dict[str, str]:
 def _load_plugins_of_start(experiment: Experiment) -> None:
     """Where the weights to start from are a run's, its plugins have what it is made of."""
     if experiment.start is not None and is_run(Path(experiment.start)):
-        load_recorded(read_record(Path(experiment.start)).plugins)
+        with suppress(DataError):  # a damaged record names none; the weights may be whole
+            load_recorded(read_record(Path(experiment.start)).plugins)
 
 
 def _require_used(experiment: Experiment, asked: Collection[str]) -> None:
