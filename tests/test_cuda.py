@@ -187,11 +187,13 @@ def gradient(house: Path, run: Path, graphs: bool) -> Tensor:
 
 
 @pytest.mark.parametrize("shape", [SHAPE, replace(SHAPE, backbone="one-stream", cross_layers=0)])
-@pytest.mark.parametrize(("precision", "share"), [("float32", 1e-3), ("bfloat16", 2e-2)])
+@pytest.mark.parametrize(("precision", "share", "updates"), [("float32", 1e-3, 10), ("bfloat16", 2e-2, 5)])
 def test_our_kernels_learn_what_torchs_own_learn(
-    house: Path, tmp_path: Path, shape: NavigatorConfig, precision: str, share: float
+    house: Path, tmp_path: Path, shape: NavigatorConfig, precision: str, share: float, updates: int
 ) -> None:
-    shape, config = replace(shape, **NO_DROPOUT), replace(TRAINING, iterations=10, graphs=False, precision=precision)
+    """In bfloat16 a rounding soon lets a row that explores choose otherwise, and from then on losses are of other walks."""
+    config = replace(TRAINING, iterations=updates, graphs=False, precision=precision)
+    shape = replace(shape, **NO_DROPOUT)
     with fast.torch_kernels():
         expected = losses(trainer(house, tmp_path / "torch", config, shape=shape, device="cuda"))
     close(losses(trainer(house, tmp_path / "ours", config, shape=shape, device="cuda")), expected, share)
