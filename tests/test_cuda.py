@@ -191,7 +191,7 @@ def gradient(house: Path, run: Path, graphs: bool) -> Tensor:
 def test_our_kernels_learn_what_torchs_own_learn(
     house: Path, tmp_path: Path, shape: NavigatorConfig, precision: str, share: float, updates: int
 ) -> None:
-    """In bfloat16 a rounding soon lets a row that explores choose otherwise, and from then on losses are of other walks."""
+    """In bfloat16 a rounding soon lets a row that explores choose otherwise: losses are then of other walks."""
     config = replace(TRAINING, iterations=updates, graphs=False, precision=precision)
     shape = replace(shape, **NO_DROPOUT)
     with fast.torch_kernels():
