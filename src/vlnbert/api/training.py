@@ -4,7 +4,7 @@ import shutil
 import signal
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,16 +13,18 @@ from vlnbert.api.runs import LOG, Run, open_run
 from vlnbert.data.data import Data, open_data
 from vlnbert.data.own import Features, is_own
 from vlnbert.data.spec import FeatureSpec
-from vlnbert.errors import UsageError
+from vlnbert.errors import DataError, UsageError
 from vlnbert.learning.callbacks import JsonLog, ProgressBar, TensorBoard
+from vlnbert.learning.checkpoints import is_run
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.experiment_file import SUFFIX, read_experiment
 from vlnbert.learning.presets import Preset, presets
 from vlnbert.learning.records import with_changes
-from vlnbert.learning.runs import RENAMED, begin_run, resume_run
+from vlnbert.learning.runs import RENAMED, begin_run, read_record, resume_run
 from vlnbert.learning.trainer import Callback, Trainer
 from vlnbert.progress import Bar, quiet, say
 from vlnbert.ranks import Ranks, joined
+from vlnbert.registry import load_recorded
 from vlnbert.runtime import require_device, use_threads
 
 CUSTOM = "custom"  # the preset that a run of somebody's own experiment names
@@ -65,6 +67,7 @@ def train(
         changes = {**changes, "features" if isinstance(features, FeatureSpec) else "features.views": features}
     preset, out = changed_preset(experiment, changes), Path(out)
     use_threads(threads)
+    _load_plugins_of(preset.experiment.start)
     with quiet(not bar), _opened(data, device) as (opened, ranks):
         opened = opened if own is None else opened.seen_by(own)
         if ranks.writes and preset.experiment.start is None and preset.start_hint:
@@ -117,6 +120,16 @@ def changed_preset(experiment: str | Path | Preset | Experiment, changes: dict[s
     else:
         preset = experiment if isinstance(experiment, Preset) else Preset(CUSTOM, "", experiment)
     return replace(preset, experiment=with_changes(preset.experiment, changes, RENAMED))
+
+
+def _load_plugins_of(start: str | None) -> None:
+    """Where the weights to start from are a run's, its plugins have what it is made of."""
+    if start is None or not is_run(Path(start)):
+        return
+    plugins: tuple[str, ...] = ()
+    with suppress(DataError):  # of a damaged record; the weights may be whole all the same
+        plugins = read_record(Path(start)).plugins
+    load_recorded(plugins)
 
 
 @contextmanager

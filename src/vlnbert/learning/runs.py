@@ -14,7 +14,7 @@ from vlnbert.data.features import object_feature_file, view_feature_file
 from vlnbert.data.own import bank_digest
 from vlnbert.data.spec import NAMES, OFF
 from vlnbert.errors import DataError, UsageError
-from vlnbert.learning.checkpoints import POINTER, RECORD, is_run, last_checkpoint, unfilled_navigator
+from vlnbert.learning.checkpoints import POINTER, RECORD, last_checkpoint, unfilled_navigator
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.records import from_plain, moved, to_plain
 from vlnbert.learning.rewards import REWARDS
@@ -78,7 +78,6 @@ def begin_run(
         raise DataError(run, f"holds a run of {read_record(run).preset}", ANOTHER.format(run=run))
     refuse_full(run)
     experiment = _anchored(experiment)
-    _load_plugins_of_start(experiment)
     digests = fingerprints(experiment, data.folder)
     data = data.seen_as(experiment.seen)
     record = RunRecord(
@@ -150,12 +149,6 @@ def fingerprints(experiment: Experiment, folder: DataFolder) -> dict[str, str]:
     if "captions" in files:
         digests["the encoder"] = encoder_digest(seen.encoder)
     return digests
-
-
-def _load_plugins_of_start(experiment: Experiment) -> None:
-    """Where the weights to start from are a run's, its plugins have what it is made of."""
-    if experiment.start is not None and is_run(Path(experiment.start)):
-        load_recorded(read_record(Path(experiment.start)).plugins)
 
 
 def _own_fingerprint(data: Data) -> dict[str, str]:
