@@ -4,7 +4,7 @@ import shutil
 import signal
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,17 +14,19 @@ from vlnbert.api.runs import LOG, Run, open_run
 from vlnbert.data.data import Data, open_data
 from vlnbert.data.own import Features, is_own
 from vlnbert.data.spec import FeatureSpec
-from vlnbert.errors import UsageError, setting
+from vlnbert.errors import DataError, UsageError, setting
 from vlnbert.learning.callbacks import JsonLog, ProgressBar, TensorBoard, require_callbacks
+from vlnbert.learning.checkpoints import is_run
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.experiment_file import SUFFIX, read_experiment
 from vlnbert.learning.presets import Preset, presets
 from vlnbert.learning.records import chosen, places_of, with_changes
-from vlnbert.learning.run_record import RENAMED
+from vlnbert.learning.run_record import RENAMED, read_record
 from vlnbert.learning.runs import begin_run, resume_run
 from vlnbert.learning.trainer import Callback, Trainer
 from vlnbert.progress import Bar, quiet, say
 from vlnbert.ranks import Ranks, joined
+from vlnbert.registry import load_recorded
 from vlnbert.runtime import require_device, use_threads
 
 CUSTOM = "custom"  # the preset that a run of somebody's own experiment names
@@ -69,6 +71,7 @@ def train(
     preset, out = changed_preset(experiment, changes), Path(out)
     require_callbacks(callbacks)
     use_threads(threads)
+    _load_plugins_of(preset.experiment.start)
     with quiet(not bar), _opened(data, device) as (opened, ranks):
         opened = opened if own is None else opened.seen_by(own)
         experiment = replace(preset.experiment, features=preset.experiment.features.updated_by(opened.features))
@@ -129,6 +132,16 @@ def changed_preset(experiment: str | Path | Preset | Experiment, changes: dict[s
     changed = with_changes(preset.experiment, changes, RENAMED)
     asked = (*preset.asked, *places_of(changed, changes), *chosen(changed, preset.experiment))
     return replace(preset, experiment=changed, asked=tuple(dict.fromkeys(asked)))
+
+
+def _load_plugins_of(start: str | None) -> None:
+    """Where the weights to start from are a run's, its plugins have what it is made of."""
+    if start is None or not is_run(Path(start)):
+        return
+    plugins: tuple[str, ...] = ()
+    with suppress(DataError):  # of a damaged record; the weights may be whole all the same
+        plugins = read_record(Path(start)).plugins
+    load_recorded(plugins)
 
 
 @contextmanager

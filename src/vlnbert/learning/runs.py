@@ -5,7 +5,6 @@ A run's folder holds `run.json` (the preset's name, all settings, the data folde
 """
 
 from collections.abc import Callable, Collection, Iterator
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from vlnbert.data.data import Data, open_data
 from vlnbert.data.features import object_feature_file, view_feature_file
 from vlnbert.data.own import bank_digest
 from vlnbert.errors import DataError, UsageError, setting
-from vlnbert.learning.checkpoints import POINTER, RECORD, is_run, last_checkpoint, unfilled_navigator
+from vlnbert.learning.checkpoints import POINTER, RECORD, last_checkpoint, unfilled_navigator
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.rewards import REWARDS
 from vlnbert.learning.run_record import RunRecord, extended, read_record, write_record
@@ -57,7 +56,6 @@ def begin_run(
     refuse_full(run)
     _require_used(experiment, asked)
     experiment = _anchored(experiment)
-    _load_plugins_of_start(experiment)
     digests = fingerprints(experiment, data.folder)
     held_out = choose_houses(data.folder, experiment.tasks, experiment.holdout, experiment.holdout_seed)
     data = data.seen_as(experiment.seen).holding_out(held_out)
@@ -134,13 +132,6 @@ def fingerprints(experiment: Experiment, folder: DataFolder) -> dict[str, str]:
     if seen.uses_encoder:
         digests["the encoder"] = encoder_digest(seen.encoder)
     return digests
-
-
-def _load_plugins_of_start(experiment: Experiment) -> None:
-    """Where the weights to start from are a run's, its plugins have what it is made of."""
-    if experiment.start is not None and is_run(Path(experiment.start)):
-        with suppress(DataError):  # a damaged record names none; the weights may be whole
-            load_recorded(read_record(Path(experiment.start)).plugins)
 
 
 def _require_used(experiment: Experiment, asked: Collection[str]) -> None:
