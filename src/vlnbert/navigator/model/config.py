@@ -44,7 +44,7 @@ class NavigatorConfig:
     """When words attend to each other: once at the start, or at every step, on their embeddings, their initial features
     or the previous step's output. One-stream only."""
     hidden_dropout: float = 0.3
-    """Dropout of token vectors, in BERT's places."""
+    """Dropout of token vectors, in the places where the published code has it (docs/paper.md lists them)."""
     attention_dropout: float = 0.1
     """Dropout of attention weights."""
     feature_dropout: float = 0.4
