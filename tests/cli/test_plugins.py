@@ -147,7 +147,9 @@ def test_a_preset_is_printed_as_a_file(run: Run, tmp_path: Path) -> None:
     from vlnbert.learning.experiment_file import read_experiment
 
     (tmp_path / "my.json").write_text(run("presets", "r2r-open").out)
-    assert read_experiment(tmp_path / "my.json") == vln.presets["r2r-open"]
+    found, preset = read_experiment(tmp_path / "my.json"), vln.presets["r2r-open"]
+    assert (found.name, found.description, found.experiment) == (preset.name, preset.description, preset.experiment)
+    assert "navigator.hidden" in found.asked, "what a file says is meant"
     assert run("presets", "r2r-opne").code == 2
 
 

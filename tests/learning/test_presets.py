@@ -91,6 +91,7 @@ OWN = [
             "features.max_objects",
         },
     ),
+    ("r2r-open-laptop", "r2r-open", {"validate_on", *PACE, "training.batch", "training.precision"}),
     ("r4r-open", "r2r-open", WHERE),
     ("reverie-r2r-open", "reverie-open", {"train_on", "validate_on", *PACE}),
 ]
