@@ -209,7 +209,7 @@ MISTAKES = {
     "missing folder": (("data", "check", "nowhere"), "nowhere: no such data folder"),
     "wrong folder": (
         ("data", "check", "{house}/r2r"),
-        "connectivity: holds no <scan>_connectivity.json; unpack the open",
+        "connectivity: holds no <scan>_connectivity.json; get the open data with: vlnbert",
     ),
     "unknown scan": (("world", "candidates", "hall", "--data", "{house}"), "no scan 'hall'"),
     "unknown split": (("evaluate", "--agent", "stop", "--splits", "val_unsen", "--data", "{house}"), "val_unseen"),

@@ -8,7 +8,8 @@ import pytest
 from tests.docs.snippets import PAGES, ROOT, blocks, commands, run_page
 from tests.docs.tutorial import TUTORIAL
 
-RUN = [page for page in PAGES if page != TUTORIAL and {"python", "bash"} & {kind for kind, _ in blocks(page)}]
+ELSEWHERE = (TUTORIAL, ROOT / "docs" / "extending.md")  # run by tests/test_examples.py and tests/examples/test_page.py
+RUN = [page for page in PAGES if page not in ELSEWHERE and {"python", "bash"} & {kind for kind, _ in blocks(page)}]
 GIGABYTES = 1.5  # at 64 rows a walk takes 0.4 with torch; 960 rows with gradients, tiny navigator, 1.9
 
 

@@ -88,7 +88,7 @@ def test_from_the_command_line(house: Path, tmp_path: Path, forget_plugins: Call
     missed = called("evaluate", tmp_path / "run" / "best", *words)
     assert (missed.code, len(missed.err.splitlines())) == (2, 1)
     assert "no backbone 'my-transformer'; " in missed.err
-    assert missed.err.endswith("load its plugin: --plugin MODULE\n")
+    assert missed.err.endswith("load its plugin: --plugin FILE, or vln.load_plugin(FILE)\n")
 
 
 def test_padding_and_a_pass_change_nothing(data: vln.Data) -> None:

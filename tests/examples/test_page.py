@@ -56,7 +56,7 @@ def test_its_python_runs(place: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
 
 def test_its_commands_run(place: Path, forget_plugins: Callable[[], None]) -> None:
     fenced = re.findall(r"^```(.*?)\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
-    lines = "".join(text for kind, text in fenced if not kind).replace("\\\n", " ").splitlines()
+    lines = "".join(text for kind, text in fenced if kind == "bash").replace("\\\n", " ").splitlines()
     commands = [line for line in lines if not any(words in line for words in ELSEWHERE)]
     assert len(commands) > 12
     for line in commands:
