@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -34,7 +35,7 @@ PLACES = {
 }
 
 
-def held_by(test: str) -> list[pytest.param]:
+def held_by(test: str) -> list[Any]:
     return [pytest.param(row, id=f"{row.number} {row.what}") for row in ROWS if row.test == f"{HERE}::{test}"]
 
 

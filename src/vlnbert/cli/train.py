@@ -29,7 +29,7 @@ def train(words: list[str]) -> None:
         print(_explanation())
         if not words:
             raise SystemExit(2)
-    elif words[0].startswith("-") and not any(word.partition("=")[0] in ("--resume", "--help") for word in words):
+    elif words[0].startswith("-") and not any(word.startswith(("--res", "--help")) for word in words):
         example = "vlnbert train demo --data DIR --out RUN"
         raise UsageError(f"the first word names what to train; for example {example}, and vlnbert presets lists more")
     elif words[0].startswith("-"):
