@@ -1,6 +1,22 @@
-"""`python -m vlnbert`, the same as the command."""
+"""The command `vlnbert`, and `python -m vlnbert`: an interrupt is answered from the first moment on."""
 
-from vlnbert.cli.main import main
+import os
+import signal
+
+
+def main() -> None:
+    """Run the command line; who is interrupted while it is imported has done nothing yet, and just leaves."""
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, _leave)
+    from vlnbert.cli.main import main as run
+
+    run()
+
+
+def _leave(*_: object) -> None:
+    os.write(2, b"vlnbert: interrupted\n")
+    os._exit(130)
+
 
 if __name__ == "__main__":
     main()

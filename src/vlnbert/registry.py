@@ -10,6 +10,7 @@ from hashlib import blake2b
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from traceback import extract_tb
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
@@ -96,6 +97,16 @@ def _imported(name: str) -> ModuleType:
     except Exception as error:  # a stranger's module may raise anything
         reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
         raise UsageError(f"the plugin {name} cannot be imported ({reason}); mend it, or leave it out") from error
+
+
+def plugin_failure(error: Exception) -> str | None:
+    """Where in a plugin an error was raised, and which, in a line; None where no plugin had a part in it."""
+    files = {str(Path(sys.modules[name].__file__ or "").resolve()): told for told, name in _loaded.items()}
+    for frame in reversed(extract_tb(error.__traceback__)):
+        if plugin := files.get(str(Path(frame.filename).resolve())):
+            reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+            return f"the plugin {plugin} failed in line {frame.lineno} ({reason})"
+    return None
 
 
 def loaded_plugins() -> tuple[str, ...]:

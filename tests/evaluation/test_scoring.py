@@ -79,12 +79,12 @@ def test_all_faults_are_reported_together(scored: Callable[..., ScoredFile]) -> 
 def test_a_file_of_another_split_is_recognised(scored: Callable[..., ScoredFile]) -> None:
     (fault,) = faults_of(scored, {"3_0": "abcd", "3_1": "abcd", "1_0": "abcd"}, allow_missing=True)
     assert "2 of its 3 instructions are not in r2r val (3_0, 3_1)" in fault
-    assert "looks like r2r/other: score it as that" in fault
+    assert "looks like r2r/other: name that task and split" in fault
 
 
 def test_a_file_of_another_task_is_recognised(scored: Callable[..., ScoredFile]) -> None:
     (fault,) = faults_of(scored, {"5_7_0": "abcd"})
-    assert "looks like reverie/val: score it as that" in fault
+    assert "looks like reverie/val: name that task and split" in fault
 
 
 def test_a_file_of_no_split_is_refused(scored: Callable[..., ScoredFile]) -> None:

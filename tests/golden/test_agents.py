@@ -69,5 +69,5 @@ def test_an_instruction_is_missing(golden: Path, open_data: DataFolder, open_dat
 def test_a_file_of_another_split_is_named(golden: Path, open_data: DataFolder, open_data_world: World) -> None:
     episodes = load_episodes(open_data, open_data_world, "r2r", "val_unseen")
     path = golden / "agents" / "duet_trajectories_val_seen.json"
-    with pytest.raises(InvalidFileError, match="looks like r2r/val_seen: score it as that"):
+    with pytest.raises(InvalidFileError, match="looks like r2r/val_seen: name that task and split"):
         score_file(path, episodes, open_data_world, folder=open_data)

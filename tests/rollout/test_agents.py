@@ -58,6 +58,18 @@ def test_whoever_keeps_the_contract_is_an_agent(environment: Environment) -> Non
         assert (run_episodes(environment, agent, starting(environment)).length == 1).all()
 
 
+class Blind(Agent):
+    def act(self, memory: object) -> object:  # type: ignore[override]
+        return memory
+
+
+def test_other_arguments_are_told_before_anyone_walks() -> None:
+    with pytest.raises(
+        UsageError, match=r"^Blind.act takes other arguments; it is called with \(observation, memory\)$"
+    ):
+        as_agent(Blind())
+
+
 class OnlyBegins(Agent): ...
 
 

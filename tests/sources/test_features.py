@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vlnbert.errors import VlnbertError
+from vlnbert.errors import SHOWN_FAULTS, DataError, VlnbertError
 from vlnbert.sources.features import feature_width, read_features
 
 HDF5, TSV = "features/tiny.hdf5", "features/tiny.tsv"
@@ -166,3 +166,13 @@ def test_empty_and_missing_files(tmp_path, refuses, write_features, name):
     write_features(path, {})
     refuses(path, lambda: list(read_features(path)), "holds no panoramas")
     refuses(path, lambda: feature_width(path), "holds no panoramas")
+
+
+def test_a_file_of_another_kind_is_one_line(tmp_path):
+    with h5py.File(tmp_path / "objects.hdf5", "w") as file:
+        for index in range(SHOWN_FAULTS + 1):
+            file[f"scan_v{index:02}"] = np.zeros((2, 5), dtype="float32")
+    with pytest.raises(DataError) as caught:
+        list(read_features(tmp_path / "objects.hdf5"))
+    said = "is float32 of shape (2, 5), not 36 views of floating-point features, nor does any of the other 20 fit"
+    assert str(caught.value) == f"{tmp_path}/objects.hdf5: key scan_v00: {said}; give another file of view features"

@@ -15,6 +15,7 @@ from vlnbert.learning.checkpoints import is_run
 from vlnbert.learning.presets import presets
 from vlnbert.progress import quiet
 from vlnbert.runtime import require_within
+from vlnbert.sources.folders import refuse_full
 from vlnbert.tables import Table
 
 PRESETS = {"r2r": "demo", "reverie": "demo-reverie"}
@@ -91,6 +92,8 @@ def demo(
     updates = usual.iterations if iterations is None else iterations
     require_within(iterations=(updates, 1, 1_000_000), seed=(seed, 0, 2**31))
     out = Path(out)
+    if not any(out.glob("house-*")):  # which an earlier demo left
+        refuse_full(out)
     house, folder = out / f"house-{seed}-{scans}", out / f"run-{task}-{seed}-{scans}-{updates}"
     data = open_data(house) if house.exists() else generate_house(house, seed, scans, bar=bar)
     if is_run(folder):

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import get_args
 
@@ -26,6 +27,7 @@ from vlnbert.registry import load_recorded
 from vlnbert.rollout.agents import AGENTS, Agent, AgentFactory, agent_name, as_agent, find_agent, names_objects
 from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.runtime import Precision, chosen_precision, require_within, usual_batch
+from vlnbert.sources.folders import require_writable
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.holdout import file_of
 from vlnbert.tasks.splits import task_and_split
@@ -100,6 +102,8 @@ def evaluate(
         raise UnknownNameError("precision", precision, get_args(Precision))
     if checkpoint not in get_args(Checkpoint):
         raise UnknownNameError("checkpoint", checkpoint, get_args(Checkpoint))
+    if out is not None:
+        require_writable(Path(out))
     with quiet(not bar):
         walker = _walker(agent, checkpoint)
         names = (split,) if isinstance(split, str) else tuple(split)
@@ -160,6 +164,7 @@ def _found(agent: object, checkpoint: Checkpoint) -> _Walker:
         return _Walker(agent_name(own), own)
     agent = agent if isinstance(agent, Run) else run_or_source(agent)
     if not isinstance(agent, Run):
+        _refuse_mistyped(agent)
         return _navigating(Path(agent).resolve().name, open_navigator(str(agent)))
     load_recorded(agent.record.plugins)
     experiment, weights = agent.experiment, agent.weights if checkpoint == "best" else last_checkpoint(agent.folder)
@@ -177,6 +182,14 @@ def _found(agent: object, checkpoint: Checkpoint) -> _Walker:
         held_out=agent.record.held_out,
         weights=agent.describe_weights(checkpoint),
     )
+
+
+def _refuse_mistyped(source: str | Path) -> None:
+    """What is nearly the name of an agent, or of something that lies here, was not meant for the hub."""
+    path = Path(source)
+    known = [*map(str, path.parent.glob("*")), *AGENTS]
+    if not path.exists() and get_close_matches(str(path), known, cutoff=0.8):
+        raise UnknownNameError("run, navigator or agent", str(path), known)
 
 
 def _navigating(name: str, navigator: Navigator) -> _Walker:

@@ -27,7 +27,7 @@ from vlnbert.cli.train import train
 from vlnbert.cli.weights import export_weights, import_weights, inspect_weights
 from vlnbert.cli.world import candidates, check_world
 from vlnbert.errors import UnknownNameError, UsageError, VlnbertError, spelling
-from vlnbert.registry import load_plugin
+from vlnbert.registry import load_plugin, plugin_failure
 from vlnbert.runtime import keep_freed_memory
 
 PLUGIN = "--plugin"
@@ -66,7 +66,8 @@ VERBS: dict[str, Callable[..., None]] = {
 def main() -> None:
     """Run the command line; what a user can mend ends in one line a fault, never in a traceback."""
     keep_freed_memory()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # to be terminated is to be interrupted: clean up
+    for name in (signal.SIGINT, signal.SIGTERM):  # to be terminated is to be interrupted: clean up
+        signal.signal(name, _interrupt)
     try:
         with spelling(as_option):
             _run(sys.argv[1:])
@@ -75,20 +76,31 @@ def main() -> None:
         for line in str(error).splitlines():
             print(f"vlnbert: {line}", file=sys.stderr)
         sys.exit(2)
-    except (MemoryError, RuntimeError) as error:
-        if not _is_out_of_memory(error):
-            raise
-        print("vlnbert: there is not enough memory for this; choose a smaller batch or navigator", file=sys.stderr)
-        sys.exit(2)
     except KeyboardInterrupt:
         print("vlnbert: interrupted", file=sys.stderr)
         sys.exit(130)
-    except OSError as error:
-        _give_up_output()
-        if isinstance(error, BrokenPipeError):  # `| head` has seen enough
-            sys.exit(0)
-        print(f"vlnbert: the output cannot be written ({error.strerror or error}); free some space", file=sys.stderr)
+    except Exception as error:
+        if failed := plugin_failure(error):
+            line = f"{failed}; mend it"
+        elif _is_out_of_memory(error):
+            line = "there is not enough memory for this; choose a smaller batch or navigator"
+        elif isinstance(error, OSError):
+            _give_up_output()
+            if isinstance(error, BrokenPipeError):  # `| head` has seen enough
+                sys.exit(0)
+            line = f"the output cannot be written ({error.strerror or error}); free some space"
+        else:
+            raise
+        print(f"vlnbert: {line}", file=sys.stderr)
         sys.exit(2)
+
+
+def _interrupt(*_: object) -> None:
+    """Stop, cleaning up; but torch, while it is imported, would end the process at an exception, and loudly."""
+    if getattr(getattr(sys.modules.get("torch"), "__spec__", None), "_initializing", False):
+        os.write(2, b"vlnbert: interrupted\n")
+        os._exit(130)
+    raise KeyboardInterrupt
 
 
 def _run(words: list[str]) -> None:
@@ -140,8 +152,11 @@ def _check_verb(words: list[str]) -> None:
 
 def _is_out_of_memory(error: Exception) -> bool:
     """torch raises a RuntimeError of its own on a GPU, and a plain one on the CPU."""
-    named = type(error).__name__ in ("MemoryError", "OutOfMemoryError")
-    return named or any(words in str(error) for words in ("allocate memory", "not enough memory", "storage size"))
+    if type(error).__name__ in ("MemoryError", "OutOfMemoryError"):
+        return True
+    return isinstance(error, RuntimeError) and any(
+        words in str(error) for words in ("allocate memory", "not enough memory", "storage size")
+    )
 
 
 def _give_up_output() -> None:

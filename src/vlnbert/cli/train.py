@@ -11,6 +11,7 @@ import tyro
 
 from vlnbert.cli.options import DataPath, RunPath
 from vlnbert.cli.parsing import parsed, postponed
+from vlnbert.errors import UsageError
 
 if TYPE_CHECKING:
     from vlnbert.api.runs import Run
@@ -28,6 +29,9 @@ def train(words: list[str]) -> None:
         print(_explanation())
         if not words:
             raise SystemExit(2)
+    elif words[0].startswith("-") and not any(word.startswith(("--res", "--help")) for word in words):
+        example = "vlnbert train demo --data DIR --out RUN"
+        raise UsageError(f"the first word names what to train; for example {example}, and vlnbert presets lists more")
     elif words[0].startswith("-"):
         _run(_resume, "vlnbert train", words)
     else:

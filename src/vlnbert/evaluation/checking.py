@@ -95,7 +95,7 @@ def _which_split(ids: set[str], episodes: Episodes, folder: DataFolder | None) -
     if guess is None:
         return "name the task and split that these results are of"
     task, split = guess
-    return f"looks like {task}/{split}: score it as that"
+    return f"looks like {task}/{split}: name that task and split"
 
 
 def _numbers(result: Result, world: World, scan: str, faults: Faults) -> list[int]:

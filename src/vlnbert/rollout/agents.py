@@ -89,12 +89,25 @@ class _Foreign(Agent):
 def as_agent(thing: object) -> Agent:
     """Anything that keeps the contract, as an `Agent`."""
     if isinstance(thing, Agent) and type(thing).act is not Agent.act:
+        _require_arguments(thing)
         return thing
     lacking = [name for name in ("begin", "act") if not callable(getattr(thing, name, None))]
     if isinstance(thing, type | Agent) or lacking:
         what = f"the class {thing.__name__}" if isinstance(thing, type) else f"a {type(thing).__name__}"
         raise UsageError(f"{what} is no agent; give an object with begin(batch) and act(observation, memory)")
+    _require_arguments(thing)
     return _Foreign(thing)
+
+
+def _require_arguments(agent: Any) -> None:
+    for name, given in (("begin", ("batch",)), ("act", ("observation", "memory"))):
+        try:
+            signature(getattr(agent, name)).bind(*given)
+        except TypeError:
+            problem = f"{type(agent).__name__}.{name} takes other arguments"
+            raise UsageError(f"{problem}; it is called with ({', '.join(given)})") from None
+        except ValueError:  # written in C, some do not tell
+            continue
 
 
 def agent_name(agent: Agent) -> str:

@@ -16,7 +16,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from vlnbert.errors import DataError, Faults, UsageError
+from vlnbert.errors import SHOWN_FAULTS, DataError, Faults, UsageError
 from vlnbert.progress import track
 from vlnbert.sources.files import FETCH_AGAIN, opened
 
@@ -42,7 +42,7 @@ def read_features(path: Path, width: int | None = None) -> Iterator[PanoramaFeat
     """
     check_width(width)
     raw = _read_tsv(path) if path.suffix == ".tsv" else read_datasets(path, _views)
-    faults, seen, common = Faults(path), set[tuple[str, str]](), width
+    faults, seen, whole, common = Faults(path), set[tuple[str, str]](), 0, width
     for place, scan, viewpoint, values in raw:
         problem = values if isinstance(values, str) else numbers_problem(values, common, exact=width is None)
         if (scan, viewpoint) in seen:
@@ -51,10 +51,14 @@ def read_features(path: Path, width: int | None = None) -> Iterator[PanoramaFeat
         if problem or isinstance(values, str):
             faults.add(place, problem, FETCH_AGAIN)
             continue
-        common = common or values.shape[1]
+        whole, common = whole + 1, common or values.shape[1]
         yield PanoramaFeatures(scan, viewpoint, np.ascontiguousarray(values[:, :common], dtype=np.float32))
     if not seen:
         faults.add("", "holds no panoramas", FETCH_AGAIN)
+    elif not whole and len(seen) > SHOWN_FAULTS:  # another kind of file, rather than a damaged one
+        first = faults.found[0]
+        problem = f"{first.problem}, nor does any of the other {len(seen) - 1:,} fit"
+        raise DataError(path, problem, "give another file of view features", first.place)
     faults.raise_if_any()
 
 

@@ -20,6 +20,15 @@ def refuse_full(folder: Path) -> None:
         raise DataError(folder, "is not a folder", "choose a new folder")
 
 
+def require_writable(folder: Path) -> None:
+    """Refuse, before long work, a folder in which files cannot be written; nothing is made."""
+    there = next(one for one in (folder, *folder.absolute().parents) if one.exists())
+    if not there.is_dir():
+        raise DataError(folder, "is a file" if there == folder else f"lies in {there}, a file", "choose a folder")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise DataError(folder, "cannot be written (Permission denied)", "choose a folder you may write to")
+
+
 @contextmanager
 def built_beside(folder: Path) -> Iterator[Path]:
     """A temporary folder beside `folder`, renamed to it at the end; whatever happens before leaves nothing behind."""

@@ -43,6 +43,8 @@ class DataFolder:
         """The connectivity file of every scan, by scan, in alphabetical order."""
         suffix = "_connectivity.json"
         found = {path.name.removesuffix(suffix): path for path in sorted(self.connectivity.glob(f"*{suffix}"))}
+        if not found and any(self.root.resolve().parent.glob(f"connectivity/*{suffix}")):
+            raise DataError(self.root, "is a part of a data folder", f"give the whole of it: {self.root.parent}")
         if not found:
             raise DataError(self.connectivity, f"holds no <scan>{suffix}", MAKE_ONE)
         return found

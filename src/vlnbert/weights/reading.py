@@ -31,6 +31,7 @@ AGENT_PARTS = ("vln_bert", "critic")
 TOLD = "vlnbert"  # beside those parts, in what we export: a dictionary that other readers leave alone
 KEPT = "kept.safetensors"  # tensors of a published agent that no navigator uses
 NOT_WEIGHTS = "give a checkpoint that holds a state dict, or a published agent"
+NO_WEIGHTS = "give a navigator's folder, such as a run's best/, or a checkpoint file"
 HEAD = 16  # bytes that tell what a file is
 TORCH_MARKS = (b"PK", b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.")  # today's archive, and the old format's number
 PICKLE_MARK = re.compile(rb"\x80[\x00-\x05]")  # and the protocol
@@ -119,7 +120,7 @@ def _weights_in(folder: Path) -> Path:
     for name in WEIGHT_FILES:
         if exists(folder / name):
             return folder / name
-    raise DataError(folder, f"holds neither {' nor '.join(WEIGHT_FILES)}", "give the checkpoint file itself")
+    raise DataError(folder, f"holds neither {' nor '.join(WEIGHT_FILES)}", NO_WEIGHTS)
 
 
 def _read_file(path: Path) -> Checkpoint:

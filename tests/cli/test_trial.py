@@ -1,0 +1,162 @@
+"""The mistakes that users make most get the answers that `docs/trial.md` promises; its rows are tried one by one."""
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import vlnbert as vln
+from tests.cli.conftest import called
+from tests.cli.trial import CALL, CTRL_C, PAGE, ROOT, Mistake, files, held_up, make_folder, mistakes
+from tests.docs.test_pages import spoken
+from tests.processes import PATIENCE, PROCESSES
+from vlnbert.cli.main import _interrupt
+
+HERE = "tests/cli/test_trial.py"
+ROWS = mistakes()
+# Where long work is when the user has enough of it.
+PLACES = {
+    "evaluate": "vlnbert.api.evaluating.evaluate_agent",
+    "house": "vlnbert.house.write.build",
+    "data check": "vlnbert.api.inspecting.take_inventory",
+    "data r4r": "vlnbert.tasks.r4r.joined_items",
+    "features captions": "vlnbert.perception.texts.open_encoder",
+    "report": "vlnbert.api.reporting.compare",
+    "bench world": "vlnbert.benchmarks.world.compare",
+    "bench train": "vlnbert.benchmarks.training.time_training",
+}
+
+
+def held_by(test: str) -> list[Any]:
+    return [pytest.param(row, id=f"{row.number} {row.what}") for row in ROWS if row.test == f"{HERE}::{test}"]
+
+
+@pytest.fixture(scope="module")
+def folder(house: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the page says lies there."""
+    made = tmp_path_factory.mktemp("trial").resolve()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(made)
+        make_folder(made, house)
+    return made
+
+
+@pytest.mark.parametrize("mistake", held_by("test_answers"))
+def test_answers(mistake: Mistake, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "--device cuda" in mistake.done and torch.cuda.is_available():
+        pytest.skip("there is a GPU here, so this is no mistake")
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    before = files(folder)
+    if mistake.done.startswith(CALL):
+        with pytest.raises(vln.VlnbertError) as caught:
+            eval(mistake.done, {"vln": vln})
+        code, lines = type(caught.value).__name__, str(caught.value).splitlines()
+    else:
+        program, *words = shlex.split(mistake.done)
+        assert program == "vlnbert"
+        outcome = called(*words)
+        code, lines = str(outcome.code), outcome.err.splitlines()
+        assert outcome.out == ""
+    assert mistake.answered_by(lines), lines
+    assert code == mistake.code
+    assert files(folder) == before, "something was written, or changed"
+
+
+@pytest.mark.parametrize("mistake", held_by("test_ctrl_c"))
+def test_ctrl_c(mistake: Mistake, folder: Path, tmp_path: Path) -> None:
+    words = shlex.split(mistake.done.removesuffix(CTRL_C))[1:]
+    place = PLACES.get(" ".join(words[:2])) or PLACES[words[0]]
+    told, begun, before = tmp_path / "told", tmp_path / "begun", files(folder)
+    process = PROCESSES.Process(target=held_up, args=(words, place, folder, tmp_path / "cache", told, begun))
+    process.start()
+    try:
+        while not begun.exists():
+            assert process.is_alive(), told.read_text()
+            time.sleep(0.02)
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGINT)
+        process.join(PATIENCE)
+    finally:
+        process.kill()
+    assert mistake.answered_by(told.read_text().splitlines()), told.read_text()
+    assert str(process.exitcode) == mistake.code
+    assert files(folder) == before, "something was left behind"
+
+
+def test_ctrl_c_while_it_starts() -> None:
+    """When the first modules are imported, before the command line is there to answer."""
+    words = [sys.executable, "-X", "importtime", "-m", "vlnbert", "presets"]
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "tyro" in line:
+            process.send_signal(signal.SIGINT)
+            break
+    left = process.communicate()[1]
+    assert process.returncode == 130
+    assert left.splitlines()[-1] == "vlnbert: interrupted"
+    assert "Traceback" not in left
+
+
+def test_ctrl_c_while_torch_is_imported(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """It ends the process if an exception reaches it then."""
+    left = []
+    monkeypatch.setattr(os, "_exit", left.append)
+    with pytest.raises(KeyboardInterrupt):
+        _interrupt()
+    assert left == []
+    monkeypatch.setattr(torch.__spec__, "_initializing", True)
+    with pytest.raises(KeyboardInterrupt):  # since the process did not end here
+        _interrupt()
+    assert left == [130]
+    assert capfd.readouterr().err == "vlnbert: interrupted\n"
+
+
+def test_the_page_has_forty_mistakes_or_more() -> None:
+    assert [row.number for row in ROWS] == list(range(1, len(ROWS) + 1))
+    assert len(ROWS) >= 40
+    assert PAGE.read_text().count("\n| ") == len(ROWS) + PAGE.read_text().count("\n| --- ") * 2 + len(lying())
+    assert all(row.answer for row in ROWS)
+
+
+def lying() -> list[str]:
+    """What the page says lies in the folder."""
+    return re.findall(r"^\| `([^`]+)` \|", PAGE.read_text(), re.MULTILINE)
+
+
+def test_the_folder_is_as_the_page_says(folder: Path) -> None:
+    tops = {name.partition("/")[0] for name in lying()}
+    assert tops == {path.name for path in folder.iterdir()}
+    assert all((folder / name).exists() for name in lying())
+
+
+@pytest.mark.parametrize("test", sorted({row.test for row in ROWS}))
+def test_the_tests_that_the_page_names_exist(test: str) -> None:
+    file, _, name = test.partition("::")
+    assert re.search(rf"^def {name}\(", (ROOT / file).read_text(), re.MULTILINE)
+
+
+def test_answers_that_other_tests_hold_are_in_their_words() -> None:
+    others = [row for row in ROWS if not row.test.startswith(HERE)]
+    assert others
+    for row in others:
+        pieces = [piece.strip(" :;()") for line in row.answer for piece in line.removeprefix("vlnbert: ").split("…")]
+        text = "\n".join([*spoken(), (ROOT / row.test.partition("::")[0]).read_text()])
+        assert [piece for piece in pieces if piece not in text] == []
+
+
+def test_an_answer_must_be_whole() -> None:
+    row = Mistake(1, "", "", ("vlnbert: … is bad; mend it",), "2", "")
+    assert row.answered_by(["vlnbert: a.b is bad; mend it"])
+    assert not row.answered_by(["vlnbert: a.b is bad; mend it", "another line"])
+    assert not row.answered_by(["vlnbert: a.b is bad; mend it all"])
+    assert not row.answered_by([])
