@@ -25,7 +25,7 @@ demo: $(VENV)/.installed  ## make houses, train a navigator in them, write demo/
 	$(BIN)/vlnbert demo --out demo
 
 test: $(VENV)/.installed  ## run the tests
-	$(BIN)/python -m pytest -n auto --maxprocesses 4
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4
 
 check: $(VENV)/.installed  ## formatter, linter, types
 	$(BIN)/ruff format --check .
