@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import vlnbert as vln
 from vlnbert import registry
 from vlnbert.errors import UnknownNameError, UsageError
 from vlnbert.registry import Registry, by_name, load_plugin, loaded_plugins
@@ -119,3 +120,10 @@ def test_a_plugin_that_is_not_there(things: Registry[object], name: str) -> None
     with pytest.raises(UsageError) as caught:
         load_plugin(name)
     assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("kind", ["reward", "features", "agent", "backbone"])
+def test_a_decorator_without_its_name_is_told(kind: str) -> None:
+    """As @vln.register_task is written; nothing would be registered."""
+    with pytest.raises(UsageError, match=rf'^@vln.register_{kind} is followed by a name; write .*\("my-{kind}"\)$'):
+        getattr(vln, f"register_{kind}")(lambda *given: None)

@@ -163,4 +163,12 @@ def place(home: str) -> str:
 
 def by_name(registry: Registry[Thing], name: str) -> Callable[[Thing], Thing]:
     """A decorator that registers what it decorates under a name."""
+    require_name(registry.kind, name)
     return lambda thing: registry.register(name, thing)
+
+
+def require_name(kind: str, name: object) -> None:
+    """A decorator that takes a name was given one, not the thing itself."""
+    if not isinstance(name, str):
+        decorator = f"@vln.register_{kind}"
+        raise UsageError(f'{decorator} is followed by a name; write {decorator}("my-{kind}")')

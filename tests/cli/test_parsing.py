@@ -28,6 +28,16 @@ MISTAKES = [
     (("train", "demo", "--out", "run"), "--data DIR is missing", "train demo"),
     (("evaluate", "--features", "F", "--data", "d"), "no option --features; use --features.views", "evaluate"),
     (("evaluate", "--limit", "3", "--data", "d"), "no option --limit; use --max-steps", "evaluate"),
+    (
+        ("evaluate", "run", "--splits", "val_unseen", "--checkpoint", "lst"),
+        "--checkpoint is 'lst'; did you mean last?",
+        "evaluate",
+    ),
+    (
+        ("evaluate", "run", "--splits", "val_unseen", "--batch", "x"),
+        "--batch is 'x', where INT is expected",
+        "evaluate",
+    ),
     (("demo", "--x"), "no option --x", "demo"),
     (("data", "check"), "DIR is missing", "data check"),
     (("data", "check", "--jsn"), "no option --jsn; did you mean --json?", "data check"),

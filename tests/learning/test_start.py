@@ -99,6 +99,13 @@ def test_what_an_earlier_run_decides_is_refused_by_name(
     assert not (tmp_path / "run").exists()
 
 
+def test_a_backbone_to_start_from_keeps_its_settings(house: Path, earlier: Path, tmp_path: Path) -> None:
+    with pytest.raises(
+        UsageError, match=r"^backbone_settings is \{'depth': 5\}, but the weights to start from decided"
+    ):
+        begun(house, tmp_path / "run", start=str(earlier), backbone_settings={"depth": 5})
+
+
 def test_even_what_the_preset_has_is_refused_when_said(house: Path, tmp_path: Path, bert: Path) -> None:
     """Here the weights have four layers; the experiment's own two are not asked for until somebody says so."""
     assert EXPERIMENT.navigator.hidden == 24

@@ -12,7 +12,8 @@ from vlnbert.cli.helping import readable_help, unbroken
 from vlnbert.errors import UsageError, near_names
 
 Parse = Callable[[list[str]], Any]
-OPTION = re.compile(r"│ (?:-\w, )?(--[\w.-]+(?:, --[\w.-]+)*)")  # where the help explains one
+EXPLAINED = re.compile(r"│ (?:-\w, )?(--.*?)(?:  |│|$)", re.MULTILINE)  # where the help explains an option
+OPTION = re.compile(r"(?:^|, )(--[\w.-]+)")  # each of its names, behind which its values are told
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
 
 
@@ -92,8 +93,8 @@ def _options(parse: Parse) -> list[str]:
     with redirect_stdout(told), readable_help(), suppress(SystemExit):
         parse(["--help"])
     told.seek(0)
-    found = OPTION.findall(COLOUR.sub("", told.read()))
-    return [option for options in found for option in options.split(", ")]
+    explained = EXPLAINED.findall(COLOUR.sub("", told.read()))
+    return [option for options in explained for option in OPTION.findall(options)]
 
 
 def _instead(option: str, known: list[str]) -> str:

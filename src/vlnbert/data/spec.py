@@ -16,7 +16,7 @@ from vlnbert.perception.channels import (
     Channel,
     channel_names,
 )
-from vlnbert.registry import Registry
+from vlnbert.registry import Registry, require_name
 from vlnbert.weights.options import MINILM
 
 CAPTIONS = "captions"  # channels, where a file of view features could be named
@@ -37,6 +37,7 @@ def register_features(name: str) -> Callable[[AnyMaker], AnyMaker]:
     Args:
         name: What the setting `features.views` calls it, in place of a file.
     """
+    require_name(FEATURES.kind, name)
     if name == IN_MEMORY or name in VIEW_GROUPS or name in VIEW_CHANNELS:
         raise UsageError(f"the name {name} is taken; choose another for features of your own")
     if "," in name:

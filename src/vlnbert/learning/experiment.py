@@ -80,7 +80,8 @@ class TrainConfig:
         if self.max_steps is not None:
             require_range(self, 1, MOST, "max_steps")
         require_range(self, 0, 2**63 - 1, "seed")
-        require_range(self, 0.0, 1.0, "learning_rate", "weight_decay", "ema")
+        require_range(self, 0.0, 1.0, "learning_rate", "weight_decay")
+        require_range(self, 0.0, 0.999999, "ema")  # with 1 it would stay at the first weights
         require_range(self, 1e-9, 1e9, "grad_clip")
 
     def learning_rate_at(self, iteration: int) -> float:

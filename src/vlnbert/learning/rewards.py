@@ -18,7 +18,7 @@ from torch import Tensor
 
 from vlnbert.errors import UsageError
 from vlnbert.evaluation.metrics import dtw_cost, dtw_table, ndtw
-from vlnbert.registry import Registry
+from vlnbert.registry import Registry, require_name
 from vlnbert.rollout.mixed import Rollout
 from vlnbert.tasks.batches import Batch
 from vlnbert.tasks.task import NEAR, TASKS
@@ -62,6 +62,7 @@ def register_reward(name: str) -> Callable[[AnyReward], AnyReward]:
     Args:
         name: What the training's setting `reward` calls it.
     """
+    require_name(REWARDS.kind, name)
 
     def register(reward: AnyReward) -> AnyReward:
         given = ("world", "config") if isinstance(reward, type) else ("rollout", "batch", "world")

@@ -64,7 +64,7 @@ def begin_run(
     record = RunRecord(
         preset=preset,
         data=str(data.folder.root.resolve()),
-        experiment=replace(experiment, navigator=trained_shape(experiment.navigator, navigator)),
+        experiment=replace(experiment, navigator=trained_shape(experiment, navigator)),
         fingerprints={**digests, **_own_fingerprint(data)},
         plugins=loaded_plugins(),
         held_out=held_out,
@@ -104,7 +104,7 @@ def resume_run(run: Path, data: Data | None = None, ranks: Ranks = ALONE, iterat
             raise UsageError(f"{problem}; begin another from its weights: {setting('start', str(run))}")
         ranks.wait()  # until all have read the old one
         if ranks.writes:
-            shape = trained_shape(record.experiment.navigator, trainer.navigator)
+            shape = trained_shape(record.experiment, trainer.navigator)
             write_record(run, replace(longer, experiment=replace(longer.experiment, navigator=shape)))
     return trainer
 

@@ -41,9 +41,11 @@ def initial_navigator(experiment: Experiment, data: Data, asked: Collection[str]
     return navigator
 
 
-def trained_shape(shape: NavigatorConfig, navigator: Navigator) -> NavigatorConfig:
-    """The shape that is trained, as a run's folder keeps it; what a backbone reads stays as it was asked for."""
-    return replace(navigator.config, backbone_settings=shape.backbone_settings)
+def trained_shape(experiment: Experiment, navigator: Navigator) -> NavigatorConfig:
+    """The shape that is trained, as a run's folder keeps it; what a new backbone reads stays as it was asked for."""
+    if experiment.start is not None:
+        return navigator.config
+    return replace(navigator.config, backbone_settings=experiment.navigator.backbone_settings)
 
 
 def kept_by_start(shape: NavigatorConfig, navigator: Navigator) -> Iterator[str]:
@@ -83,7 +85,8 @@ def _started_navigator(experiment: Experiment, start: str | Path, data: Data, na
 
 def _require_as_asked(experiment: Experiment, made: NavigatorConfig, named: Collection[str]) -> None:
     """Refuse, by its name, a setting of the shape that the navigator does not have."""
-    for name in (field.name for field in fields(made) if field.name in named and field.name != "backbone_settings"):
+    decided = {field.name for field in fields(made)} - (set() if experiment.start else {"backbone_settings"})
+    for name in sorted(decided & set(named)):
         asked, found = getattr(experiment.navigator, name), getattr(made, name)
         if asked != found:
             owner = "the weights to start from" if experiment.start is not None else f"the backbone {made.backbone}"

@@ -168,9 +168,10 @@ def _like_named(hidden: int, backbone: str) -> NavigatorConfig:
 
 def _heads(path: Path, hidden: int, settings: Mapping[str, Any], options: ImportOptions) -> tuple[int, tuple[str, ...]]:
     """The number of heads, which no shape shows: asked for, told by a config.json, or the usual one."""
-    if options.heads is not None:
-        return options.heads, ()
     told = settings.get("num_attention_heads")
+    if options.heads is not None:
+        other = told is not None and told != options.heads
+        return options.heads, (f"{options.heads} heads, as asked for; the weights come with {told}",) if other else ()
     if isinstance(told, int) and told > 0:
         return told, ()
     like = _named(hidden, "one-stream")

@@ -24,7 +24,8 @@ class ImportOptions:
     backbone: Literal["one-stream", "two-stream"] | None = None
     """The backbone to fill. A plain BERT serves either (one-stream unless asked); other weights bring their own."""
     heads: int | None = None
-    """Attention heads. Weights do not tell; without a config.json beside them the usual number is assumed."""
+    """Attention heads. Other people's weights do not tell: without a config.json beside them the usual number is
+    assumed."""
     layers: int | None = None
     """Layers, or language layers of a two-stream navigator, to take from the bottom; all of them by default. Of a plain
     BERT for a two-stream navigator, as many as the named size of its width has: 9 of 12 in the paper's."""

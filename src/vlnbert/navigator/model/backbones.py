@@ -13,7 +13,7 @@ from typing import TypeVar
 from vlnbert.errors import UnknownNameError
 from vlnbert.navigator.model.config import NavigatorConfig
 from vlnbert.navigator.model.types import Backbone
-from vlnbert.registry import LOAD_PLUGIN, Registry
+from vlnbert.registry import LOAD_PLUGIN, Registry, require_name
 
 Factory = Callable[[NavigatorConfig], Backbone]  # a class or a function; gives an nn.Module
 BACKBONES: Registry[Factory] = Registry("backbone")
@@ -30,6 +30,7 @@ def register_backbone(name: str) -> Callable[[AnyFactory], AnyFactory]:
     Args:
         name: What `NavigatorConfig.backbone` calls it.
     """
+    require_name(BACKBONES.kind, name)
 
     def register(factory: AnyFactory) -> AnyFactory:
         BACKBONES.register(name, factory)
