@@ -14,6 +14,10 @@ NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 FILE_ENDINGS = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".safetensors")
 
 
+class NoSuchSourceError(DataError):
+    """There is nothing at a path, and the hub gave nothing of that name."""
+
+
 def exists(path: Path) -> bool:
     """Whether there is something at a path; one at which nobody may look is a fault."""
     try:
@@ -38,7 +42,7 @@ def fetched(name: str, weight_files: tuple[str, ...], **options: Any) -> Path:
             if (folder / weights).exists():
                 break
     except Exception as error:  # the hub's library passes on whatever the network's raises
-        raise DataError(
+        raise NoSuchSourceError(
             name,
             f"no such file or folder, and the hub gave no model of that name ({_reason(error)})",
             "check the name and the network, or fetch the model's folder and give its path",
