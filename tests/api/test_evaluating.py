@@ -248,7 +248,7 @@ def test_only_the_features_of_a_file_are_offered_to_be_cut(trained: vln.Run, dat
     with pytest.raises(vln.UsageError) as caught:
         vln.evaluate(navigator, data, SPLIT, features="detection-places", bar=False)
     told = f"navigator sees views {width} wide, and they are {3 * width}"
-    assert str(caught.value) == f"{told}; name the channels that it was trained with: views=CHANNELS"
+    assert str(caught.value) == f"{told}; name the channels, or the file, that it was trained with: views=NAME"
 
 
 def test_a_hub_name_is_opened_whatever_lies_here(

@@ -250,7 +250,7 @@ def _require_width(name: str, what: str, width: int, *, seen: int, in_file: bool
     if in_file:
         remedy = f"give the features that it was trained with: {setting(f'{place}s', 'FILE')}"
     else:
-        remedy = f"name the channels that it was trained with: {setting(f'{place}s', 'CHANNELS')}"
+        remedy = f"name the channels, or the file, that it was trained with: {setting(f'{place}s', 'NAME')}"
     if in_file and seen > width:
         remedy += f"; if these begin with them, cut them: {setting(f'{place}_width', width)}"
     raise UsageError(f"{name} sees {what}s {width} wide, and they are {seen}; {remedy}")
