@@ -102,7 +102,9 @@ def test_a_channel_that_is_not_there(tiny: Any, views: str, said: str) -> None:
 
 def test_files_that_are_not_there(tiny: Any, bert: str) -> None:
     shutil.rmtree(tiny.folder.observations)
-    with pytest.raises(vln.DataError, match=r"alpha\.json: no such observation file; unpack the observation files"):
+    with pytest.raises(
+        vln.DataError, match=r"alpha\.json: no such observation file; get them with: vlnbert data fetch"
+    ):
         seen(tiny, "captions,observations", bert)
     assert seen(tiny, "captions", bert).shape[-1] == 26
 
