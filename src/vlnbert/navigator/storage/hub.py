@@ -9,7 +9,8 @@ from huggingface_hub.errors import HfHubHTTPError
 
 from vlnbert.errors import DataError
 
-BESIDE = ("config.json", "vocab.txt", "tokenizer.json", "tokenizer_config.json")
+CONFIG_FILES = ("config.json", "vocab.txt", "tokenizer.json", "tokenizer_config.json")  # beside the weights
+OTHER_VOCABULARIES = ("vocab.json", "merges.txt", "*.model")  # of tokenizers that are no BERT's
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 FILE_ENDINGS = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".safetensors")
 
@@ -38,7 +39,9 @@ def fetched(name: str, weight_files: tuple[str, ...], **options: Any) -> Path:
     """
     try:
         for weights in weight_files:
-            folder = Path(snapshot_download(name, allow_patterns=[*BESIDE, weights], **options))
+            folder = Path(
+                snapshot_download(name, allow_patterns=[*CONFIG_FILES, *OTHER_VOCABULARIES, weights], **options)
+            )
             if (folder / weights).exists():
                 break
     except Exception as error:  # the hub's library passes on whatever the network's raises
