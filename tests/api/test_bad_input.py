@@ -192,6 +192,15 @@ WRONG_TYPES: dict[str, tuple[Callable[[vln.Data, Path], object], str]] = {
     "open_run(7)": (lambda data, out: vln.open_run(7), "folder is 7, where Run, str or Path is expected"),  # type: ignore[arg-type]
     "resume(data)": (lambda data, out: vln.resume(data), "run is a Data, where Run, str or Path"),  # type: ignore[arg-type]
     "score(None)": (lambda data, out: vln.score(None, data, SPLIT), "file is None, where str or Path"),  # type: ignore[arg-type]
+    "view_features(views=[...])": (
+        lambda data, out: vln.view_features(data, views=["captions"]),  # type: ignore[arg-type]
+        "views is ['captions'], where str is expected",
+    ),
+    "fetch_data(3)": (lambda data, out: vln.fetch_data(3), "folder is 3, where str or Path is expected"),  # type: ignore[arg-type]
+    "fetch_data(only=3)": (
+        lambda data, out: vln.fetch_data(out, only=3),  # type: ignore[arg-type]
+        "only is 3, where str or a list of str is expected",
+    ),
     "demo(scans=...)": (lambda data, out: vln.demo(out, scans="3"), "scans is '3', where int is expected"),  # type: ignore[arg-type]
     "an unknown argument": (lambda data, out: vln.report(out, folder=3), "vln.report: got an unexpected keyword"),  # type: ignore[call-arg]
 }

@@ -11,6 +11,7 @@ import torch
 import vlnbert as vln
 from tests.api.conftest import SPLIT
 from vlnbert.evaluation.evaluate import evaluate_agent
+from vlnbert.navigator.storage import hub
 
 
 @pytest.fixture(scope="module")
@@ -236,3 +237,41 @@ def test_objects_of_another_width_are_refused_in_one_line(data: vln.Data) -> Non
     spec = vln.FeatureSpec(object_width=seen.object_width + 1)
     with pytest.raises(vln.UsageError, match=r"^object_width is \d+, but the features in .*; choose at most"):
         _ = vln.open_data(data, features=spec).object_bank
+
+
+def test_only_the_features_of_a_file_are_offered_to_be_cut(trained: vln.Run, data: vln.Data) -> None:
+    """Channels cannot be cut: whoever sees other ones names those of the training."""
+    width = vln.open_data(data, features="detections").view_bank.width
+    navigator = vln.Navigator(replace(trained.navigator.config, feature_width=width))
+    navigator.tokenizer = trained.navigator.tokenizer
+    assert vln.evaluate(navigator, data, SPLIT, features="detections", bar=False).scores
+    with pytest.raises(vln.UsageError) as caught:
+        vln.evaluate(navigator, data, SPLIT, features="detection-places", bar=False)
+    told = f"navigator sees views {width} wide, and they are {3 * width}"
+    assert str(caught.value) == f"{told}; name the channels, or the file, that it was trained with: views=NAME"
+
+
+def test_a_hub_name_is_opened_whatever_lies_here(
+    trained: vln.Run, data: vln.Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only what the hub cannot give was mistyped."""
+    fetched = tmp_path / "fetched"
+    trained.navigator.save_pretrained(fetched)
+    (tmp_path / "owner" / "name-v1").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(hub, "snapshot_download", lambda *_, **__: str(fetched))
+    assert vln.evaluate("owner/name-v2", data, SPLIT, bar=False).agent == "name-v2"
+    (fetched / "model.safetensors").write_bytes(b"damaged")
+    with pytest.raises(vln.DataError, match=r"model\.safetensors"):
+        vln.evaluate("owner/name-v2", data, SPLIT, bar=False)
+
+    def refuse(*_: object, **__: object) -> str:
+        raise ConnectionError("no network")
+
+    monkeypatch.setattr(hub, "snapshot_download", refuse)
+    said = "no run, navigator or agent 'owner/name-v2'; did you mean owner/name-v1?"
+    with pytest.raises(vln.VlnbertError) as caught:
+        vln.evaluate("owner/name-v2", data, SPLIT, bar=False)
+    assert str(caught.value) == said
+    with pytest.raises(vln.DataError, match=r"the hub gave no model of that name \(ConnectionError"):
+        vln.evaluate("owner/something", data, SPLIT, bar=False)

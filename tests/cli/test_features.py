@@ -95,7 +95,7 @@ def test_channels_that_cannot_be_made_are_one_line(run: Callable, house: Path, b
     bare = shutil.copytree(house, tmp_path / "bare")
     shutil.rmtree(bare / "observations")
     for words, expected in (
-        ((bare,), "no such observation file; unpack the observation files there, or leave that channel out"),
+        ((bare,), "no such observation file; get them with: vlnbert data fetch DIR --only observations"),
         ((house, "--views", "captions,pixels"), "no channel 'pixels'; known: caption-text, captions"),
         ((house, "--views", "views.hdf5"), "'views.hdf5' names no channels; known: captions, observations"),
     ):

@@ -16,6 +16,7 @@ from tests.fetching import published
 from tests.fetching.published import CONTENT, GRAPHS, LARGE, TASKS, Server, serving, tiny_manifest
 from vlnbert.api import fetching
 from vlnbert.fetching.manifest import write_manifest
+from vlnbert.learning.experiment import Experiment
 
 # The same command with the tiny manifest; and with files that may not grow: to the program, a disk that is full.
 COMMAND = """
@@ -68,6 +69,16 @@ def test_it_says_what_is_there_and_what_comes_next(run: Run, server: Server, tmp
     for words in (("--mirror", server.url), ("--dry-run",)):
         assert "All of it is there, and right." in run("data", "fetch", folder, *words).out
     assert server.paths == [GRAPHS, TASKS, TASKS]
+
+
+def test_what_comes_next_is_what_the_preset_needs(
+    run: Run, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("data", "fetch", tmp_path / "data", "--mirror", server.url, "--only", "graphs", "r2r")
+    train = f"vlnbert train r2r-open --data {tmp_path / 'data'} --out runs/r2r-open"
+    assert train not in run(*words).out
+    monkeypatch.setattr(Experiment, "needs", property(lambda _: ("graphs", "r2r")))
+    assert train in run(*words).out
 
 
 def test_programs_get_one_object(run: Run, server: Server, tmp_path: Path) -> None:

@@ -15,8 +15,9 @@ from tests.perception.samples import write_bert
 from vlnbert.data.own import tensor_bank
 from vlnbert.data.spec import FeatureSpec
 from vlnbert.learning.presets import presets
-from vlnbert.perception.captions import open_captions
-from vlnbert.world.banks import FeatureBank
+from vlnbert.perception.captions import open_sentences
+from vlnbert.world import open_labels
+from vlnbert.world.banks import FeatureBank, JoinedBank
 from vlnbert.world.geometry import VIEWS
 
 ALL = (
@@ -54,8 +55,9 @@ def test_each_channel_stands_where_it_is_named(tiny: Any, bert: str) -> None:
 def test_captions_are_what_they_were(tiny: Any, bert: str) -> None:
     """A codebook beside a table of detections gave the feature by which older runs learned."""
     world = vln.open_data(tiny.root).world
-    before = open_captions(world, tiny.folder.captions, bert).look(torch.arange(len(world)))
-    assert torch.equal(seen(tiny, "captions", bert), before)
+    folder = tiny.folder.captions
+    before = JoinedBank((open_sentences(world, folder, bert), open_labels(world, folder)[0]))
+    assert torch.equal(seen(tiny, "captions", bert), before.look(torch.arange(len(world))))
 
 
 def test_channels_of_ours_are_one_table(tiny: Any, bert: str) -> None:
@@ -102,7 +104,9 @@ def test_a_channel_that_is_not_there(tiny: Any, views: str, said: str) -> None:
 
 def test_files_that_are_not_there(tiny: Any, bert: str) -> None:
     shutil.rmtree(tiny.folder.observations)
-    with pytest.raises(vln.DataError, match=r"alpha\.json: no such observation file; unpack the observation files"):
+    with pytest.raises(
+        vln.DataError, match=r"alpha\.json: no such observation file; get them with: vlnbert data fetch"
+    ):
         seen(tiny, "captions,observations", bert)
     assert seen(tiny, "captions", bert).shape[-1] == 26
 

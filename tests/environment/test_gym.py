@@ -70,6 +70,16 @@ def test_it_sees_what_the_data_has(bare: Path, bert: Path) -> None:
     assert "object_features" not in off.observation_space.spaces
 
 
+@pytest.mark.parametrize("task", ["r2r", "reverie"])
+def test_houses_that_are_held_out_are_a_split(house: Path, bare: Path, task: str) -> None:
+    for folder in (house, bare):
+        data = open_data(folder)
+        data = data.holding_out([data.world.scans[0]])
+        env = gymnasium.make(f"vlnbert/{task.upper()}-v0", data=data, split="dev_unseen").unwrapped
+        assert env.episodes.ids == data.episodes(f"{task}/dev_unseen").ids
+        env.reset(options={"episode": 0})
+
+
 def test_the_teacher_names_the_target(house: Path) -> None:
     env = open_env(house, "reverie", "val_unseen")
     rows = [row for row, target in enumerate(env.targets.tolist()) if target >= 0]

@@ -312,7 +312,7 @@ def test_without_a_network_one_line(manifest: Manifest, server: Server, tmp_path
         fetch(tmp_path / "data", manifest, mirror=nobody)
     assert str(caught.value) == (
         f"{nobody}: cannot be reached (Connection refused); "
-        "check the network, or give a copy with --mirror URL; what is there is kept"
+        "check the network, or give a copy with mirror=URL; what is there is kept"
     )
     assert not (tmp_path / "data").exists()
 

@@ -12,7 +12,7 @@ from tests.fetching.published import CONTENT, GRAPHS, LARGE, Server
 from vlnbert.errors import DataError
 from vlnbert.fetching import folder as folders
 from vlnbert.fetching.fetch import fetch
-from vlnbert.fetching.folder import missing_files, place
+from vlnbert.fetching.folder import missing_files, write_verified
 from vlnbert.fetching.manifest import ListedFile, Manifest
 
 
@@ -57,7 +57,7 @@ def test_what_is_in_the_way_is_named_and_kept(
     (line,) = refused(tmp_path, manifest, server)
     assert line == (
         f"{tmp_path / LARGE}: is not the published file; "
-        "it is never overwritten: move it away, or fetch other parts with --only"
+        "it is never overwritten: move it away, or fetch other parts with only"
     )
     assert server.asked == [], "nothing is fetched in vain"
     assert sorted((path, path.lstat().st_mtime_ns) for path in tmp_path.rglob("*")) == before
@@ -124,10 +124,10 @@ def test_a_disk_that_fills_up(
                 raise OSError(kind, os.strerror(kind))
             yield from content
 
-        place(folder, file, pieces())
+        write_verified(folder, file, pieces())
 
     with monkeypatch.context() as patch:
-        patch.setattr("vlnbert.fetching.fetch.place", filling)
+        patch.setattr("vlnbert.fetching.fetch.write_verified", filling)
         (line,) = refused(tmp_path, manifest, server)
     assert line.startswith(
         f"{tmp_path / LARGE}: cannot be written ({os.strerror(kind)}); free some space, then run the"
@@ -147,6 +147,6 @@ def test_a_file_that_appears_meanwhile_is_kept(manifest: Manifest, server: Serve
         (tmp_path / LARGE).write_text("mine")
 
     with pytest.raises(DataError, match="was written by another program meanwhile"):
-        place(tmp_path, file, meanwhile())
+        write_verified(tmp_path, file, meanwhile())
     assert (tmp_path / LARGE).read_text() == "mine"
     assert len(list((tmp_path / "connectivity").iterdir())) == 1

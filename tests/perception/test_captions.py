@@ -12,9 +12,9 @@ from safetensors.torch import load_file, save_file
 from tests.perception.samples import plainly, write_bert
 from vlnbert.errors import DataError
 from vlnbert.perception import captions, texts
-from vlnbert.perception.captions import captions_key, open_captions, open_captions_beside, open_sentences
+from vlnbert.perception.captions import captions_key, open_captions_beside, open_sentences
 from vlnbert.sources.layout import DataFolder
-from vlnbert.world import World, open_labels, open_world
+from vlnbert.world import World, open_world
 
 
 @pytest.fixture
@@ -43,9 +43,8 @@ def written(house: DataFolder, world: World) -> dict[tuple[int, int], str]:
 
 
 def test_each_slot_shows_its_view(house: DataFolder, world: World, bert: Path) -> None:
-    bank = open_captions(world, house.captions, bert)
-    labels, classes = open_labels(world, house.captions)
-    assert bank.width == 24 + len(classes)
+    bank = open_sentences(world, house.captions, bert)
+    assert bank.width == 24
     seen = bank.look(torch.arange(len(world)))
     expected = torch.zeros(len(world), world.slots, 24)
     texts = written(house, world)
@@ -54,9 +53,8 @@ def test_each_slot_shows_its_view(house: DataFolder, world: World, bert: Path) -
     for place, text in texts.items():
         expected[place] = vectors[distinct.index(text)]
     assert seen.dtype == torch.float32
-    assert (seen[..., :24] - expected).abs().max() < 1e-3  # half precision in the cache
+    assert (seen - expected).abs().max() < 1e-3  # half precision in the cache
     assert (vectors[0] - vectors[-1]).abs().max() > 0.1
-    assert torch.equal(seen[..., 24:], labels.look(torch.arange(len(world))))
 
 
 def test_the_captions_beside_a_view(house: DataFolder, world: World, bert: Path) -> None:
@@ -125,7 +123,7 @@ def test_missing_and_damaged_captions_are_named(tiny: Any, bert: Path, refuses: 
     world, folder = open_world(tiny.folder), tiny.folder.captions
 
     def call() -> object:
-        return open_captions(world, folder, bert)
+        return open_sentences(world, folder, bert)
 
     tiny.cut("captions/gamma.json", -20)
     refuses(folder / "gamma.json", call, "is not whole JSON")
@@ -142,10 +140,10 @@ def test_an_encoder_that_cannot_read_is_refused_before_the_captions(
 ) -> None:
     monkeypatch.setattr(captions, "index_captions", closed)
     path = tmp_path / "none"
-    refuses(path, lambda: open_captions(world, house.captions, path), "no such file or folder")
+    refuses(path, lambda: open_sentences(world, house.captions, path), "no such file or folder")
     mute = write_bert(tmp_path / "mute", house.vocabulary)
     (mute / "vocab.txt").unlink()
-    refuses(mute, lambda: open_captions(world, house.captions, mute), "comes without a vocabulary")
+    refuses(mute, lambda: open_sentences(world, house.captions, mute), "comes without a vocabulary")
 
 
 def test_embeddings_that_are_not_numbers_are_not_kept(
@@ -156,7 +154,7 @@ def test_embeddings_that_are_not_numbers_are_not_kept(
     tensors["encoder.layer.1.output.LayerNorm.bias"][3] = torch.nan
     save_file(tensors, folder / "model.safetensors")
     with pytest.raises(DataError, match="sick: gives embeddings that are not numbers"):
-        open_captions(world, house.captions, folder)
+        open_sentences(world, house.captions, folder)
     assert not list(cache.glob("captions-*"))
 
 

@@ -103,6 +103,34 @@ def test_observations_in_the_direction_of_a_box(tiny: Any, world: World, objects
     assert (found[0] - expected).abs().max() < 1e-3
 
 
+def test_observations_at_the_elevation_of_the_view(tiny: Any, world: World, objects: ObjectTable, bert: Path) -> None:
+    """One object below, one ahead and one above, all in the middle of their views."""
+    entries = {
+        str(number): {"name": "door", "visible_pos": [view], "bbox2d": [[270, 190, 100, 100]]}
+        for number, view in enumerate((2, 14, 26))
+    }
+    tiny.write("reverie/BBox/alpha_a1.json", {"a1": entries})
+    said = "\n".join((f"down: {LAMP}", f"middle: {SOFA}", f"top: {TABLE}"))
+    tiny.edit("observations/alpha.json", lambda document: document.update(a1=[said] * 8))
+    table = open_object_table(world, tiny.folder.boxes)
+    table = table.select((table.viewpoint == world.numbers["alpha", "a1"]).nonzero().flatten())
+    found = open_object_observations(world, table, tiny.folder.observations, bert)
+    assert (found - plainly(bert, [LAMP, SOFA, TABLE])).abs().max() < 1e-3
+
+
+def test_a_box_elsewhere_is_another_entry_of_the_cache(
+    tiny: Any, world: World, objects: ObjectTable, bert: Path
+) -> None:
+    """Though the objects have the same ids: what overlaps them, and lies behind them, is other."""
+    tiny.edit("reverie/BBox/alpha_a1.json", lambda document: document["a1"]["1"].update(bbox2d=[[300, 300, 100, 100]]))
+    moved = open_object_table(world, tiny.folder.boxes)
+    moved = moved.select((moved.viewpoint == world.numbers["alpha", "a1"]).nonzero().flatten())
+    assert moved.fingerprint() == objects.fingerprint()
+    before, after = (open_overlaps(world, one, tiny.folder.captions, bert) for one in (objects, moved))
+    assert before[0, :4].tolist() == pytest.approx([0, 0.5, 0.1, 0])
+    assert after[0, :4].tolist() == pytest.approx([0, 0, 0, 1])
+
+
 def test_each_channel_stands_where_it_is_named(tiny: Any, objects: ObjectTable, bert: Path) -> None:
     def seen(channels: str) -> torch.Tensor:
         bank = vln.open_data(tiny.root, FeatureSpec("captions", objects=channels, encoder=str(bert))).object_bank

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
 
 from tests.perception.samples import plainly
@@ -73,7 +74,9 @@ def test_only_what_some_view_needs_is_embedded(tiny: Any, bert: Path) -> None:
             described = tiny.read(f"observations/{scan}.json")[name]
             for one in {heading, (heading + 1) % 8 if share else heading}:
                 needed |= {line.partition(": ")[2] for line in described[one].split("\n")}
-    assert open_observations(world, tiny.folder.observations, bert).captions == len(needed) < 40
+    open_observations(world, tiny.folder.observations, bert)
+    embedded = load_file(observations_key(world, tiny.folder.observations, bert).path)["vectors"]
+    assert len(embedded) == len(needed) < 40
 
 
 def test_the_second_opening_reads_and_embeds_nothing(

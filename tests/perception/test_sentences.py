@@ -114,7 +114,13 @@ def test_half_precision_weights_are_read_in_single(house: DataFolder, bert: Path
     assert encoder_digest(folder) != encoder_digest(bert)
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "vocab.txt", "config.json", "tokenizer_config.json"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("model.safetensors", "vocab.txt", "config.json", "tokenizer_config.json"),
+        *("vocab.json", "merges.txt", "sentencepiece.bpe.model"),
+    ],
+)
 def test_the_digest_covers_all_that_embeddings_depend_on(house: DataFolder, tmp_path: Path, name: str) -> None:
     folder = write_bert(tmp_path / "one", house.vocabulary)
     before = encoder_digest(folder)

@@ -64,4 +64,8 @@ def test_damaged_and_missing_files(tiny: Any, refuses: Any) -> None:
     refuses(tiny.write(ALPHA, []), lambda: read_observations(path), "does not hold an object")
     refuses(tiny.cut(ALPHA, 1), lambda: read_observations(path), "is not whole JSON")
     path.unlink()
-    refuses(path, lambda: read_observations(path), "no such observation file; unpack the observation files there")
+    refuses(
+        path,
+        lambda: read_observations(path),
+        "no such observation file; get them with: vlnbert data fetch DIR --only observations",
+    )

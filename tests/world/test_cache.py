@@ -287,3 +287,21 @@ def test_an_interrupted_build_goes_on_where_it_was(cache):
     assert tensors["whole"].tolist() == [0, 1, 2, 3, 4]
     assert list(cache.iterdir()) == [key.path]
     cached_in_pieces(key, lambda _: pytest.fail("built again"))
+
+
+def test_pieces_that_were_cut_otherwise_do_not_stay(cache):
+    """A GPU reads more at a time than the CPU that goes on after it; the pieces of another whole are not touched."""
+    key, other = Key("long", "0"), Key("long", "01")
+
+    def broken(pieces):
+        pieces.piece("vectors", "1024-0", lambda: torch.zeros(1))
+        raise KeyboardInterrupt
+
+    for one in (key, other):
+        with pytest.raises(KeyboardInterrupt):
+            cached_in_pieces(one, broken)
+    cached_in_pieces(key, lambda pieces: ({"whole": pieces.piece("vectors", "256-0", lambda: torch.ones(1))}, {}))
+    assert sorted(path.name for path in cache.iterdir()) == [
+        "long-0.safetensors",
+        "piece-long-01-vectors-1024-0.safetensors",
+    ]

@@ -4,6 +4,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from vlnbert.api.arguments import checked
 from vlnbert.data.data import Data, open_data
 from vlnbert.data.features import open_view_channels
 from vlnbert.data.spec import FeatureSpec
@@ -17,6 +18,7 @@ from vlnbert.world.sights import facing_views
 USUAL = "captions,observations"
 
 
+@checked()
 def view_features(
     data: Data | str | Path,
     views: str = USUAL,

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import get_args
 
@@ -18,10 +17,11 @@ from vlnbert.data.features import object_file_width, view_file_width
 from vlnbert.data.own import Features, is_own
 from vlnbert.data.spec import OFF, FeatureSpec, as_spec
 from vlnbert.environment.environment import Environment
-from vlnbert.errors import UnknownNameError, UsageError, setting
+from vlnbert.errors import UnknownNameError, UsageError, near_names, setting
 from vlnbert.evaluation.evaluate import Evaluation, evaluate_agent
 from vlnbert.learning.checkpoints import BEST, is_run, last_checkpoint
 from vlnbert.navigator import Navigator, fast
+from vlnbert.navigator.storage.hub import NoSuchSourceError
 from vlnbert.progress import quiet, say
 from vlnbert.registry import load_recorded
 from vlnbert.rollout.agents import AGENTS, Agent, AgentFactory, agent_name, as_agent, find_agent, names_objects
@@ -164,8 +164,7 @@ def _found(agent: object, checkpoint: Checkpoint) -> _Walker:
         return _Walker(agent_name(own), own)
     agent = agent if isinstance(agent, Run) else run_or_source(agent)
     if not isinstance(agent, Run):
-        _refuse_mistyped(agent)
-        return _navigating(Path(agent).resolve().name, open_navigator(str(agent)))
+        return _navigating(Path(agent).resolve().name, _opened_navigator(str(agent)))
     load_recorded(agent.record.plugins)
     experiment, weights = agent.experiment, agent.weights if checkpoint == "best" else last_checkpoint(agent.folder)
     if checkpoint == "best" and weights.name != BEST:
@@ -184,12 +183,17 @@ def _found(agent: object, checkpoint: Checkpoint) -> _Walker:
     )
 
 
-def _refuse_mistyped(source: str | Path) -> None:
-    """What is nearly the name of an agent, or of something that lies here, was not meant for the hub."""
-    path = Path(source)
-    known = [*map(str, path.parent.glob("*")), *AGENTS]
-    if not path.exists() and get_close_matches(str(path), known, cutoff=0.8):
-        raise UnknownNameError("run, navigator or agent", str(path), known)
+def _opened_navigator(source: str) -> Navigator:
+    """The navigator of a path or a hub name; where there is none, what lies beside it may have been meant."""
+    try:
+        return open_navigator(source)
+    except NoSuchSourceError:
+        path = Path(source)
+        beside = near_names(path.name, (one.name for one in path.parent.glob("*")))
+        near = [*(str(path.parent / name) for name in beside), *near_names(source, AGENTS)]
+        if not near:
+            raise
+        raise UnknownNameError("run, navigator or agent", str(path), near) from None
 
 
 def _navigating(name: str, navigator: Navigator) -> _Walker:
@@ -222,10 +226,10 @@ def _prepare_navigator(
     spec = walker.features if finds else replace(walker.features, objects=OFF)
     data = data.seen_as(spec)
     seen = view_file_width(data.folder, spec) if spec.reads_view_file else data.view_bank.width
-    _require_width(walker.name, "views", config.feature_width, seen, "features.view")
+    _require_width(walker.name, "view", config.feature_width, seen=seen, in_file=spec.reads_view_file)
     if finds and spec.objects != OFF:
         seen = object_file_width(data.folder, spec) if spec.reads_object_file else data.object_width
-        _require_width(walker.name, "objects", config.object_width, seen, "features.object")
+        _require_width(walker.name, "object", config.object_width, seen=seen, in_file=spec.reads_object_file)
     if walker.run is not None:
         require_same_bank(walker.run, data)
     tokenizer = navigator.tokenizer or data.tokenizer
@@ -238,14 +242,18 @@ def _prepare_navigator(
     return _Prepared(GreedyAgent(navigator), data, data.environment, tokenizer, dtype)
 
 
-def _require_width(name: str, what: str, width: int, seen: int, place: str) -> None:
-    """Refuse features of another width than a navigator was trained with, whichever is wider."""
+def _require_width(name: str, what: str, width: int, *, seen: int, in_file: bool) -> None:
+    """Refuse features of another width than a navigator was trained with; only those of a file can be cut."""
     if seen == width:
         return
-    remedy = f"give the features that it was trained with: {setting(f'{place}s', 'FILE')}"
-    if seen > width:
+    place = f"features.{what}"
+    if in_file:
+        remedy = f"give the features that it was trained with: {setting(f'{place}s', 'FILE')}"
+    else:
+        remedy = f"name the channels, or the file, that it was trained with: {setting(f'{place}s', 'NAME')}"
+    if in_file and seen > width:
         remedy += f"; if these begin with them, cut them: {setting(f'{place}_width', width)}"
-    raise UsageError(f"{name} sees {what} {width} wide, and they are {seen}; {remedy}")
+    raise UsageError(f"{name} sees {what}s {width} wide, and they are {seen}; {remedy}")
 
 
 def _prepare_agent(

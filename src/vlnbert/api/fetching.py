@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from vlnbert.api.arguments import checked
 from vlnbert.fetching.fetch import FetchReport, fetch
 from vlnbert.fetching.manifest import SHIPPED, read_manifest
 from vlnbert.fetching.recipe import GITHUB
 from vlnbert.progress import quiet
 
 
+@checked()
 def fetch_data(
     folder: str | Path,
     only: str | Sequence[str] = (),

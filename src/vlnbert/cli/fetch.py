@@ -12,7 +12,7 @@ from vlnbert.fetching.recipe import GITHUB, PARTS
 if TYPE_CHECKING:
     from vlnbert.fetching.fetch import FetchReport
 
-TRAINABLE = {"graphs", "vocabulary", "r2r", "captions"}  # what the preset r2r-open needs
+PRESET = "r2r-open"  # that the open data is enough for
 
 
 def _known_parts(default: str) -> str:
@@ -69,8 +69,10 @@ def _what_next(report: "FetchReport") -> str:
     archives = len({part.url for part in report.parts if part.missing_files})
     if report.dry_run and archives:
         return f"{size} would be kept of {archives} archives, which come compressed."
+    from vlnbert.learning.presets import presets  # here, since it imports torch
+
     done = f"Fetched and verified {size}." if archives else "All of it is there, and right."
-    train = f"vlnbert train r2r-open --data {folder} --out runs/r2r-open"
-    trainable = {part.part for part in report.parts} >= TRAINABLE
+    train = f"vlnbert train {PRESET} --data {folder} --out runs/{PRESET}"
+    trainable = {part.part for part in report.parts} >= set(presets[PRESET].experiment.needs)
     then = train if trainable else f"vlnbert data fetch {folder}    # the other parts"
     return "\n".join([done, "Next:", f"  vlnbert data check {folder}", f"  {then}"])

@@ -45,24 +45,18 @@ from vlnbert.world.world import World
 def view_feature_file(folder: DataFolder, spec: FeatureSpec) -> Path:
     """The file of view features that is named, or the only one in the data folder."""
     if spec.views is not None:
-        path = Path(spec.views)
-        if not path.suffix and not path.exists():
-            known = ", ".join((*VIEW_GROUPS, *VIEW_CHANNELS))
-            problem = f"no features '{spec.views}': no file, no channel ({known}), and nobody registers them"
-            raise UsageError(f"{problem}; name a file or channels, or {LOAD_PLUGIN}")
-        return path
+        known = ", ".join((*VIEW_GROUPS, *VIEW_CHANNELS))
+        problem = f"no features '{spec.views}': no file, no channel ({known}), and nobody registers them"
+        return _named(spec.views, f"{problem}; name a file or channels, or {LOAD_PLUGIN}")
     return _only(folder, folder.feature_files(), "feature file", "features.views", instead=CAPTIONS)
 
 
 def object_feature_file(folder: DataFolder, spec: FeatureSpec) -> Path:
     """The same for the features of objects."""
     if spec.objects is not None:
-        path = Path(spec.objects)
-        if not path.suffix and not path.exists():
-            known = ", ".join((*OBJECT_GROUPS, *OBJECT_CHANNELS))
-            problem = f"no features of objects '{spec.objects}': no file and no channel ({known})"
-            raise UsageError(f"{problem}; name a file or channels, or off to see none")
-        return path
+        known = ", ".join((*OBJECT_GROUPS, *OBJECT_CHANNELS))
+        problem = f"no features of objects '{spec.objects}': no file and no channel ({known})"
+        return _named(spec.objects, f"{problem}; name a file or channels, or off to see none")
     return _only(folder, folder.object_feature_files(), "object feature file", "features.objects", instead=NAMES)
 
 
@@ -163,6 +157,14 @@ def _cut_width(path: Path, found: int, place: str, asked: int | None) -> int:
         problem = f"{setting(place)} is {asked}, but the features in {path} are {found} wide"
         raise UsageError(f"{problem}; choose at most {found}, or another file")
     return found if asked is None else asked
+
+
+def _named(name: str, refusal: str) -> Path:
+    """The file of a name; one that has no ending and is not there was meant as a channel."""
+    path = Path(name)
+    if not path.suffix and not path.exists():
+        raise UsageError(refusal)
+    return path
 
 
 def _only(folder: DataFolder, files: list[Path], what: str, place: str, instead: str) -> Path:

@@ -1,15 +1,15 @@
 """A data folder as Gymnasium's environments see it: views and objects as the folder has them."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from vlnbert.data.data import Data, open_data
 from vlnbert.data.own import Features
-from vlnbert.data.spec import FeatureSpec
+from vlnbert.data.spec import OFF, FeatureSpec
 from vlnbert.environment.environment import Environment
 from vlnbert.environment.gym import NavigationEnv
-from vlnbert.tasks.splits import open_split
 from vlnbert.tasks.task import TASKS
 from vlnbert.tasks.tokens import piece_count
 from vlnbert.world.banks import Bank
@@ -31,7 +31,7 @@ def open_env(
     Args:
         data: The data folder, or what `vln.open_data` gave; features that were named there hold.
         task: r2r, reverie or any other.
-        split: The split that episodes are of.
+        split: The split that episodes are of; dev_unseen of data that holds houses out.
         features: What is seen, as `vln.open_data` takes it, such as captions; by default the only file of features that
             the folder has, and nothing beside directions where it has none.
         max_steps: Steps after which an episode is cut off; by default the task's.
@@ -39,17 +39,9 @@ def open_env(
     """
     opened = open_data(data, features, device=HERE)
     objects = _object_bank(opened) if TASKS[task].sees_objects else None
-    name = f"{task}/{split}"
-    visible = None if objects is None else objects.object_table
-    walked = open_split(
-        opened.folder,
-        opened.world,
-        opened.tokenizer,
-        name,
-        visible=visible,
-        objects=opened.objects if objects is not None else None,
-    )
     environment = Environment(opened.world, _view_bank(opened), objects)
+    # The environment finds the targets among its objects itself, so the split need not open their features.
+    walked = opened.seen_as(replace(opened.features, objects=OFF)).split(f"{task}/{split}")
     return NavigationEnv(
         environment, walked, piece_count(opened.tokenizer), max_steps=max_steps, render_mode=render_mode
     )

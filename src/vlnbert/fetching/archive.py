@@ -5,7 +5,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from vlnbert.fetching.download import ANOTHER, Broken, SourceError
+from vlnbert.fetching.download import Broken, SourceError, or_a_copy
 
 BLOCK = tarfile.BLOCKSIZE
 PIECE = 1 << 18  # bytes that are unpacked at a time
@@ -38,13 +38,13 @@ def members(chunks: Iterable[bytes]) -> Iterator[Member]:
         try:
             head = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
         except tarfile.HeaderError:
-            raise SourceError("what came is not a tar archive", ANOTHER) from None
+            raise SourceError("what came is not a tar archive", or_a_copy()) from None
         size = 0 if head.type in WITHOUT_CONTENT else head.size
         if size < 0:
-            raise SourceError("the archive holds a file of less than no bytes", ANOTHER)
+            raise SourceError("the archive holds a file of less than no bytes", or_a_copy())
         if head.type in (tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME):  # comes before the member that it names
             if size > MOST_NAME:
-                raise SourceError("the archive holds a name that is too long", ANOTHER)
+                raise SourceError("the archive holds a name that is too long", or_a_copy())
             long_name = _long_name(head.type, plain.take(size)) or long_name
         else:
             content = plain.pour(size)
@@ -65,10 +65,10 @@ def _unpacked(chunks: Iterable[bytes]) -> Iterator[bytes]:
                 piece = unzip.decompress(chunk, PIECE)
             except zlib.error:
                 what = "what came is not a gzip archive" if not count else "the archive is damaged"
-                raise SourceError(what, ANOTHER) from None
+                raise SourceError(what, or_a_copy()) from None
             count += len(piece)
             if count > MOST:
-                raise SourceError(f"the archive unpacks to more than {MOST >> 20} MB", ANOTHER)
+                raise SourceError(f"the archive unpacks to more than {MOST >> 20} MB", or_a_copy())
             chunk = unzip.unconsumed_tail
             yield piece
     if not unzip.eof:
@@ -112,5 +112,5 @@ def _long_name(kind: bytes, text: bytes) -> str:
 def _inner_path(name: str) -> str:
     """A member's path without the outermost folder, NAME-COMMIT at GitHub."""
     if name.startswith("/") or ".." in name.split("/"):
-        raise SourceError(f"the archive holds a file that would lie outside of it, {name[:200]!r}", ANOTHER)
+        raise SourceError(f"the archive holds a file that would lie outside of it, {name[:200]!r}", or_a_copy())
     return name.partition("/")[2]

@@ -21,7 +21,7 @@ from urllib.request import (
 )
 
 from vlnbert import __version__
-from vlnbert.errors import DataError, UsageError
+from vlnbert.errors import DataError, UsageError, setting
 from vlnbert.progress import say
 
 ATTEMPTS = 5  # at one archive
@@ -31,8 +31,6 @@ SLOWEST = 1024  # bytes a second
 MOST = 1 << 30  # bytes of an archive
 CHUNK = 1 << 16
 PASSING = (408, 425, 429, 500, 502, 503, 504)  # answers that may be another one the next time
-ANOTHER = "try again later, or give a copy with --mirror URL"
-GONE = "upgrade vlnbert, give a copy with --mirror URL, or fetch other parts with --only"
 KEPT = "run the same command again: what is there is kept"
 
 
@@ -66,6 +64,11 @@ class Attempts:
         self.made += 1
 
 
+def or_a_copy() -> str:
+    """What helps where a source is not what it should be."""
+    return f"try again later, or give a copy with {setting('mirror', 'URL')}"
+
+
 def checked_base(url: str) -> str:
     """The address below which archives are, as OWNER/NAME/tar.gz/COMMIT."""
     try:
@@ -92,7 +95,7 @@ def stream(url: str, attempts: Attempts) -> Generator[bytes]:
                 for chunk in _chunks(response):
                     received += len(chunk)
                     if received > MOST:
-                        raise SourceError(f"{url} sends more than {MOST >> 20} MB", ANOTHER)
+                        raise SourceError(f"{url} sends more than {MOST >> 20} MB", or_a_copy())
                     yield chunk
             return
         except Broken as why:
@@ -123,16 +126,19 @@ def _refused(url: str, code: int, reason: str) -> Exception:
     if code in PASSING:
         return Broken(f"the host answered {code} ({reason})")
     if code in (404, 410):
-        return SourceError(f"there is no {url} ({code})", GONE)
+        remedy = (
+            f"upgrade vlnbert, give a copy with {setting('mirror', 'URL')}, or fetch other parts with {setting('only')}"
+        )
+        return SourceError(f"there is no {url} ({code})", remedy)
     if 300 <= code < 400:
-        return SourceError(f"{url} redirects to an address that is not https; it was not followed", ANOTHER)
-    return SourceError(f"{url} was refused ({code} {reason})", ANOTHER)
+        return SourceError(f"{url} redirects to an address that is not https; it was not followed", or_a_copy())
+    return SourceError(f"{url} was refused ({code} {reason})", or_a_copy())
 
 
 def _unreachable(url: str, reason: object) -> Exception:
     parts = urlsplit(url)
     trusted = "the system's certificates do not trust it" if isinstance(reason, ssl.SSLError) else _words(reason)
-    remedy = "check the network, or give a copy with --mirror URL; what is there is kept"
+    remedy = f"check the network, or give a copy with {setting('mirror', 'URL')}; what is there is kept"
     return UnreachableError(f"{parts.scheme}://{parts.netloc}", f"cannot be reached ({trusted})", remedy)
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from vlnbert.errors import Faults
 from vlnbert.fetching.archive import Member, members
-from vlnbert.fetching.download import ANOTHER, KEPT, Attempts, Broken, SourceError, checked_base, stream
-from vlnbert.fetching.folder import WrongContentError, missing_files, place, require_room
+from vlnbert.fetching.download import KEPT, Attempts, Broken, SourceError, checked_base, or_a_copy, stream
+from vlnbert.fetching.folder import WrongContentError, missing_files, require_room, write_verified
 from vlnbert.fetching.manifest import ListedFile, Manifest, Source
 from vlnbert.fetching.recipe import GITHUB
 from vlnbert.progress import Bar, say
@@ -123,19 +123,19 @@ def _fetch_source(folder: Path, source: Source, url: str, needed: dict[str, List
             attempts.again(why)
         else:
             more = f" and {len(needed) - 1:,} more files" if len(needed) > 1 else ""
-            raise SourceError(f"the archive lacks {next(iter(needed))}{more}", ANOTHER)
+            raise SourceError(f"the archive lacks {next(iter(needed))}{more}", or_a_copy())
 
 
 def _take(folder: Path, file: ListedFile, member: Member) -> None:
     if not member.regular:
-        raise SourceError(f"{file.upstream} is a link or a folder there, where a file is expected", ANOTHER)
+        raise SourceError(f"{file.upstream} is a link or a folder there, where a file is expected", or_a_copy())
     try:
         if member.size != file.size:
             raise WrongContentError
-        place(folder, file, member.content)
+        write_verified(folder, file, member.content)
     except WrongContentError:
         raise SourceError(
-            f"{file.upstream} is not the file that the manifest lists; it was not kept", ANOTHER
+            f"{file.upstream} is not the file that the manifest lists; it was not kept", or_a_copy()
         ) from None
 
 

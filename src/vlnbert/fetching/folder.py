@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from vlnbert.errors import DataError, Faults
+from vlnbert.errors import DataError, Faults, setting
 from vlnbert.fetching.download import KEPT
 from vlnbert.fetching.manifest import ListedFile
 from vlnbert.progress import track
@@ -40,7 +40,7 @@ def missing_files(folder: Path, listed: Iterable[ListedFile]) -> list[ListedFile
     for part, paths in others.items():
         distinct = len(set(paths))
         more = f", nor are {distinct - 1:,} more files of part {part}" if distinct > 1 else ""
-        remedy = "it is never overwritten: move it away, or fetch other parts with --only"
+        remedy = f"it is never overwritten: move it away, or fetch other parts with {setting('only')}"
         faults.add("", f"is not the published file{more}", remedy, paths[0])
     faults.raise_if_any()
     return missing
@@ -53,10 +53,11 @@ def require_room(folder: Path, missing: Iterable[ListedFile]) -> None:
     free = shutil.disk_usage(there).free
     if free < needed:
         problem = f"needs {_megabytes(needed)} and the disk has {_megabytes(free)} left"
-        raise DataError(folder, problem, "free some space, choose another folder, or fetch fewer parts with --only")
+        remedy = f"free some space, choose another folder, or fetch fewer parts with {setting('only')}"
+        raise DataError(folder, problem, remedy)
 
 
-def place(folder: Path, file: ListedFile, content: Iterable[memoryview]) -> None:
+def write_verified(folder: Path, file: ListedFile, content: Iterable[memoryview]) -> None:
     """Write a file beside its place, and rename it once all of it is there and right."""
     path, digest, size = folder / file.path, hashlib.sha256(), 0
     with written_beside(path) as temporary:

@@ -1,4 +1,4 @@
-"""What captions show of a view: the embedding of its own, of those beside it, and the classes detected in it."""
+"""What captions say of a view: the embedding of its own, and of those beside it."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from torch import Tensor
 from vlnbert.perception.sentences import encoder_digest
 from vlnbert.perception.texts import TextCodes, embedded, mixed
 from vlnbert.weights.options import MINILM
-from vlnbert.world.banks import FeatureBank, JoinedBank
+from vlnbert.world.banks import FeatureBank
 from vlnbert.world.cache import Key
 from vlnbert.world.geometry import STEPS
 from vlnbert.world.sights import (
@@ -17,7 +17,6 @@ from vlnbert.world.sights import (
     caption_files,
     facing_views,
     index_captions,
-    open_labels,
     placed,
     read_captions_of,
 )
@@ -25,15 +24,6 @@ from vlnbert.world.world import World
 
 VERSION = 1  # of embeddings and codes; a new one makes old caches unused
 BESIDE = (-1, 1)  # steps of 30 degrees to the views whose captions stand beside a view's own
-
-
-def open_captions(
-    world: World, folder: Path, encoder: str | Path = MINILM, device: torch.device | str = "cpu"
-) -> JoinedBank:
-    """The bank of a captions folder: sentence embeddings, then detected classes; made once, on the device given."""
-    sentences = open_sentences(world, folder, encoder, device)
-    labels, _ = open_labels(world, folder)
-    return JoinedBank((sentences, labels))
 
 
 def open_sentences(

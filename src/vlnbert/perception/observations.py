@@ -32,7 +32,6 @@ class Observations:
 
     ahead: FeatureBank  # at the view's own elevation
     above_below: FeatureBank  # the mean of the two others
-    captions: int  # distinct ones
 
 
 def open_observations(
@@ -51,7 +50,7 @@ def open_observations(
         weight = of_heading[:, :, None] * of_level[:, None]
         table = mixed(tensors["vectors"], tensors["code"].flatten(1), weight.flatten(1))
         banks.append(FeatureBank.from_codebook(table.to(world.device), views.row))
-    return Observations(banks[0], banks[1], captions=len(tensors["vectors"]))
+    return Observations(banks[0], banks[1])
 
 
 def observations_key(world: World, folder: Path, encoder: str | Path = MINILM) -> Key:

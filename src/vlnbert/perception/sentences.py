@@ -18,7 +18,7 @@ from torch.nn.utils.rnn import pad_sequence
 from vlnbert.errors import DataError
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.model.huggingface import open_pretrained, positions_of, read_tokens
-from vlnbert.navigator.storage.hub import BESIDE
+from vlnbert.navigator.storage.hub import CONFIG_FILES, OTHER_VOCABULARIES
 from vlnbert.progress import Bar
 from vlnbert.weights.importing import load_weights
 from vlnbert.weights.options import ImportOptions, resolve_source
@@ -107,7 +107,10 @@ def open_encoder(source: str | Path, device: torch.device | str = "cpu") -> Sent
 def encoder_digest(source: str | Path) -> str:
     """A hash of all that an encoder's embeddings depend on: its weights, its settings and its vocabulary."""
     weights = read_checkpoint(resolve_source(source)).path
-    return Key.of("encoder", [weights, *(weights.with_name(name) for name in BESIDE)]).digest
+    always = (weights.with_name(name) for name in CONFIG_FILES)
+    # Only those that are there, so that the digests of encoders without them stay what they were.
+    others = sorted(path for pattern in OTHER_VOCABULARIES for path in weights.parent.glob(pattern))
+    return Key.of("encoder", [weights, *always, *others]).digest
 
 
 def _foreign_folder(checkpoint: Checkpoint) -> Path | None:

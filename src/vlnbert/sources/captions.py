@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vlnbert.errors import DataError, Faults
+from vlnbert.errors import Faults
 from vlnbert.sources.boxes import Box
 from vlnbert.sources.checks import is_number, is_text
 from vlnbert.sources.features import VIEWS
-from vlnbert.sources.files import FETCH_AGAIN, read_json
+from vlnbert.sources.files import FETCH_AGAIN, read_by_viewpoint
 
 VIEW_KEYS = {str(view): view for view in range(VIEWS)}
 
@@ -36,13 +36,7 @@ class PanoramaCaptions:
 
 def read_captions(path: Path) -> list[PanoramaCaptions]:
     """Read and check the captions of one scan."""
-    document = read_json(path, "caption file", "get them with: vlnbert data fetch DIR --only captions")
-    if not isinstance(document, dict):
-        raise DataError(path, "does not hold an object with a key a viewpoint", FETCH_AGAIN)
-    faults = Faults(path)
-    panoramas = [_panorama(path.stem, viewpoint, views, faults) for viewpoint, views in document.items()]
-    faults.raise_if_any()
-    return panoramas
+    return read_by_viewpoint(path, "caption file", "get them with: vlnbert data fetch DIR --only captions", _panorama)
 
 
 def _panorama(scan: str, viewpoint: str, views: Any, faults: Faults) -> PanoramaCaptions:

@@ -4,15 +4,17 @@ import codecs
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
-from vlnbert.errors import DataError
+from vlnbert.errors import DataError, Faults
 from vlnbert.progress import Bar, WatchedFile
+
+Panorama = TypeVar("Panorama")
 
 FETCH_AGAIN = "fetch the file again"
 CHUNK = 1 << 20  # bytes of a streamed file that are read at a time
@@ -52,6 +54,19 @@ def read_json(path: Path, what: str, remedy: str = "check the path", damaged: st
         raise DataError(path, "holds a number too long to read", damaged) from None
     except RecursionError:
         raise DataError(path, "is nested too deeply", damaged) from None
+
+
+def read_by_viewpoint(
+    path: Path, what: str, remedy: str, panorama: Callable[[str, str, Any, Faults], Panorama]
+) -> list[Panorama]:
+    """What a scan's file says of each viewpoint, as `panorama` makes it of scan, viewpoint, entry and faults."""
+    document = read_json(path, what, remedy)
+    if not isinstance(document, dict):
+        raise DataError(path, "does not hold an object with a key a viewpoint", FETCH_AGAIN)
+    faults = Faults(path)
+    found = [panorama(path.stem, viewpoint, entry, faults) for viewpoint, entry in document.items()]
+    faults.raise_if_any()
+    return found
 
 
 def stream_json_list(path: Path, what: str, remedy: str = "check the path") -> Iterator[Any]:

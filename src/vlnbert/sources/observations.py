@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vlnbert.errors import DataError, Faults
+from vlnbert.errors import Faults
 from vlnbert.sources.checks import is_text
-from vlnbert.sources.files import FETCH_AGAIN, read_json
+from vlnbert.sources.files import FETCH_AGAIN, read_by_viewpoint
 
 HEADINGS = 8  # that are described, from 0 on, clockwise
 LEVELS = ("down", "middle", "top")  # of views 0 to 11, 12 to 23 and 24 to 35
@@ -25,13 +25,8 @@ class PanoramaObservations:
 
 def read_observations(path: Path) -> list[PanoramaObservations]:
     """Read and check the observations of one scan."""
-    document = read_json(path, "observation file", "unpack the observation files there, or leave that channel out")
-    if not isinstance(document, dict):
-        raise DataError(path, "does not hold an object with a key a viewpoint", FETCH_AGAIN)
-    faults = Faults(path)
-    panoramas = [_panorama(path.stem, viewpoint, headings, faults) for viewpoint, headings in document.items()]
-    faults.raise_if_any()
-    return panoramas
+    remedy = "get them with: vlnbert data fetch DIR --only observations"
+    return read_by_viewpoint(path, "observation file", remedy, _panorama)
 
 
 def _panorama(scan: str, viewpoint: str, headings: Any, faults: Faults) -> PanoramaObservations:

@@ -20,7 +20,7 @@ from vlnbert.sources.instructions import EpisodeRecord, is_augmented, read_augme
 from vlnbert.sources.layout import MAKE_ONE, DataFolder
 from vlnbert.world.world import World
 
-AUGMENTED = "prevalent_aug.json"  # R2R's split "aug"
+AUGMENTED_FILE = "prevalent_aug.json"  # R2R's split "aug"
 NEAR = 3.0  # metres: who stops closer than this to the goal has arrived, and the scale of nDTW and CLS
 NAVIGATION = ("sr", "osr", "spl", "ndtw", "sdtw", "cls", "tl", "ne")  # metrics of every task
 GROUNDING = ("rgs", "rgspl")  # metrics of tasks that ask for an object
@@ -129,11 +129,11 @@ class R2R(Task):
     name = "r2r"
 
     def files(self, folder: DataFolder) -> dict[str, Path]:
-        augmented = folder.root / self.name / AUGMENTED
+        augmented = folder.root / self.name / AUGMENTED_FILE
         return super().files(folder) | ({"aug": augmented} if augmented.exists() else {})
 
     def file(self, folder: DataFolder, split: str) -> Path:
-        path = folder.root / self.name / AUGMENTED
+        path = folder.root / self.name / AUGMENTED_FILE
         if split == "aug" and not path.exists():
             remedy = f"fetch PREVALENT's augmented paths, or do without: {setting('train_on', 'r2r/train')}"
             raise DataError(path, "no such file, which the split r2r/aug is read from", remedy)

@@ -21,7 +21,7 @@ from vlnbert.navigator.storage.folder import (
     read_limits,
     read_safetensors,
 )
-from vlnbert.navigator.storage.hub import exists, fetched, is_hub_name
+from vlnbert.navigator.storage.hub import NoSuchSourceError, exists, fetched, is_hub_name
 from vlnbert.sources.files import FETCH_AGAIN, read_json
 from vlnbert.weights.report import ImportReport, non_finite_notes
 from vlnbert.weights.tables import OWN, OWN_MARK
@@ -89,7 +89,9 @@ def read_checkpoint(source: str | Path) -> Checkpoint:
         return _read_file(_weights_in(path) if path.is_dir() else path)
     if is_hub_name(str(source)):
         return _read_file(_weights_in(fetched(str(source), WEIGHT_FILES)))
-    raise DataError(source, "no such file or folder", "give a checkpoint, a folder that holds one, or a hub name")
+    raise NoSuchSourceError(
+        source, "no such file or folder", "give a checkpoint, a folder that holds one, or a hub name"
+    )
 
 
 def is_navigator(checkpoint: Checkpoint) -> bool:

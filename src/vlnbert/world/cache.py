@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -128,18 +128,21 @@ def cached(key: Key, build: Callable[[], Built]) -> Built:
 class Pieces:
     """Parts of a long piece of work, cached until the whole is: after an interruption it goes on where it was."""
 
-    key: Key  # of the whole
-    kept: list[Path] = field(default_factory=list)
+    key: Key  # of the whole; the names of the pieces' files begin with it
+
+    @property
+    def prefix(self) -> str:
+        return f"{self.key.kind}-{self.key.digest}-"
 
     def piece(self, name: str, part: str, build: Callable[[], Tensor]) -> Tensor:
         """What `build` makes, a part of what has this name; from disk where an interrupted process left it whole."""
-        key = Key("piece", f"{self.key.kind}-{self.key.digest}-{name}-{part}")
-        self.kept.append(key.path)
+        key = Key("piece", f"{self.prefix}{name}-{part}")
         tensors, _ = cached(key, lambda: ({"piece": build()}, {}))
         return tensors["piece"]
 
     def forget(self) -> None:
-        for path in self.kept:
+        """Remove all pieces of the whole, also those that another process cut otherwise, on another device."""
+        for path in cache_folder().glob(f"piece-{self.prefix}*.safetensors"):
             with suppress(OSError):
                 path.unlink(missing_ok=True)
 

@@ -153,7 +153,8 @@ def test_a_hub_name_is_fetched_with_its_options(saved: Path, monkeypatch: pytest
     options = {"revision": "v1", "cache_dir": "x", "token": "t", "local_files_only": True, "force_download": True}
     navigator = Navigator.from_pretrained("org/some", **options)
     assert asked.items() >= {"name": "org/some", **options}.items()
-    assert {"config.json", "model.safetensors", "tokenizer.json"} <= set(asked["allow_patterns"])
+    fetched = {"config.json", "model.safetensors", "tokenizer.json", "vocab.json", "merges.txt", "*.model"}
+    assert fetched <= set(asked["allow_patterns"])
     assert navigator.tokenizer is not None
     assert not navigator.training
     (saved / "config.json").unlink()

@@ -9,9 +9,14 @@ from huggingface_hub.errors import HfHubHTTPError
 
 from vlnbert.errors import DataError
 
-BESIDE = ("config.json", "vocab.txt", "tokenizer.json", "tokenizer_config.json")
+CONFIG_FILES = ("config.json", "vocab.txt", "tokenizer.json", "tokenizer_config.json")  # beside the weights
+OTHER_VOCABULARIES = ("vocab.json", "merges.txt", "*.model")  # of tokenizers that are no BERT's
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 FILE_ENDINGS = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".safetensors")
+
+
+class NoSuchSourceError(DataError):
+    """There is nothing at a path, and the hub gave nothing of that name."""
 
 
 def exists(path: Path) -> bool:
@@ -34,11 +39,13 @@ def fetched(name: str, weight_files: tuple[str, ...], **options: Any) -> Path:
     """
     try:
         for weights in weight_files:
-            folder = Path(snapshot_download(name, allow_patterns=[*BESIDE, weights], **options))
+            folder = Path(
+                snapshot_download(name, allow_patterns=[*CONFIG_FILES, *OTHER_VOCABULARIES, weights], **options)
+            )
             if (folder / weights).exists():
                 break
     except Exception as error:  # the hub's library passes on whatever the network's raises
-        raise DataError(
+        raise NoSuchSourceError(
             name,
             f"no such file or folder, and the hub gave no model of that name ({_reason(error)})",
             "check the name and the network, or fetch the model's folder and give its path",
