@@ -275,3 +275,15 @@ def test_a_hub_name_is_opened_whatever_lies_here(
     assert str(caught.value) == said
     with pytest.raises(vln.DataError, match=r"the hub gave no model of that name \(ConnectionError"):
         vln.evaluate("owner/something", data, SPLIT, bar=False)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "words"),
+    [
+        ({"precision": "bfloat16"}, "precision='bfloat16' is of a navigator's tokens, but random is none"),
+        ({"features": "captions"}, "features was chosen, but random sees none; leave it out"),
+    ],
+)
+def test_what_an_agent_cannot_use_is_refused(data: vln.Data, chosen: dict[str, Any], words: str) -> None:
+    with pytest.raises(vln.UsageError, match=words):
+        vln.evaluate("random", data, SPLIT, bar=False, **chosen)

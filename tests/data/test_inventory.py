@@ -1,5 +1,7 @@
 """What a data folder holds: everything is read, faults are told and never raised."""
 
+import json
+
 import h5py
 import numpy as np
 import pytest
@@ -23,6 +25,18 @@ def test_a_good_folder(tiny):
     assert holds["observations"] == f"{24 * 17} captions in 8 directions at 3 elevations"
     assert holds["features"] == "17 panoramas, 6 wide"
     assert faults(tiny.folder) == {}
+
+
+def test_paths_that_nobody_can_walk(tiny):
+    notes = {part.need: part.notes for part in take_inventory(tiny.folder)}
+    assert notes["r2r train"] == ()
+    path = tiny.path("r2r/R2R_train.json")
+    items = json.loads(path.read_text())
+    long = next(item for item in items if len(item["path"]) > 2)
+    long["path"] = [long["path"][0], long["path"][-1]]
+    path.write_text(json.dumps(items))
+    notes = {part.need: part.notes for part in take_inventory(tiny.folder)}
+    assert f"paths step where no edge is, so that nobody can walk them: {long['path_id']}_0" in notes["r2r train"][0]
 
 
 def test_object_features(tiny):

@@ -113,6 +113,7 @@ def evaluate(
         # All splits are read before any is walked, so that a fault in the last leaves no result file of the first.
         episodes = {name: opened.episodes(name) for name in names}
         walker = replace(walker, max_steps=max_steps or walker.max_steps)
+        _require_used(walker, features, precision)
         if is_own(features):
             opened, features = opened.seen_by(features), None
         seen = walker.features.updated_by(opened.features).updated_by(as_spec(features))
@@ -129,6 +130,16 @@ def evaluate(
             problem = f"{', '.join(found.withheld)}: the goals are withheld, so nothing was scored"
             say(f"{problem}; nothing was written either: {setting('out', 'DIR')} writes the result files")
         return found
+
+
+def _require_used(walker: _Walker, features: object, precision: Precision) -> None:
+    """Refuse, by name, what was chosen for a navigator's eyes where the agent has none."""
+    if isinstance(walker.agent, Navigator):
+        return
+    if precision != "float32":
+        raise UsageError(f"{setting('precision', precision)} is of a navigator's tokens, but {walker.name} is none")
+    if not walker.agent.sees_features and features not in (None, FeatureSpec()):
+        raise UsageError(f"{setting('features')} was chosen, but {walker.name} sees none; leave it out")
 
 
 def run_or_source(source: str | Path) -> Run | str | Path:

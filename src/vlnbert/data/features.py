@@ -9,7 +9,7 @@ from torch import Tensor
 
 from vlnbert.data.own import Features, open_own
 from vlnbert.data.spec import CAPTIONS, FEATURES, IN_MEMORY, NAMES, FeatureSpec
-from vlnbert.errors import DataError, UsageError, setting
+from vlnbert.errors import DataError, UsageError, near_names, setting
 from vlnbert.perception.captions import open_captions_beside, open_sentences
 from vlnbert.perception.channels import (
     CAPTION_TEXT,
@@ -46,7 +46,9 @@ def view_feature_file(folder: DataFolder, spec: FeatureSpec) -> Path:
     """The file of view features that is named, or the only one in the data folder."""
     if spec.views is not None:
         known = ", ".join((*VIEW_GROUPS, *VIEW_CHANNELS))
-        problem = f"no features '{spec.views}': no file, no channel ({known}), and nobody registers them"
+        near = near_names(spec.views, (*VIEW_GROUPS, *VIEW_CHANNELS, *FEATURES))
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        problem = f"no features '{spec.views}': no file, no channel ({known}), and nobody registers them{hint}"
         return _named(spec.views, f"{problem}; name a file or channels, or {LOAD_PLUGIN}")
     return _only(folder, folder.feature_files(), "feature file", "features.views", instead=CAPTIONS)
 

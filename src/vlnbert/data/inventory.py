@@ -15,7 +15,7 @@ from vlnbert.sources.instructions import is_augmented
 from vlnbert.sources.layout import DataFolder
 from vlnbert.sources.object_features import read_object_features
 from vlnbert.sources.observations import HEADINGS, LEVELS
-from vlnbert.tasks.episodes import bind
+from vlnbert.tasks.episodes import Episodes, bind
 from vlnbert.tasks.targets import report_targets
 from vlnbert.tasks.task import TASKS
 from vlnbert.tasks.tokens import load_tokenizer
@@ -135,10 +135,20 @@ def _episodes(
     sightings = find_sightings(world, objects) if TASKS[task].sees_objects and objects is not None else None
     episodes = bind(path, TASKS[task].read(path), world, task=task, split=split, sightings=sightings)
     holds = f"{len(episodes):,} instructions" + ("" if episodes.scored else ", goals withheld")
-    if sightings is None or objects is None:
-        return holds
-    report = report_targets(objects, episodes)
-    return holds, [] if report.complete else report.lines()
+    notes = _jumps(world, episodes)
+    if sightings is not None and objects is not None and not (report := report_targets(objects, episodes)).complete:
+        notes += report.lines()
+    return holds, notes
+
+
+def _jumps(world: World, episodes: Episodes) -> list[str]:
+    """Paths that nobody can walk, since some step of theirs is no edge."""
+    here, there = episodes.path[:, :-1], episodes.path[:, 1:]  # padding stays where it is, which slot 0 does too
+    jumps = (world.neighbour[here] != there[:, :, None]).all(dim=2).any(dim=1).nonzero().flatten().tolist()
+    if not jumps:
+        return []
+    names = ", ".join(episodes.ids[row] for row in jumps[:3]) + (", ..." if len(jumps) > 3 else "")
+    return [f"{len(jumps):,} paths step where no edge is, so that nobody can walk them: {names}"]
 
 
 def _captions(world: World, folder: Path) -> str:
