@@ -164,7 +164,7 @@ def test_the_houses_are_listed(house: Path, trained: Path) -> None:
     ("words", "expected"),
     [
         (("--holdout", 99, *WORDS[2:]), "99 houses kept out would leave none"),
-        (("--holdout", -1), "holdout is -1; choose 0 to"),
+        (("--holdout", -1), "--holdout is -1; choose 0 to"),
         (WORDS[2:], "r2r/dev_unseen is made of houses that a training kept out"),
         ((*WORDS, "--train-on", DEV), "r2r/dev_unseen is kept out of training; learn from others"),
     ],
@@ -173,7 +173,7 @@ def test_bad_settings_are_one_line(house: Path, tmp_path: Path, words: tuple[obj
     outcome = called("train", "demo", "--data", house, "--out", tmp_path / "run", *TINY, *words)
     assert outcome.code == 2
     assert len(outcome.err.splitlines()) == 1, outcome.err
-    assert expected in outcome.err
+    assert outcome.err.startswith(f"vlnbert: {expected}")
     assert not (tmp_path / "run").exists()
 
 

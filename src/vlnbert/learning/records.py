@@ -22,7 +22,7 @@ def require_range(settings: object, least: float, most: float, *names: str) -> N
     for name in names:
         value, place = getattr(settings, name), getattr(settings, "PLACE", "")
         if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-            raise UsageError(f"{setting(f'{place}.{name}')} is {value!r}; choose {least:,} to {most:,}")
+            raise UsageError(f"{setting(f'{place}.{name}'.strip('.'))} is {value!r}; choose {least:,} to {most:,}")
 
 
 def to_plain(settings: Any) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from vlnbert.perception.sentences import encoder_digest
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.registry import LOAD_PLUGIN, load_recorded, loaded_plugins
 from vlnbert.sources.boxes import box_files
-from vlnbert.sources.folders import refuse_full
+from vlnbert.sources.folders import locked, refuse_full
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.holdout import DEV, choose_houses, file_of, without_houses
 from vlnbert.tasks.splits import task_and_split
@@ -99,13 +99,14 @@ def resume_run(run: Path, data: Data | None = None, ranks: Ranks = ALONE, iterat
         trainer = _trainer(longer, run, data, unfilled_navigator(last_checkpoint(run)), ranks)
         trainer.resume()
     if longer != record:
-        if trainer._stale():
+        if trainer.stale:
             problem = f"{run} stopped since it no longer got better ({setting('training.patience')})"
             raise UsageError(f"{problem}; begin another from its weights: {setting('start', str(run))}")
         ranks.wait()  # until all have read the old one
         if ranks.writes:
             shape = trained_shape(record.experiment.navigator, trainer.navigator)
-            write_record(run, replace(longer, experiment=replace(longer.experiment, navigator=shape)))
+            with locked(run):  # who may not train in it may not change what it says
+                write_record(run, replace(longer, experiment=replace(longer.experiment, navigator=shape)))
     return trainer
 
 
