@@ -20,7 +20,7 @@ from vlnbert.learning.checkpoints import CHECKPOINTS, POINTER, RECORD, is_run
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.experiment_file import SUFFIX, read_experiment
 from vlnbert.learning.presets import Preset, presets
-from vlnbert.learning.records import chosen, places_of, with_changes
+from vlnbert.learning.records import asked_places, chosen, with_changes
 from vlnbert.learning.run_record import RENAMED, read_record
 from vlnbert.learning.runs import begin_run, resume_run
 from vlnbert.learning.trainer import Callback, Trainer
@@ -114,7 +114,7 @@ def resume(
     require_callbacks(callbacks)
     use_threads(threads)
     with quiet(not bar), _opened(run.record.data if data is None else data, device) as (opened, ranks):
-        trainer = resume_run(run.folder, opened, ranks, iterations)
+        trainer = resume_run(run.folder, opened, ranks, iterations, tell=say)
         return _train(trainer, callbacks, log=log, tensorboard=tensorboard)
 
 
@@ -132,8 +132,7 @@ def changed_preset(experiment: str | Path | Preset | Experiment, changes: dict[s
     else:
         preset = Preset(CUSTOM, "", experiment, asked=tuple(chosen(experiment, Experiment())))
     changed = with_changes(preset.experiment, changes, RENAMED)
-    asked = (*preset.asked, *places_of(changed, changes), *chosen(changed, preset.experiment))
-    return replace(preset, experiment=changed, asked=tuple(dict.fromkeys(asked)))
+    return replace(preset, experiment=changed, asked=asked_places(changed, preset.experiment, changes, preset.asked))
 
 
 def _load_plugins_of(start: str | None) -> None:

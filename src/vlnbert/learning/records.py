@@ -83,6 +83,11 @@ def chosen(settings: object, usual: object, place: str = "") -> Iterator[str]:
             yield name
 
 
+def asked_places(settings: object, usual: object, names: Iterable[str], before: Iterable[str] = ()) -> tuple[str, ...]:
+    """The places of settings that somebody chose: those of `before`, those said by name, and all that differ."""
+    return tuple(dict.fromkeys((*before, *places_of(settings, names), *chosen(settings, usual))))
+
+
 def name_now(name: str, known: Iterable[str], renamed: Mapping[str, str]) -> str | None:
     """Which of the known settings an old name, or another word of the field, stands for, if any."""
     word = name.rpartition(".")[2]
