@@ -291,3 +291,10 @@ def test_what_was_learned_stays(data: vln.Data, tmp_path: Path) -> None:
     left = {path.name for path in (tmp_path / "run").iterdir()}
     assert left >= {"run.json", "last.json", "checkpoints", "tensorboard"}
     assert vln.resume(tmp_path / "run", **QUIETLY).progress.iteration == ITERATIONS
+
+
+def test_a_saved_preset_trains(data: vln.Data, trained: vln.Run, tmp_path: Path) -> None:
+    """It says all settings, also of what R2R does not show and of sizes that the data decides."""
+    saved = vln.save_experiment(presets["demo"], tmp_path / "saved.json")
+    run = vln.train(saved, data, tmp_path / "run", **QUIETLY, **TINY)
+    assert same(bits(run), bits(trained))
