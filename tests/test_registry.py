@@ -81,7 +81,7 @@ def test_unknown_names_are_answered_with_near_ones(things: Registry[object]) -> 
     with pytest.raises(UnknownNameError, match=r"no thing 'two-steam'; did you mean two-stream\?$"):
         _ = things["two-steam"]
     with pytest.raises(
-        UnknownNameError, match=r"no thing 'mine'; known: two-stream; or load the plugin .*--plugin FILE$"
+        UnknownNameError, match=r"no thing 'mine'; known: two-stream; or load its plugin: --plugin FILE, or .*$"
     ):
         _ = things["mine"]
 

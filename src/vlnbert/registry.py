@@ -59,7 +59,7 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
         if name not in self:
             error = UnknownNameError(self.kind, name, self)
             if not near_names(name, self):
-                error.args = (f"{error}; or load the plugin that has it: --plugin FILE",)
+                error.args = (f"{error}; or {LOAD_PLUGIN}",)
             raise error
         return self._things[name]
 

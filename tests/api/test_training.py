@@ -4,7 +4,7 @@ import dataclasses
 import shutil
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from tests.cli.conftest import called
 from tests.learning.samples import Watcher, same, weights
 from vlnbert.learning.presets import presets
 from vlnbert.learning.records import with_changes
+from vlnbert.learning.rewards import REWARDS
 
 ITERATIONS = TINY["iterations"]
 
@@ -233,3 +234,67 @@ def test_other_features_are_seen(house: Path, tmp_path: Path, write_features: Ca
 def test_an_experiment_keeps_its_own_features(trained: vln.Run) -> None:
     assert trained.experiment.features == vln.FeatureSpec()
     assert dataclasses.asdict(trained.experiment) == dataclasses.asdict(vln.open_run(trained.folder).experiment)
+
+
+class Refusing(Watcher):
+    """Raises after some updates."""
+
+    def __init__(self, after: int) -> None:
+        super().__init__()
+        self.after = after
+
+    def updated(self, iteration: int, learning_rate: float, parts: dict[str, float]) -> None:
+        if iteration == self.after:
+            raise vln.UsageError("enough")
+
+
+@pytest.fixture
+def failing() -> Iterator[list[Path]]:
+    """The name of a reward that fails in the first update; it writes notes in the folders that the list is given."""
+    folders = list[Path]()
+
+    def fail(*_: object) -> None:
+        for folder in folders:
+            (folder / "notes.txt").write_text("keep")
+        raise RuntimeError("no reward")
+
+    REWARDS.register("failing", fail)
+    yield folders
+    del REWARDS._things["failing"], REWARDS._homes["failing"]
+
+
+def test_what_never_learned_leaves_nothing(data: vln.Data, tmp_path: Path, failing: list[Path]) -> None:
+    with pytest.raises(RuntimeError, match="no reward"):
+        train(data, tmp_path / "run", reward="failing", tensorboard=True)
+    assert not (tmp_path / "run").exists()
+    (tmp_path / "made").mkdir()
+    with pytest.raises(RuntimeError, match="no reward"):
+        train(data, tmp_path / "made", reward="failing")
+    assert list((tmp_path / "made").iterdir()) == [], "a folder that was there stays"
+
+
+def test_files_of_others_stay(data: vln.Data, tmp_path: Path, failing: list[Path]) -> None:
+    """Also where the run's folder is a link."""
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "there")
+    failing += [tmp_path / "there"]
+    with pytest.raises(RuntimeError, match="no reward"):
+        train(data, tmp_path / "link", reward="failing")
+    assert (tmp_path / "link").is_symlink()
+    assert [path.name for path in (tmp_path / "there").iterdir()] == ["notes.txt"]
+
+
+def test_what_was_learned_stays(data: vln.Data, tmp_path: Path) -> None:
+    """Though nothing was saved since the initial weights."""
+    with pytest.raises(vln.UsageError, match="enough"):
+        train(data, tmp_path / "run", callbacks=[Refusing(4)], validate_every=6, tensorboard=True)
+    left = {path.name for path in (tmp_path / "run").iterdir()}
+    assert left >= {"run.json", "last.json", "checkpoints", "tensorboard"}
+    assert vln.resume(tmp_path / "run", **QUIETLY).progress.iteration == ITERATIONS
+
+
+def test_a_saved_preset_trains(data: vln.Data, trained: vln.Run, tmp_path: Path) -> None:
+    """It says all settings, also of what R2R does not show and of sizes that the data decides."""
+    saved = vln.save_experiment(presets["demo"], tmp_path / "saved.json")
+    run = vln.train(saved, data, tmp_path / "run", **QUIETLY, **TINY)
+    assert same(bits(run), bits(trained))

@@ -18,7 +18,7 @@ from vlnbert.evaluation.evaluate import evaluate_agent
 from vlnbert.learning.averaging import AveragedWeights
 from vlnbert.learning.checkpoints import POINTER, TRAINER, best_weights, last_checkpoint
 from vlnbert.learning.experiment import Experiment, TrainConfig
-from vlnbert.learning.runs import begin_run
+from vlnbert.learning.runs import begin_run, resume_run
 from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.storage.folder import read_safetensors
@@ -141,6 +141,24 @@ def test_killed_and_resumed_it_ends_with_the_same_bits(house: Path, tmp_path: Pa
     for name in ("model.safetensors", TRAINER):
         one, other = (read_safetensors(end / name)[0] for end in ends)
         assert same(one, other)
+
+
+def test_stopped_and_resumed_it_ends_with_the_same_bits(house: Path, tmp_path: Path) -> None:
+    """After four updates of eight, by the run's folder alone."""
+    training = replace(AVERAGED, iterations=8, validate_every=8)
+    experiment, data = Experiment(validate_on=(SCORED,), navigator=SHAPE, training=training), open_data(house)
+    whole = begin_run("mine", experiment, data, tmp_path / "whole")
+    whole.train()
+    first = begin_run("mine", experiment, data, tmp_path / "halves")
+    first.advanced = lambda iteration: setattr(first, "stopping", iteration == 4)
+    first.train()
+    again = resume_run(tmp_path / "halves", data)
+    assert again.progress.iteration == 4
+    assert same(again.averaged.average, first.averaged.average)
+    again.train()
+    assert same(again.averaged.average, whole.averaged.average)
+    assert same(again.navigator.state_dict(), whole.navigator.state_dict())
+    assert same(weights(tmp_path / "halves"), weights(tmp_path / "whole"))
 
 
 @pytest.mark.parametrize("damage", ["missing", "misshapen", "not asked for"])

@@ -52,9 +52,19 @@ def test_a_file_says_in_what_it_differs(tmp_path: Path) -> None:
             navigator=replace(demo.experiment.navigator, hidden=32),
             training=replace(demo.experiment.training, batch=8, warmup=3, objective=objective),
         ),
-        asked=("validate_on", "navigator.hidden", "training.batch", "training.warmup", "training.objective.entropy"),
+        asked=("training.batch", "training.objective.entropy", "training.warmup", "navigator.hidden", "validate_on"),
     )
     assert read_experiment(written(tmp_path, {"name": "x"})) == Preset("x", "", Experiment())
+
+
+def test_what_a_file_says_is_chosen(tmp_path: Path) -> None:
+    """As in Python and on the command line, though the preset says the same; a saved experiment says all, by itself."""
+    demo = presets["demo"].experiment
+    said = {"preset": "demo", "batch": demo.training.batch, "navigator": {"layers": demo.navigator.layers}}
+    assert read_experiment(written(tmp_path, said)).asked == ("training.batch", "navigator.layers")
+    saved = read_experiment(vln.save_experiment(demo, tmp_path / "saved.json"))
+    assert "training.batch" in saved.asked, "it is not the default"
+    assert "features.max_objects" not in saved.asked
 
 
 def test_settings_of_a_backbone_are_a_table(tmp_path: Path) -> None:

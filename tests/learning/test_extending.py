@@ -8,9 +8,10 @@ import pytest
 
 from tests.learning.samples import SCORED, SHAPE, same, weights
 from vlnbert.data.data import open_data
-from vlnbert.errors import UsageError
+from vlnbert.errors import DataError, UsageError
 from vlnbert.learning.experiment import Experiment, TrainConfig
 from vlnbert.learning.runs import begin_run, read_record, resume_run
+from vlnbert.sources.folders import locked
 
 TRAINING = TrainConfig(iterations=2, batch=4, learning_rate=1e-3, validate_every=2, max_steps=5, warmup=3)
 EXPERIMENT = Experiment(validate_on=(SCORED,), navigator=SHAPE, training=TRAINING)
@@ -67,3 +68,44 @@ def test_what_cannot_be_extended_is_told_and_left_alone(house: Path, tmp_path: P
     with pytest.raises(UsageError, match=expected):
         resume_run(run, iterations=iterations)
     assert (run / "run.json").read_bytes() == before
+
+
+def test_a_run_in_use_is_left_alone(house: Path, tmp_path: Path) -> None:
+    run = trained(house, tmp_path / "run")
+    before = (run / "run.json").read_bytes()
+    with locked(run), pytest.raises(DataError, match="is in use by another process"):
+        resume_run(run, iterations=5)
+    assert (run / "run.json").read_bytes() == before
+
+
+CHANGES = {
+    "dropout": (
+        {"backbone": "one-stream", "cross_layers": 0},
+        {},
+        "dropout stands elsewhere in the one-stream navigator",
+    ),
+    "batches": ({}, {"accumulate": 2}, "all batches of an update come from one split"),
+    "neither": ({}, {}, None),
+}
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+def test_an_older_run_says_in_what_it_goes_on_otherwise(house: Path, tmp_path: Path, kind: str) -> None:
+    shape, training, expected = CHANGES[kind]
+    experiment = replace(
+        EXPERIMENT,
+        train_on=("r2r/train", "r2r/val_seen"),
+        navigator=replace(SHAPE, **shape),
+        training=replace(TRAINING, **training),
+    )
+    run, told = tmp_path / "run", list[str]()
+    one = begin_run("mine", experiment, open_data(house), run)
+    one.stopping = True  # after one update
+    one.train()
+    resume_run(run, tell=told.append)
+    assert told == [], "it is of today's format"
+    values = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps({**values, "format": 2}))
+    resume_run(run, tell=told.append)
+    line = f"{run} was begun by an older version and goes on otherwise: {expected}"
+    assert told == ([] if expected is None else [line])

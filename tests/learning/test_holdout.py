@@ -86,7 +86,22 @@ def test_both_tasks_keep_out_the_same(house: Path, tmp_path: Path) -> None:
 def test_who_chooses_elsewhere_is_told(house: Path, tmp_path: Path) -> None:
     told, validated = list[str](), {"validate_on": ("r2r/val_unseen",), "best_on": "r2r/val_unseen"}
     begin_run("mine", replace(EXPERIMENT, **validated), open_data(house), tmp_path / "run", tell=told.append)
-    assert "the best weights are chosen on r2r/val_unseen, not on the houses kept out; see --best-on" in told
+    assert "the best weights are chosen on r2r/val_unseen, not on the houses kept out; see best_on" in told
+
+
+def test_who_validates_in_them_is_told(house: Path, tmp_path: Path) -> None:
+    """Episodes of val_seen are in houses of the train split, of which some are unseen now; of val_unseen none are."""
+    told, seen = list[str](), "r2r/val_seen"
+    experiment, data = replace(EXPERIMENT, validate_on=(DEV, seen, "r2r/val_unseen")), open_data(house)
+    begin_run("mine", experiment, data, tmp_path / "run", tell=told.append)
+    episodes, world = data.episodes(seen), data.world
+    scans = [world.scans[place] for place in world.scan_of[episodes.start].tolist()]
+    count = sum(scan in read_record(tmp_path / "run").held_out for scan in scans)
+    assert 0 < count < len(scans)
+    words = f"{count} of its {len(scans)} episodes are in houses kept out of training"
+    assert [line for line in told if "unseen houses" in line] == [
+        f"{seen}: {words}, so its score is partly of unseen houses"
+    ]
 
 
 def test_a_resumed_run_ends_with_the_same_bits(house: Path, tmp_path: Path) -> None:
@@ -164,7 +179,7 @@ def test_the_houses_are_listed(house: Path, trained: Path) -> None:
     ("words", "expected"),
     [
         (("--holdout", 99, *WORDS[2:]), "99 houses kept out would leave none"),
-        (("--holdout", -1), "holdout is -1; choose 0 to"),
+        (("--holdout", -1), "--holdout is -1; choose 0 to"),
         (WORDS[2:], "r2r/dev_unseen is made of houses that a training kept out"),
         ((*WORDS, "--train-on", DEV), "r2r/dev_unseen is kept out of training; learn from others"),
     ],
@@ -173,7 +188,7 @@ def test_bad_settings_are_one_line(house: Path, tmp_path: Path, words: tuple[obj
     outcome = called("train", "demo", "--data", house, "--out", tmp_path / "run", *TINY, *words)
     assert outcome.code == 2
     assert len(outcome.err.splitlines()) == 1, outcome.err
-    assert expected in outcome.err
+    assert outcome.err.startswith(f"vlnbert: {expected}")
     assert not (tmp_path / "run").exists()
 
 

@@ -151,9 +151,19 @@ def test_old_records_still_begin(house: Path, tmp_path: Path) -> None:
     assert resume_run(tmp_path / "run").navigator.config.feature_width == open_data(house).view_bank.width
 
 
+SCORED_OBJECTS = "reverie/val_unseen"
+REVERIE = {"train_on": "reverie/train", "validate_on": SCORED_OBJECTS, "best_on": SCORED_OBJECTS}
 UNUSED = [
     ({"features.objects": "names"}, "objects was chosen, but r2r shows no objects; leave it out"),
     ({"max_objects": 3}, "max_objects was chosen, but r2r shows no objects; leave it out"),
+    (
+        {**REVERIE, "features.objects": "off", "max_objects": 3},
+        "max_objects was chosen, but objects is off; leave it out",
+    ),
+    (
+        {**REVERIE, "features.objects": "off", "features.object_width": 3},
+        "object_width was chosen, but objects is off; leave it out",
+    ),
     ({"encoder": "bert"}, "encoder was chosen, but no captions or names are read; leave it out"),
 ]
 

@@ -11,6 +11,7 @@ from vlnbert.errors import DataError, UnknownNameError, UsageError
 from vlnbert.house import generate
 from vlnbert.sources.layout import open_folder
 from vlnbert.tasks.holdout import choose_houses, count_by_house, file_of, without_houses
+from vlnbert.tasks.splits import Split
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +33,12 @@ def choose(folder: Path, count: int = 2, seed: int = 0, task: str = "r2r") -> tu
 def scans_of(data: Data, name: str) -> set[str]:
     world = data.world
     return {world.scans[place] for place in world.scan_of[data.episodes(name).start].tolist()}
+
+
+def target_of(split: Split) -> dict[str, int]:
+    """By instruction, the place of its target among the objects of the goal; none in R2R."""
+    found = [0] * len(split.episodes) if split.target is None else split.target.tolist()
+    return dict(zip(split.episodes.ids, found, strict=True))
 
 
 def drop_house(path: Path, house: str) -> None:
@@ -76,6 +83,9 @@ def test_the_split_is_made_of_them(house: Path) -> None:
         assert split.tokens.ids.equal(train.tokens.ids[rows])
         assert split.tokens.count.equal(train.tokens.count[rows])
         rest = without_houses(data.world, train, houses)
+        for part in (split, rest):
+            assert target_of(part) == {id: target_of(train)[id] for id in part.episodes.ids}, "each its own object"
+        assert len(set(target_of(split).values())) > 1 or task == "r2r"
         assert {*rest.episodes.ids, *dev.ids} == set(whole.ids)
         assert len(rest.episodes) + len(dev) == len(whole)
         assert len(rest.tokens.ids) == len(rest.episodes)
@@ -109,7 +119,7 @@ def test_what_cannot_be_kept_out_is_told(house: Path, copy: Path) -> None:
 
 def test_a_file_of_that_name_is_not_passed_over(copy: Path) -> None:
     shutil.copy(copy / "r2r" / "R2R_val_seen.json", copy / "r2r" / "R2R_dev_unseen.json")
-    with pytest.raises(UsageError, match=r"R2R_dev_unseen\.json is a dev_unseen already; train without --holdout"):
+    with pytest.raises(UsageError, match=r"R2R_dev_unseen\.json is a dev_unseen already; train without holdout,"):
         choose(copy)
     data = open_data(copy)
     assert data.episodes("r2r/dev_unseen").ids == data.episodes("r2r/val_seen").ids
@@ -120,7 +130,7 @@ def test_a_file_of_that_name_is_not_passed_over(copy: Path) -> None:
 def test_a_split_that_nobody_made_is_told(house: Path) -> None:
     data = open_data(house)
     for ask in (data.split, data.episodes):
-        with pytest.raises(UsageError, match=r"is made of houses that a training kept out.*--holdout 6"):
+        with pytest.raises(UsageError, match=r"is made of houses that a training kept out.*holdout=6"):
             ask("r2r/dev_unseen")
     with pytest.raises(UnknownNameError, match="nowhere"):
         data.holding_out(["nowhere"]).split("r2r/dev_unseen")

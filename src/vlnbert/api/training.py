@@ -14,13 +14,13 @@ from vlnbert.api.runs import LOG, Run, open_run
 from vlnbert.data.data import Data, open_data
 from vlnbert.data.own import Features, is_own
 from vlnbert.data.spec import FeatureSpec
-from vlnbert.errors import DataError, UsageError, setting
+from vlnbert.errors import DataError, setting
 from vlnbert.learning.callbacks import JsonLog, ProgressBar, TensorBoard, require_callbacks
-from vlnbert.learning.checkpoints import is_run
+from vlnbert.learning.checkpoints import CHECKPOINTS, POINTER, RECORD, is_run
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.experiment_file import SUFFIX, read_experiment
 from vlnbert.learning.presets import Preset, presets
-from vlnbert.learning.records import chosen, places_of, with_changes
+from vlnbert.learning.records import asked_places, chosen, with_changes
 from vlnbert.learning.run_record import RENAMED, read_record
 from vlnbert.learning.runs import begin_run, resume_run
 from vlnbert.learning.trainer import Callback, Trainer
@@ -29,6 +29,7 @@ from vlnbert.ranks import Ranks, joined
 from vlnbert.registry import load_recorded
 from vlnbert.runtime import require_device, use_threads
 
+TENSORBOARD, LOCK = "tensorboard", "lock"  # in a run's folder
 CUSTOM = "custom"  # the preset that a run of somebody's own experiment names
 
 
@@ -75,10 +76,11 @@ def train(
     with quiet(not bar), _opened(data, device) as (opened, ranks):
         opened = opened if own is None else opened.seen_by(own)
         experiment = replace(preset.experiment, features=preset.experiment.features.updated_by(opened.features))
+        made = not out.exists()  # by us, then
         trainer = begin_run(preset.name, experiment, opened, out, ranks=ranks, tell=say, asked=preset.asked)
         if ranks.writes and preset.experiment.start is None and preset.start_hint:
             say(f"starting from random weights; {preset.start_hint}: {setting('start', 'FILE')}")
-        with _nothing_left(trainer):
+        with _nothing_left(trainer, made):
             return _train(trainer, callbacks, log=log, tensorboard=tensorboard)
 
 
@@ -112,7 +114,7 @@ def resume(
     require_callbacks(callbacks)
     use_threads(threads)
     with quiet(not bar), _opened(run.record.data if data is None else data, device) as (opened, ranks):
-        trainer = resume_run(run.folder, opened, ranks, iterations)
+        trainer = resume_run(run.folder, opened, ranks, iterations, tell=say)
         return _train(trainer, callbacks, log=log, tensorboard=tensorboard)
 
 
@@ -130,8 +132,7 @@ def changed_preset(experiment: str | Path | Preset | Experiment, changes: dict[s
     else:
         preset = Preset(CUSTOM, "", experiment, asked=tuple(chosen(experiment, Experiment())))
     changed = with_changes(preset.experiment, changes, RENAMED)
-    asked = (*preset.asked, *places_of(changed, changes), *chosen(changed, preset.experiment))
-    return replace(preset, experiment=changed, asked=tuple(dict.fromkeys(asked)))
+    return replace(preset, experiment=changed, asked=asked_places(changed, preset.experiment, changes, preset.asked))
 
 
 def _load_plugins_of(start: str | None) -> None:
@@ -169,7 +170,7 @@ def _train(trainer: Trainer, callbacks: Sequence[Callback], *, log: bool, tensor
                     JsonLog(trainer.run / LOG, {"best_on": trainer.best_on, "best_metric": trainer.best_metric})
                 )
             if tensorboard:
-                watching.append(stack.enter_context(closing(TensorBoard(trainer.run / "tensorboard", done))))
+                watching.append(stack.enter_context(closing(TensorBoard(trainer.run / TENSORBOARD, done))))
         trainer.callbacks = watching
         with _stopping(trainer):
             trainer.train()
@@ -177,13 +178,24 @@ def _train(trainer: Trainer, callbacks: Sequence[Callback], *, log: bool, tensor
 
 
 @contextmanager
-def _nothing_left(trainer: Trainer) -> Iterator[None]:
-    """What cannot be trained, such as a backbone of another width, leaves no run behind that never learned."""
+def _nothing_left(trainer: Trainer, made: bool) -> Iterator[None]:
+    """What cannot be trained, such as a backbone of another width, leaves no run behind that never learned.
+
+    Only what a run writes before its first update is removed; the folder too, if it was `made` for the run.
+    """
     try:
         yield
-    except UsageError:
-        if trainer.ranks.writes and not trainer.saved:  # but for the initial weights
-            shutil.rmtree(trainer.run.resolve(), ignore_errors=True)
+    except DataError:  # such as a full disk, or a run that is another process's by now
+        raise
+    except Exception:
+        if trainer.ranks.writes and trainer.progress.iteration == 0:
+            for name in (TENSORBOARD, CHECKPOINTS):
+                shutil.rmtree(trainer.run / name, ignore_errors=True)
+            for name in (RECORD, POINTER, LOG, LOCK):
+                (trainer.run / name).unlink(missing_ok=True)
+            if made:
+                with suppress(OSError):  # somebody else's files are in it
+                    trainer.run.rmdir()
         raise
 
 

@@ -58,12 +58,11 @@ def _beginning(preset: "Preset", word: str, *options: str) -> Callable[..., None
         from dataclasses import replace
 
         from vlnbert.api.training import train
-        from vlnbert.learning.records import chosen, places_of
+        from vlnbert.learning.records import asked_places
 
         given = [option[2:] for option in options if option.startswith("--")]
         names = [option.partition("=")[0].replace("-", "_") for option in given]
-        asked = (*preset.asked, *places_of(experiment, names), *chosen(experiment, preset.experiment))
-        asked = tuple(dict.fromkeys(asked))
+        asked = asked_places(experiment, preset.experiment, names, preset.asked)
         run = train(replace(preset, experiment=experiment, asked=asked), data, out, device=device, threads=threads)
         _tell(run, None, _resuming(out, None, device, threads))
 

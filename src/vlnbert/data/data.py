@@ -12,7 +12,7 @@ from vlnbert.data.features import open_object_bank, open_view_bank
 from vlnbert.data.own import Features, is_own, registered_name
 from vlnbert.data.spec import IN_MEMORY, OFF, FeatureSpec, as_spec
 from vlnbert.environment.environment import Environment
-from vlnbert.errors import UsageError
+from vlnbert.errors import UsageError, setting
 from vlnbert.runtime import require_device
 from vlnbert.sources.layout import DataFolder, open_folder
 from vlnbert.tasks.episodes import Episodes, load_episodes
@@ -144,7 +144,7 @@ class Data:
         task, split = task_and_split(name)
         if split == DEV and not self.held_out and DEV not in TASKS[task].files(self.folder):
             problem = f"{name} is made of houses that a training kept out, and none are known here"
-            raise UsageError(f"{problem}; train with --holdout 6, or name a run that was")
+            raise UsageError(f"{problem}; train with {setting('holdout', 6)}, or name a run that was")
         return split == DEV and bool(self.held_out)
 
     def holding_out(self, houses: Sequence[str]) -> "Data":

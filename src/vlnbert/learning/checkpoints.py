@@ -44,7 +44,7 @@ TRAINER = "trainer.safetensors"
 NAME = re.compile(r"\d{7,}")  # of a checkpoint's folder: its update
 LEARNING = "weights."  # before the names of weights that go on learning, beside their average
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # AdamW's
-RECORD, POINTER, BEST = "run.json", "last.json", "best"  # in a run's folder
+RECORD, POINTER, CHECKPOINTS, BEST = "run.json", "last.json", "checkpoints", "best"  # in a run's folder
 ANEW = "begin the training anew in another folder"
 
 
@@ -62,7 +62,7 @@ def save_checkpoint(
 ) -> Path:
     """Write a whole checkpoint and point to it."""
     learning = {LEARNING + name: weight.detach().contiguous() for name, weight in averaged.weights.items()}
-    folder = run / "checkpoints" / f"{progress.iteration:07d}"
+    folder = run / CHECKPOINTS / f"{progress.iteration:07d}"
     with replaced(folder) as beside:  # one of this name may be left from a kill before the pointer was moved
         try:
             metadata = {"progress": json.dumps(progress.__dict__)}
@@ -101,7 +101,7 @@ def last_checkpoint(run: Path) -> Path:
     """The newest whole checkpoint of a run."""
     pointer = read_json(run / POINTER, "run to resume", "name the folder that a training wrote", damaged=ANEW)
     name = str(pointer.get("checkpoint") if isinstance(pointer, dict) else pointer)
-    folder = run / "checkpoints" / name
+    folder = run / CHECKPOINTS / name
     if not NAME.fullmatch(name) or not (folder / TRAINER).is_file():
         raise DataError(folder, "the checkpoint is missing", ANEW)
     return folder

@@ -137,7 +137,7 @@ class Experiment:
     @property
     def best_metric(self) -> str:
         """The score by which the best weights are chosen."""
-        return TASKS[task_and_split(self.best_on)[0]].best_metric
+        return best_metric(self.best_on)
 
     @property
     def seen(self) -> FeatureSpec:
@@ -172,3 +172,8 @@ class Experiment:
         require_range(self, 0, 2**63 - 1, "holdout_seed")
         if self.holdout and (learned := [name for name in self.train_on if task_and_split(name)[1] == DEV]):
             raise UsageError(f"{learned[0]} is kept out of training; learn from others")
+
+
+def best_metric(best_on: str) -> str:
+    """The score by which the best weights are chosen on a split."""
+    return TASKS[task_and_split(best_on)[0]].best_metric

@@ -8,14 +8,14 @@ or by their places.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from vlnbert.errors import DataError, UnknownNameError, UsageError
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.presets import Preset, presets
-from vlnbert.learning.records import chosen, to_plain, with_changes
+from vlnbert.learning.records import asked_places, to_plain, with_changes
 from vlnbert.registry import load_plugin
 from vlnbert.sources.checks import is_list_of
 from vlnbert.sources.files import read_json, write_json
@@ -41,13 +41,15 @@ def read_experiment(path: str | Path) -> Preset:
     for plugin in plugins:
         load_plugin(path.parent / plugin if plugin.endswith(".py") else plugin)
     base = presets[told["preset"]] if "preset" in told else Preset("", "", Experiment())
+    said = dict(_settings(settings, set(_tables(base.experiment))))
     try:
-        experiment = with_changes(base.experiment, dict(_settings(settings, set(_tables(base.experiment)))))
+        experiment = with_changes(base.experiment, said)
     except (UnknownNameError, UsageError) as error:
         problem, _, remedy = str(error).partition("; ")
         raise DataError(path, problem, remedy or "mend it") from None
     description = told.get("description", base.description)
-    asked = tuple(chosen(experiment, base.experiment))
+    whole = all(item.name in settings for item in fields(Experiment))  # a saved one, in which nobody chose all it says
+    asked = asked_places(experiment, base.experiment, () if whole else said)
     return replace(base, name=told.get("name", path.stem), description=description, experiment=experiment, asked=asked)
 
 

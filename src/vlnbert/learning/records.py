@@ -22,7 +22,7 @@ def require_range(settings: object, least: float, most: float, *names: str) -> N
     for name in names:
         value, place = getattr(settings, name), getattr(settings, "PLACE", "")
         if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-            raise UsageError(f"{setting(f'{place}.{name}')} is {value!r}; choose {least:,} to {most:,}")
+            raise UsageError(f"{setting(f'{place}.{name}'.strip('.'))} is {value!r}; choose {least:,} to {most:,}")
 
 
 def to_plain(settings: Any) -> dict[str, Any]:
@@ -81,6 +81,11 @@ def chosen(settings: object, usual: object, place: str = "") -> Iterator[str]:
             yield from chosen(value, other, f"{name}.")
         elif value != other:
             yield name
+
+
+def asked_places(settings: object, usual: object, names: Iterable[str], before: Iterable[str] = ()) -> tuple[str, ...]:
+    """The places of settings that somebody chose: those of `before`, those said by name, and all that differ."""
+    return tuple(dict.fromkeys((*before, *places_of(settings, names), *chosen(settings, usual))))
 
 
 def name_now(name: str, known: Iterable[str], renamed: Mapping[str, str]) -> str | None:

@@ -47,6 +47,12 @@ class RunRecord:
             raise UsageError(f"{self.experiment.holdout} houses are kept out, {len(self.held_out)} are named")
 
 
+def record_format(run: Path) -> int:
+    """The format that a run's folder was written in."""
+    values: Any = read_json(run / RECORD, "run", "name the folder that a training wrote")
+    return format_of(run / RECORD, values, NEWEST)
+
+
 def read_record(run: Path) -> RunRecord:
     """What a run's folder says of itself, checked."""
     goes_on = f"{setting('start', str(run))} goes on from the weights of this one"

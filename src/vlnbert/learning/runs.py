@@ -4,17 +4,19 @@ A run's folder holds `run.json` (the preset's name, all settings, the data folde
 `checkpoints/` and `last.json`, `best/` (a navigator's folder) and the logs.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
 from vlnbert.data.data import Data, open_data
 from vlnbert.data.features import object_feature_file, view_feature_file
 from vlnbert.data.own import bank_digest
+from vlnbert.data.spec import OFF
 from vlnbert.errors import DataError, UsageError, setting
 from vlnbert.learning.checkpoints import POINTER, RECORD, last_checkpoint, unfilled_navigator
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.rewards import REWARDS
+from vlnbert.learning.run_notes import begin_notes, resume_notes
 from vlnbert.learning.run_record import RunRecord, extended, read_record, write_record
 from vlnbert.learning.start import initial_navigator, kept_by_start, trained_shape
 from vlnbert.learning.trainer import Trainer
@@ -25,15 +27,14 @@ from vlnbert.perception.sentences import encoder_digest
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.registry import LOAD_PLUGIN, load_recorded, loaded_plugins
 from vlnbert.sources.boxes import box_files
-from vlnbert.sources.folders import refuse_full
+from vlnbert.sources.folders import locked, refuse_full
 from vlnbert.sources.layout import DataFolder
-from vlnbert.tasks.holdout import DEV, choose_houses, file_of, without_houses
+from vlnbert.tasks.holdout import choose_houses, file_of, without_houses
 from vlnbert.tasks.splits import task_and_split
-from vlnbert.tasks.targets import report_targets
 from vlnbert.tasks.task import TASKS
 from vlnbert.world.cache import Key
-from vlnbert.world.objects import NONE
 
+OF_OBJECTS = ("features.object_width", "features.max_objects")
 ANOTHER = "resume it with: vlnbert train --resume {run}, or choose another folder"
 
 
@@ -74,15 +75,22 @@ def begin_run(
     ranks.wait()  # until all have found the folder empty
     if ranks.writes:
         write_record(run, record)
-        for line in (*notes, *_choice(record, trainer), *_oddities(data, trainer)):
+        for line in (*notes, *begin_notes(record, data, trainer)):
             tell(line)
     return trainer
 
 
-def resume_run(run: Path, data: Data | None = None, ranks: Ranks = ALONE, iterations: int | None = None) -> Trainer:
+def resume_run(
+    run: Path,
+    data: Data | None = None,
+    ranks: Ranks = ALONE,
+    iterations: int | None = None,
+    tell: Callable[[str], object] = lambda line: None,
+) -> Trainer:
     """A run where it was left. The data may lie elsewhere now, but must be what it was.
 
-    `iterations`, where given, is how many updates it shall have in the end; run.json then says so.
+    `iterations`, where given, is how many updates it shall have in the end; run.json then says so. `tell` is told, line
+    by line, in what an older run goes on otherwise than it began.
     """
     record = read_record(run)
     longer = record if iterations is None else extended(record, run, iterations)
@@ -98,14 +106,18 @@ def resume_run(run: Path, data: Data | None = None, ranks: Ranks = ALONE, iterat
     else:
         trainer = _trainer(longer, run, data, unfilled_navigator(last_checkpoint(run)), ranks)
         trainer.resume()
+    notes = list(resume_notes(run, trainer))  # before the record is of today's format
     if longer != record:
-        if trainer._stale():
+        if trainer.stale:
             problem = f"{run} stopped since it no longer got better ({setting('training.patience')})"
             raise UsageError(f"{problem}; begin another from its weights: {setting('start', str(run))}")
         ranks.wait()  # until all have read the old one
         if ranks.writes:
             shape = trained_shape(record.experiment, trainer.navigator)
-            write_record(run, replace(longer, experiment=replace(longer.experiment, navigator=shape)))
+            with locked(run):  # who may not train in it may not change what it says
+                write_record(run, replace(longer, experiment=replace(longer.experiment, navigator=shape)))
+    for line in notes if ranks.writes else ():
+        tell(line)
     return trainer
 
 
@@ -138,8 +150,10 @@ def _require_used(experiment: Experiment, asked: Collection[str]) -> None:
     """Refuse, by name, what somebody chose for objects or captions where nobody looks at any."""
     seen, reasons = experiment.seen, dict[str, str]()
     if not any(TASKS[name].sees_objects for name in experiment.tasks):
-        places = ("features.objects", "features.object_width", "features.max_objects")
+        places = ("features.objects", *OF_OBJECTS)
         reasons |= dict.fromkeys(places, f"{' and '.join(experiment.tasks)} shows no objects")
+    elif seen.objects == OFF:
+        reasons |= dict.fromkeys(OF_OBJECTS, f"{setting('features.objects')} is {OFF}")
     if not seen.uses_encoder:
         reasons["features.encoder"] = "no captions or names are read"
     for place in asked:
@@ -150,15 +164,6 @@ def _require_used(experiment: Experiment, asked: Collection[str]) -> None:
 def _own_fingerprint(data: Data) -> dict[str, str]:
     """The digest of features of somebody's own, whether a function makes them or they are held in memory."""
     return {"features": bank_digest(data.world, data.view_bank)} if data.features.own_views else {}
-
-
-def _choice(record: RunRecord, trainer: Trainer) -> Iterator[str]:
-    """Which houses are kept out of training, and whether the best weights are chosen there."""
-    if record.held_out:
-        learned = ", ".join(f"{len(split.episodes):,} of {split.name}" for split in trainer.batches.splits)
-        yield f"kept out of training: {', '.join(record.held_out)}; instructions to learn from: {learned}"
-        if task_and_split(trainer.best_on)[1] != DEV:
-            yield f"the best weights are chosen on {trainer.best_on}, not on the houses kept out; see --best-on"
 
 
 def _anchored(experiment: Experiment) -> Experiment:
@@ -178,20 +183,6 @@ def _anchored(experiment: Experiment) -> Experiment:
 
 def _whole_path(named: str | None) -> str | None:
     return str(Path(named).resolve()) if named is not None and Path(named).exists() else named
-
-
-def _oddities(data: Data, trainer: Trainer) -> Iterator[str]:
-    """What in the data does not fit, though one can train with it: objects' features, and targets out of sight."""
-    yield from data.object_notes
-    for split in trainer.batches.splits:
-        if split.target is not None:
-            report = report_targets(data.objects, split.episodes)
-            if not report.complete:
-                yield f"{split.name}: {'; '.join(report.lines())}"
-            shown = int((split.target != NONE).sum())
-            if shown < report.at_goal:
-                reason = f"their objects are beyond {setting('features.max_objects')}, or have no features"
-                yield f"{split.name}: {report.at_goal - shown:,} targets are left out of what is shown; {reason}"
 
 
 def _trainer(record: RunRecord, run: Path, data: Data, navigator: Navigator, ranks: Ranks) -> Trainer:

@@ -25,13 +25,13 @@ from vlnbert.learning.checkpoints import (
     save_checkpoint,
     save_navigator,
 )
-from vlnbert.learning.experiment import TrainConfig
+from vlnbert.learning.experiment import TrainConfig, best_metric
 from vlnbert.learning.updates import PARTS, EagerUpdate, GraphUpdate, Learner, Update
 from vlnbert.navigator import Navigator
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.sources.folders import locked
-from vlnbert.tasks.splits import Split, task_and_split
+from vlnbert.tasks.splits import Split
 from vlnbert.tasks.task import TASKS
 
 
@@ -66,6 +66,7 @@ class Trainer:
         """`best_on` names the validation split whose score decides; `card` is what the best's model card shall tell."""
         self.run, self.navigator, self.environment, self.config = run, navigator, environment, config
         self.validation, self.best_on, self.ranks, self.card = validation, best_on, ranks, dict(card or {})
+        self.best_metric = best_metric(best_on)
         self.callbacks: Sequence[Callback] = ()
         self.advanced: Callable[[int], object] = lambda iteration: None  # called after every update, with their number
         device = environment.world.device
@@ -98,11 +99,6 @@ class Trainer:
         self.unreported: list[Tensor] = []  # the losses of the last updates, which nobody has looked at yet
         self.stopping: bool = False  # set from outside to end after the update under way
 
-    @property
-    def best_metric(self) -> str:
-        """The score that says which weights are the best."""
-        return TASKS[task_and_split(self.best_on)[0]].best_metric
-
     def resume(self) -> None:
         """Go on from the newest checkpoint of the run."""
         self.progress = load_checkpoint(last_checkpoint(self.run), self.navigator, self.optimiser, self.averaged)
@@ -117,7 +113,7 @@ class Trainer:
         if self.progress.iteration == 0:
             self._save()
         stopped = False
-        while self.progress.iteration < self.config.iterations and not stopped and not self._stale():
+        while self.progress.iteration < self.config.iterations and not stopped and not self.stale:
             self.advance(self.progress.iteration)
             best = self.progress.best, self.progress.best_iteration
             self.progress = Progress(self.progress.iteration + 1, *best)
@@ -199,7 +195,6 @@ class Trainer:
 
     def _validate(self) -> None:
         """Walk the validation splits, remember the best and keep its weights."""
-        self.navigator.eval()
         scores = {name: self._scores(split) for name, split in self.validation.items()}
         for callback in self.callbacks:
             callback.validated(self.progress.iteration, scores)
@@ -229,7 +224,9 @@ class Trainer:
         self.saved = self.progress.iteration
         self.ranks.wait()
 
-    def _stale(self) -> bool:
+    @property
+    def stale(self) -> bool:
+        """Whether its patience is at an end: no better score for too many validations."""
         if not self.config.patience or self.progress.best_iteration is None:
             return False
         since = self.progress.iteration - self.progress.best_iteration

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from vlnbert.errors import UnknownNameError, UsageError
+from vlnbert.errors import UnknownNameError, UsageError, setting
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.splits import Split
@@ -34,12 +34,12 @@ def choose_houses(folder: DataFolder, tasks: Sequence[str], count: int, seed: in
     for task in tasks:
         if DEV in TASKS[task].files(folder):
             problem = f"{TASKS[task].file(folder, DEV)} is a {DEV} already"
-            raise UsageError(f"{problem}; train without --holdout, or take the file away")
+            raise UsageError(f"{problem}; train without {setting('holdout')}, or take the file away")
     both = [task.name for task in (R2R, REVERIE) if TRAIN in TASKS[task.name].files(folder)]
     known = set.intersection(*(set(count_by_house(folder, task)) for task in both or tasks))
     if count >= len(known):
         problem = f"{count} houses kept out would leave none of the {len(known)} that {folder.root} trains in"
-        raise UsageError(f"{problem}; choose fewer than {len(known)}: --holdout")
+        raise UsageError(f"{problem}; choose fewer than {len(known)}: {setting('holdout')}")
     return tuple(sorted(sorted(known, key=lambda house: _lot(house, seed))[:count]))
 
 
@@ -67,22 +67,22 @@ def dev_split(world: World, train: Split, houses: Sequence[str]) -> Split:
 
 def without_houses(world: World, split: Split, houses: Sequence[str]) -> Split:
     """A split without its episodes in some houses; as it is where there are none such."""
-    rows = (~_inside(world, split.episodes, houses)).nonzero().flatten()
+    rows = (~inside_houses(world, split.episodes, houses)).nonzero().flatten()
     if not len(rows):
         problem = f"{split.name} has no episodes outside of the houses that are kept out"
-        raise UsageError(f"{problem}; keep out fewer (--holdout) or others (--holdout-seed)")
+        raise UsageError(f"{problem}; keep out fewer ({setting('holdout')}) or others ({setting('holdout_seed')})")
     return split if len(rows) == len(split.episodes) else split.select(rows)
 
 
 def _rows(world: World, train: Episodes, houses: Sequence[str]) -> Tensor:
-    rows = _inside(world, train, houses).nonzero().flatten()
+    rows = inside_houses(world, train, houses).nonzero().flatten()
     if not len(rows):
         problem = f"{train.task}/{train.split} has no episodes in the houses that are kept out"
-        raise UsageError(f"{problem} ({', '.join(houses)}); keep out others: --holdout-seed")
+        raise UsageError(f"{problem} ({', '.join(houses)}); keep out others: {setting('holdout_seed')}")
     return rows
 
 
-def _inside(world: World, episodes: Episodes, houses: Sequence[str]) -> Tensor:
+def inside_houses(world: World, episodes: Episodes, houses: Sequence[str]) -> Tensor:
     """[episode] whether it is in one of the houses, on the CPU."""
     for house in houses:
         if house not in world.scans:

@@ -1,0 +1,61 @@
+"""What whoever begins or resumes a run should know of it, line by line."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from vlnbert.data.data import Data
+from vlnbert.errors import setting
+from vlnbert.learning.run_record import RunRecord, record_format
+from vlnbert.learning.trainer import Trainer
+from vlnbert.tasks.holdout import DEV, inside_houses
+from vlnbert.tasks.splits import task_and_split
+from vlnbert.tasks.targets import report_targets
+from vlnbert.world.objects import NONE
+
+
+def begin_notes(record: RunRecord, data: Data, trainer: Trainer) -> Iterator[str]:
+    """Which houses a new run keeps out, and what in its data does not fit."""
+    yield from _choice(record, trainer)
+    yield from _oddities(data, trainer)
+
+
+def resume_notes(run: Path, trainer: Trainer) -> Iterator[str]:
+    """In what a run of an older version goes on otherwise than it began."""
+    if record_format(run) >= 3 or trainer.progress.iteration >= trainer.config.iterations:
+        return
+    shape, changes = trainer.navigator.config, list[str]()
+    if shape.backbone == "one-stream" and shape.hidden_dropout > 0:
+        changes.append("dropout stands elsewhere in the one-stream navigator")
+    if trainer.config.accumulate > 1 and len(trainer.batches.splits) > 1:
+        changes.append("all batches of an update come from one split")
+    if changes:
+        yield f"{run} was begun by an older version and goes on otherwise: {', and '.join(changes)}"
+
+
+def _choice(record: RunRecord, trainer: Trainer) -> Iterator[str]:
+    """Which houses are kept out of training, and which scores are of them."""
+    if record.held_out:
+        learned = ", ".join(f"{len(split.episodes):,} of {split.name}" for split in trainer.batches.splits)
+        yield f"kept out of training: {', '.join(record.held_out)}; instructions to learn from: {learned}"
+        if task_and_split(trainer.best_on)[1] != DEV:
+            chosen = f"the best weights are chosen on {trainer.best_on}, not on the houses kept out"
+            yield f"{chosen}; see {setting('best_on')}"
+        for name, split in trainer.validation.items():
+            count = int(inside_houses(trainer.environment.world, split.episodes, record.held_out).sum())
+            if count and split.episodes.split != DEV:
+                houses = f"{count:,} of its {len(split.episodes):,} episodes are in houses kept out of training"
+                yield f"{name}: {houses}, so its score is partly of unseen houses"
+
+
+def _oddities(data: Data, trainer: Trainer) -> Iterator[str]:
+    """What in the data does not fit, though one can train with it: objects' features, and targets out of sight."""
+    yield from data.object_notes
+    for split in trainer.batches.splits:
+        if split.target is not None:
+            report = report_targets(data.objects, split.episodes)
+            if not report.complete:
+                yield f"{split.name}: {'; '.join(report.lines())}"
+            shown = int((split.target != NONE).sum())
+            if shown < report.at_goal:
+                reason = f"their objects are beyond {setting('features.max_objects')}, or have no features"
+                yield f"{split.name}: {report.at_goal - shown:,} targets are left out of what is shown; {reason}"
