@@ -94,6 +94,8 @@ BAD: dict[str, tuple[Any, str]] = {
     "one within": ({"training": {"bach": 4}}, "no setting 'training.bach'; did you mean training.batch"),
     "a wrong type": ({"training.batch": "four"}, "training.batch is 'four', where int is expected; mend it"),
     "nonsense": ({"training.batch": 3}, "a batch of 3 has no two halves; choose an even number"),
+    "by place and by name": ({"training.batch": 4, "batch": 8}, "says training.batch twice; leave one of them"),
+    "nested and by place": ({"training": {"batch": 4}, "training.batch": 8}, "says training.batch twice; leave one"),
     "a list": ([], "is no JSON object; write settings by their names"),
     "no JSON": ("{", r"is not whole JSON .*; mend it"),
     "a preset that is none": ({"preset": 7}, "preset is 7, where a text is expected"),

@@ -165,6 +165,7 @@ UNUSED = [
         "object_width was chosen, but objects is off; leave it out",
     ),
     ({"encoder": "bert"}, "encoder was chosen, but no captions or names are read; leave it out"),
+    ({"holdout_seed": 3}, r"holdout_seed was chosen, but no houses are kept out \(holdout=6 does\); leave it out"),
 ]
 
 

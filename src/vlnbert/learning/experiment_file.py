@@ -15,7 +15,7 @@ from typing import Any
 from vlnbert.errors import DataError, UnknownNameError, UsageError
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.presets import Preset, presets
-from vlnbert.learning.records import asked_places, to_plain, with_changes
+from vlnbert.learning.records import asked_places, places_of, to_plain, with_changes
 from vlnbert.registry import load_plugin
 from vlnbert.sources.checks import is_list_of
 from vlnbert.sources.files import read_json, write_json
@@ -41,9 +41,11 @@ def read_experiment(path: str | Path) -> Preset:
     for plugin in plugins:
         load_plugin(path.parent / plugin if plugin.endswith(".py") else plugin)
     base = presets[told["preset"]] if "preset" in told else Preset("", "", Experiment())
-    said = dict(_settings(settings, set(_tables(base.experiment))))
+    pairs = list(_settings(settings, set(_tables(base.experiment))))
+    said = dict(pairs)
     try:
         experiment = with_changes(base.experiment, said)
+        _refuse_repeated(path, [place for name, _ in pairs for place in places_of(experiment, [name])])
     except (UnknownNameError, UsageError) as error:
         problem, _, remedy = str(error).partition("; ")
         raise DataError(path, problem, remedy or "mend it") from None
@@ -51,6 +53,12 @@ def read_experiment(path: str | Path) -> Preset:
     whole = all(item.name in settings for item in fields(Experiment))  # a saved one, in which nobody chose all it says
     asked = asked_places(experiment, base.experiment, () if whole else said)
     return replace(base, name=told.get("name", path.stem), description=description, experiment=experiment, asked=asked)
+
+
+def _refuse_repeated(path: Path, places: list[str]) -> None:
+    """A setting may be written nested, by its place or by its name, but once."""
+    if repeated := [place for place in places if places.count(place) > 1]:
+        raise DataError(path, f"says {repeated[0]} twice", "leave one of them")
 
 
 def save_experiment(experiment: Experiment | Preset, path: str | Path) -> Path:

@@ -147,7 +147,7 @@ def fingerprints(experiment: Experiment, folder: DataFolder) -> dict[str, str]:
 
 
 def _require_used(experiment: Experiment, asked: Collection[str]) -> None:
-    """Refuse, by name, what somebody chose for objects or captions where nobody looks at any."""
+    """Refuse, by name, what somebody chose for something that is not there: objects, captions, houses kept out."""
     seen, reasons = experiment.seen, dict[str, str]()
     if not any(TASKS[name].sees_objects for name in experiment.tasks):
         places = ("features.objects", *OF_OBJECTS)
@@ -156,6 +156,8 @@ def _require_used(experiment: Experiment, asked: Collection[str]) -> None:
         reasons |= dict.fromkeys(OF_OBJECTS, f"{setting('features.objects')} is {OFF}")
     if not seen.uses_encoder:
         reasons["features.encoder"] = "no captions or names are read"
+    if not experiment.holdout:
+        reasons["holdout_seed"] = f"no houses are kept out ({setting('holdout', 6)} does)"
     for place in asked:
         if place in reasons:
             raise UsageError(f"{setting(place)} was chosen, but {reasons[place]}; leave it out")
