@@ -1,57 +1,37 @@
 """Let any agent walk the episodes of some splits, and score it: runs, navigators, baselines, agents from elsewhere."""
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import torch
 from tokenizers import Tokenizer
 
 from vlnbert.api.arguments import checked
 from vlnbert.api.evaluations import Evaluations
-from vlnbert.api.runs import Checkpoint, Run, open_run, require_same_bank
+from vlnbert.api.runs import Checkpoint, Run, require_same_bank
+from vlnbert.api.walkers import Walker, find_walker
 from vlnbert.data.data import Data, open_data
 from vlnbert.data.features import object_file_width, view_file_width
 from vlnbert.data.own import Features, is_own
 from vlnbert.data.spec import OFF, FeatureSpec, as_spec
 from vlnbert.environment.environment import Environment
-from vlnbert.errors import UnknownNameError, UsageError, near_names, setting
+from vlnbert.errors import UnknownNameError, UsageError, setting
 from vlnbert.evaluation.evaluate import Evaluation, evaluate_agent
-from vlnbert.learning.checkpoints import BEST, is_run, last_checkpoint
 from vlnbert.navigator import Navigator, fast
-from vlnbert.navigator.storage.hub import NoSuchSourceError
 from vlnbert.progress import quiet, say
-from vlnbert.registry import load_recorded
-from vlnbert.rollout.agents import AGENTS, Agent, AgentFactory, agent_name, as_agent, find_agent, names_objects
+from vlnbert.rollout.agents import Agent, AgentFactory, names_objects
 from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.runtime import Precision, chosen_precision, require_within, usual_batch
 from vlnbert.sources.folders import require_writable
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.holdout import file_of
 from vlnbert.tasks.splits import task_and_split
-from vlnbert.tasks.task import R2R, TASKS
+from vlnbert.tasks.task import TASKS
 from vlnbert.tasks.tokens import piece_count, tokenise
-from vlnbert.weights.importing import open_navigator
 
 USUAL = ("val_seen", "val_unseen")  # the splits to walk, unless told otherwise
-
-
-@dataclass(frozen=True)
-class _Walker:
-    """An agent, and what is known of how it is to walk."""
-
-    name: str
-    agent: Navigator | Agent | AgentFactory
-    task: str = R2R.name
-    data: str | None = None
-    run: Run | None = None
-    features: FeatureSpec = field(default_factory=FeatureSpec)
-    max_steps: int | None = None  # by default the task's
-    max_tokens: int | None = None
-    held_out: tuple[str, ...] = ()  # the houses of dev_unseen
-    weights: str = ""  # which of a run's
 
 
 @checked("agent", "features", "device")
@@ -105,7 +85,7 @@ def evaluate(
     if out is not None:
         require_writable(Path(out))
     with quiet(not bar):
-        walker = _walker(agent, checkpoint)
+        walker = find_walker(agent, checkpoint)
         names = (split,) if isinstance(split, str) else tuple(split)
         names = names or tuple(f"{walker.task}/{name}" for name in USUAL)
         opened = _opened(data if data is not None else walker.data, device)
@@ -132,84 +112,15 @@ def evaluate(
         return found
 
 
-def _require_used(walker: _Walker, features: object, precision: Precision) -> None:
+def _require_used(walker: Walker, features: Any, precision: Precision) -> None:
     """Refuse, by name, what was chosen for a navigator's eyes where the agent has none."""
     if isinstance(walker.agent, Navigator):
         return
     if precision != "float32":
         raise UsageError(f"{setting('precision', precision)} is of a navigator's tokens, but {walker.name} is none")
-    if not walker.agent.sees_features and features not in (None, FeatureSpec()):
+    chosen = is_own(features) or (features is not None and as_spec(features) != FeatureSpec())
+    if chosen and not walker.agent.sees_features:
         raise UsageError(f"{setting('features')} was chosen, but {walker.name} sees none; leave it out")
-
-
-def run_or_source(source: str | Path) -> Run | str | Path:
-    """The run in a folder, read once for all; any other source as it is."""
-    return open_run(source) if is_run(Path(source)) else source
-
-
-def usual_task(agent: object) -> str:
-    """The task of an agent, unless told otherwise: what a run was trained for, else R2R."""
-    return task_and_split(agent.experiment.best_on)[0] if isinstance(agent, Run) else R2R.name
-
-
-def _walker(agent: object, checkpoint: Checkpoint = "best") -> _Walker:
-    found = _found(agent, checkpoint)
-    if checkpoint == "last" and not found.weights:
-        raise UsageError(f"{found.name} is no run, so it has no last checkpoint; name a run's folder")
-    return found
-
-
-def _found(agent: object, checkpoint: Checkpoint) -> _Walker:
-    if isinstance(agent, Navigator):
-        return _navigating("navigator", agent)
-    if (
-        isinstance(agent, str)
-        and (agent in AGENTS or re.fullmatch(r".*:[A-Za-z_]\w*", agent))
-        and not Path(agent).exists()
-    ):
-        agent = find_agent(agent)
-    if isinstance(agent, AgentFactory):
-        return _Walker(agent.name, agent)
-    if not isinstance(agent, Run | str | Path):
-        own = as_agent(agent)
-        return _Walker(agent_name(own), own)
-    agent = agent if isinstance(agent, Run) else run_or_source(agent)
-    if not isinstance(agent, Run):
-        return _navigating(Path(agent).resolve().name, _opened_navigator(str(agent)))
-    load_recorded(agent.record.plugins)
-    experiment, weights = agent.experiment, agent.weights if checkpoint == "best" else last_checkpoint(agent.folder)
-    if checkpoint == "best" and weights.name != BEST:
-        say(f"{agent.folder}: nothing was validated yet; walking with the last checkpoint")
-    return _Walker(
-        name=agent.folder.resolve().name + ("_last" if checkpoint == "last" else ""),
-        agent=open_navigator(weights),
-        task=usual_task(agent),
-        data=agent.record.data,
-        run=agent,
-        features=experiment.features,
-        max_steps=experiment.training.max_steps,
-        max_tokens=experiment.max_tokens,
-        held_out=agent.record.held_out,
-        weights=agent.describe_weights(checkpoint),
-    )
-
-
-def _opened_navigator(source: str) -> Navigator:
-    """The navigator of a path or a hub name; where there is none, what lies beside it may have been meant."""
-    try:
-        return open_navigator(source)
-    except NoSuchSourceError:
-        path = Path(source)
-        beside = near_names(path.name, (one.name for one in path.parent.glob("*")))
-        near = [*(str(path.parent / name) for name in beside), *near_names(source, AGENTS)]
-        if not near:
-            raise
-        raise UnknownNameError("run, navigator or agent", str(path), near) from None
-
-
-def _navigating(name: str, navigator: Navigator) -> _Walker:
-    """A navigator walks as far, and reads as much, as it was trained to."""
-    return _Walker(name, navigator, max_steps=navigator.limits.max_steps, max_tokens=navigator.limits.max_tokens)
 
 
 def _opened(data: Data | str | Path | None, device: str | None) -> Data:
@@ -230,7 +141,7 @@ class _Prepared:
 
 
 def _prepare_navigator(
-    walker: _Walker, navigator: Navigator, data: Data, names: Sequence[str], precision: Precision
+    walker: Walker, navigator: Navigator, data: Data, names: Sequence[str], precision: Precision
 ) -> _Prepared:
     config = navigator.to(data.device).config
     finds = config.object_width > 0 and any(TASKS[task_and_split(name)[0]].sees_objects for name in names)
@@ -268,7 +179,7 @@ def _require_width(name: str, what: str, width: int, *, seen: int, in_file: bool
 
 
 def _prepare_agent(
-    walker: _Walker, made: Agent | AgentFactory, data: Data, episodes: Mapping[str, Episodes], seed: int
+    walker: Walker, made: Agent | AgentFactory, data: Data, episodes: Mapping[str, Episodes], seed: int
 ) -> _Prepared:
     environment = Environment(data.world)
     if made.sees_features:
@@ -283,7 +194,7 @@ def _prepare_agent(
     return _Prepared(agent, data, environment, data.tokenizer if agent.reads_tokens else None)
 
 
-def _walk(ready: _Prepared, walker: _Walker, episodes: Episodes, batch: int | None) -> Evaluation:
+def _walk(ready: _Prepared, walker: Walker, episodes: Episodes, batch: int | None) -> Evaluation:
     tokens, usual, asked = None, max(1, len(episodes)), TASKS[episodes.task]
     if ready.tokenizer is not None:
         path = file_of(ready.data.folder, episodes.task, episodes.split)

@@ -75,6 +75,7 @@ def evaluate(
     from json import dumps
 
     from vlnbert.api import evaluating
+    from vlnbert.api.walkers import run_or_source, usual_task
     from vlnbert.errors import UsageError
     from vlnbert.rollout.agents import find_agent
 
@@ -82,8 +83,8 @@ def evaluate(
         raise UsageError("name a navigator or an --agent, and not both; for example --agent random")
     if not splits:
         raise UsageError("no split to walk; for example --splits val_unseen")
-    chosen = evaluating.run_or_source(run) if run else find_agent(agent or "")
-    asked = task or evaluating.usual_task(chosen)
+    chosen = run_or_source(run) if run else find_agent(agent or "")
+    asked = task or usual_task(chosen)
     found = evaluating.evaluate(
         chosen,
         data,
