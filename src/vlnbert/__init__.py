@@ -17,20 +17,12 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from vlnbert.api.channels import view_features
     from vlnbert.api.demonstrating import demo, generate_house
     from vlnbert.api.evaluating import evaluate
     from vlnbert.api.evaluations import Evaluations
+    from vlnbert.api.features import caption_features, object_features, view_features
     from vlnbert.api.fetching import fetch_data
-    from vlnbert.api.inspecting import (
-        candidates,
-        caption_features,
-        check_data,
-        check_world,
-        holdout_houses,
-        make_r4r,
-        object_features,
-    )
+    from vlnbert.api.inspecting import candidates, check_data, check_world, holdout_houses, make_r4r
     from vlnbert.api.reporting import curves, report
     from vlnbert.api.runs import Run, open_run
     from vlnbert.api.scoring import score, submit
@@ -53,20 +45,12 @@ if TYPE_CHECKING:
     from vlnbert.tasks.task import R2R, REVERIE, Task, register_task
 
 _HOME = {
-    "vlnbert.api.channels": ("view_features",),
     "vlnbert.api.demonstrating": ("demo", "generate_house"),
     "vlnbert.api.evaluating": ("evaluate",),
     "vlnbert.api.evaluations": ("Evaluations",),
+    "vlnbert.api.features": ("caption_features", "object_features", "view_features"),
     "vlnbert.api.fetching": ("fetch_data",),
-    "vlnbert.api.inspecting": (
-        "candidates",
-        "caption_features",
-        "check_data",
-        "check_world",
-        "holdout_houses",
-        "make_r4r",
-        "object_features",
-    ),
+    "vlnbert.api.inspecting": ("candidates", "check_data", "check_world", "holdout_houses", "make_r4r"),
     "vlnbert.api.reporting": ("curves", "report"),
     "vlnbert.api.runs": ("Run", "open_run"),
     "vlnbert.api.scoring": ("score", "submit"),

@@ -32,7 +32,7 @@ def caption_features(
         json: Print one JSON object instead of a table: views, captions, caption_width, classes, width, seconds, and
             cache, the file (null where none could be written).
     """
-    from vlnbert.api import inspecting
+    from vlnbert.api import features
 
     words = {
         "views": "views that face a neighbour",
@@ -41,7 +41,7 @@ def caption_features(
         "classes": "classes of detected objects",
         "width": "width of a view's feature",
     }
-    _tell(f"{data}/captions", inspecting.caption_features(data, encoder, device=device), words, json)
+    _tell(f"{data}/captions", features.caption_features(data, encoder, device=device), words, json)
 
 
 def view_features(
@@ -68,7 +68,7 @@ def view_features(
     """
     from json import dumps
 
-    from vlnbert.api.channels import view_features
+    from vlnbert.api.features import view_features
 
     facts = view_features(data, views, encoder, device=device)
     if json:
@@ -95,7 +95,7 @@ def object_features(data: DataPath, encoder: EncoderName = MINILM, device: str =
         json: Print one JSON object instead of a table: objects, names, captions, width, seconds, cache, the file (null
             where none could be written), and targets, what is told of each split.
     """
-    from vlnbert.api import inspecting
+    from vlnbert.api import features
 
     words = {
         "objects": "objects shown",
@@ -103,7 +103,7 @@ def object_features(data: DataPath, encoder: EncoderName = MINILM, device: str =
         "captions": "distinct captions of their views",
         "width": "width of an object's feature",
     }
-    _tell(f"{data}/reverie/BBox", inspecting.object_features(data, encoder, device=device), words, json)
+    _tell(f"{data}/reverie/BBox", features.object_features(data, encoder, device=device), words, json)
 
 
 def _tell(title: str, facts: dict[str, Any], words: dict[str, str], json: bool) -> None:

@@ -1,0 +1,146 @@
+"""Make features of views and objects from open data, once, and tell what they are."""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from vlnbert.api.arguments import checked
+from vlnbert.data.data import Data, open_data
+from vlnbert.data.features import open_view_channels
+from vlnbert.data.spec import FeatureSpec
+from vlnbert.errors import UsageError
+from vlnbert.perception.captions import captions_key, open_sentences
+from vlnbert.perception.channels import VIEW_CHANNELS, VIEW_GROUPS
+from vlnbert.perception.objects import object_names_key, open_descriptions
+from vlnbert.progress import quiet
+from vlnbert.runtime import require_device
+from vlnbert.tasks.episodes import bind
+from vlnbert.tasks.targets import TargetReport, report_targets
+from vlnbert.tasks.task import REVERIE, TASKS
+from vlnbert.weights.options import MINILM
+from vlnbert.world.objects import find_sightings
+from vlnbert.world.sights import facing_views, open_labels
+
+USUAL = "captions,observations"
+
+
+@checked()
+def view_features(
+    data: Data | str | Path,
+    views: str = USUAL,
+    encoder: str = MINILM,
+    *,
+    device: str = "cpu",
+    bar: bool = True,
+) -> dict[str, Any]:
+    """Make channels of the views' feature, once; from then on they open from the cache.
+
+    Gives back views that face a neighbour, the width of each of the channels, in their order, width of all together,
+    and seconds.
+
+    Args:
+        data: The data folder, or what `vln.open_data` gave.
+        views: Channels with commas between them, as the setting features.views has them.
+        encoder: What reads the texts: a BERT, or any encoder that transformers opens; a folder or a hub name.
+        device: Where it reads, such as cpu or cuda.
+        bar: Show progress.
+    """
+    require_device(device)
+    spec = FeatureSpec(views=views, encoder=encoder)
+    if not spec.view_channels:
+        known = ", ".join((*VIEW_GROUPS, *VIEW_CHANNELS))
+        raise UsageError(f"'{views}' names no channels; known: {known}")
+    opened = open_data(data, device=device)
+    with quiet(not bar):
+        seconds, banks = _timed(lambda: open_view_channels(opened.world, opened.folder, spec))
+    return {
+        "views": facing_views(opened.world).count,
+        "channels": {name: bank.width for name, bank in banks.items()},
+        "width": sum(bank.width for bank in banks.values()),
+        "seconds": round(seconds, 3),
+    }
+
+
+@checked("device")
+def caption_features(
+    data: Data | str | Path, encoder: str = MINILM, *, device: str = "cpu", bar: bool = True
+) -> dict[str, Any]:
+    """Turn the captions and detections of views into features, once; from then on they open from the cache.
+
+    Gives back views that face a neighbour, distinct captions, caption_width, classes, width of both together, seconds,
+    and cache, the file (None where none could be written).
+
+    Args:
+        data: The data folder, or what `vln.open_data` gave.
+        encoder: The BERT that reads them: a folder or a hub name.
+        device: Where it reads, such as cpu or cuda.
+        bar: Show progress.
+    """
+    require_device(device)
+    opened = open_data(data)
+    world, folder = opened.world, opened.folder.captions
+    with quiet(not bar):
+        seconds, (sentences, (labels, classes)) = _timed(
+            lambda: (open_sentences(world, folder, encoder, device), open_labels(world, folder))
+        )
+    return {
+        "views": facing_views(world).count,
+        "captions": len(sentences.table) - 1,  # row 0 stands for no view
+        "caption_width": sentences.width,
+        "classes": len(classes),
+        "width": sentences.width + labels.width,
+        "seconds": round(seconds, 3),
+        "cache": _kept(captions_key(world, folder, encoder).path),
+    }
+
+
+@checked("device")
+def object_features(
+    data: Data | str | Path, encoder: str = MINILM, *, device: str = "cpu", bar: bool = True
+) -> dict[str, Any]:
+    """Turn the names of objects into features, once; from then on they open from the cache.
+
+    Gives back objects shown, distinct names, distinct captions of their views, width, seconds, cache, and targets: what
+    becomes of those of each REVERIE split.
+
+    Args:
+        data: The data folder, or what `vln.open_data` gave.
+        encoder: The BERT that reads them: a folder or a hub name.
+        device: Where it reads, such as cpu or cuda.
+        bar: Show progress.
+    """
+    require_device(device)
+    opened = open_data(data)
+    world, objects, captions = opened.world, opened.objects, opened.folder.captions
+    with quiet(not bar):
+        seconds, said = _timed(lambda: open_descriptions(world, objects, captions, encoder, device))
+    return {
+        "objects": len(objects),
+        "names": len(said.names),
+        "captions": len(said.captions),
+        "width": said.width,
+        "seconds": round(seconds, 3),
+        "cache": _kept(object_names_key(world, objects, captions, encoder).path),
+        "targets": {split: asdict(report) for split, report in target_reports(opened).items()},
+    }
+
+
+def target_reports(data: Data) -> dict[str, TargetReport]:
+    """What becomes of the targets of each REVERIE split that is there."""
+    sightings, reports, task = find_sightings(data.world, data.objects), {}, TASKS[REVERIE.name]
+    for split, path in task.files(data.folder).items():
+        episodes = bind(path, task.read(path), data.world, task=task.name, split=split, sightings=sightings)
+        reports[split] = report_targets(data.objects, episodes)
+    return reports
+
+
+def _timed(run: Callable[[], Any]) -> tuple[float, Any]:
+    begin = perf_counter()
+    made = run()
+    return perf_counter() - begin, made
+
+
+def _kept(path: Path) -> str | None:
+    return str(path) if path.exists() else None
