@@ -52,6 +52,15 @@ def test_a_mistake_is_one_line(run: Callable, words: tuple[str, ...], problem: s
     assert outcome.err == f"vlnbert: {problem}; vlnbert {verb} --help lists what it takes\n"
 
 
+def test_what_is_resumed_keeps_its_settings(run: Callable) -> None:
+    kept = "vlnbert: a run that is resumed keeps its settings; leave"
+    preset = run("train", "demo", "--resume", "run")
+    assert (preset.code, preset.err) == (2, f"{kept} demo out: vlnbert train --resume RUN\n")
+    batch = run("train", "--resume", "run", "--training.batch", "4")
+    begin = "begin another from its weights: vlnbert train PRESET --start RUN"
+    assert (batch.code, batch.err) == (2, f"{kept} --training.batch out, or {begin}\n")
+
+
 @pytest.mark.parametrize("columns", [40, 300])
 def test_the_width_of_the_terminal_does_not_matter(
     run: Callable, monkeypatch: pytest.MonkeyPatch, columns: int

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from vlnbert.learning.presets import Preset
 
 
+EXTENDS = "--training.iterations"  # the one setting of a run that may grow
+
+
 def train(words: list[str]) -> None:
     """Train a navigator: vlnbert train PRESET --data DIR --out RUN, or go on: vlnbert train --resume RUN.
 
@@ -33,11 +36,22 @@ def train(words: list[str]) -> None:
         example = "vlnbert train demo --data DIR --out RUN"
         raise UsageError(f"the first word names what to train; for example {example}, and vlnbert presets lists more")
     elif words[0].startswith("-"):
+        _refuse_settings(words)
         _run(_resume, "vlnbert train", words)
+    elif any(word.partition("=")[0] == "--resume" for word in words):
+        raise UsageError(f"a run that is resumed keeps its settings; leave {words[0]} out: vlnbert train --resume RUN")
     else:
         from vlnbert.api.training import named_preset
 
         _run(_beginning(named_preset(words[0]), *words), f"vlnbert train {words[0]}", words[1:])
+
+
+def _refuse_settings(words: list[str]) -> None:
+    """Settings of a run that is resumed stay; how many updates it has may grow."""
+    for option in (word.partition("=")[0] for word in words if word.startswith("--")):
+        if "." in option and option != EXTENDS:
+            begin = "begin another from its weights: vlnbert train PRESET --start RUN"
+            raise UsageError(f"a run that is resumed keeps its settings; leave {option} out, or {begin}")
 
 
 def _run(verb: Callable[..., None], command: str, words: list[str]) -> None:
