@@ -85,7 +85,7 @@ def test_from_the_command_line(data: vln.Data, house: Path, tmp_path: Path, plug
     plugin()
     missed = called("evaluate", "--agent", "shortest", "--task", "exact", "--data", house)
     assert (missed.code, len(missed.err.splitlines())) == (2, 1)
-    assert "no task 'exact'; known: r2r, r4r, reverie; or load the plugin that has it: --plugin FILE" in missed.err
+    assert "no task 'exact'; known: r2r, r4r, reverie; or load its plugin: --plugin FILE" in missed.err
 
 
 def test_it_is_a_script(

@@ -66,7 +66,6 @@ class Trainer:
         """`best_on` names the validation split whose score decides; `card` is what the best's model card shall tell."""
         self.run, self.navigator, self.environment, self.config = run, navigator, environment, config
         self.validation, self.best_on, self.ranks, self.card = validation, best_on, ranks, dict(card or {})
-        self.best_metric = best_metric(best_on)
         self.callbacks: Sequence[Callback] = ()
         self.advanced: Callable[[int], object] = lambda iteration: None  # called after every update, with their number
         device = environment.world.device
@@ -182,6 +181,11 @@ class Trainer:
         if not all(bool(weight.isfinite().all()) for weight in self.navigator.parameters()):
             problem = f"the weights are no longer numbers after update {self.progress.iteration}"
             raise TrainingError(f"{problem}; {self._remedy}")
+
+    @property
+    def best_metric(self) -> str:
+        """The metric that decides, asked for only where something is validated."""
+        return best_metric(self.best_on)
 
     @property
     def _remedy(self) -> str:
