@@ -6,7 +6,7 @@ that a file can be mended in one go.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -149,6 +149,11 @@ def near_names(name: str, known: Iterable[str]) -> list[str]:
             found.append((not holds, -likeness, other_group != group, one))
     same = [item for item in found if item[1] == -1]  # in another group
     return [one for *_, one in sorted(same or found)[:3]]
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """The first of many names, with dots for the others."""
+    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
 
 
 def _line(path: Path | str, fault: Fault) -> str:

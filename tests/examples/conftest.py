@@ -2,21 +2,8 @@
 
 from pathlib import Path
 
-import pytest
+from tests.api.conftest import data, house
 
-import vlnbert as vln
-from vlnbert.house import generate
+__all__ = ["data", "house"]  # fixtures, here as there
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-
-
-@pytest.fixture(scope="session")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("examples") / "house"
-    generate(folder, scans=3, paths_per_scan=8)
-    return folder
-
-
-@pytest.fixture(scope="session")
-def data(house: Path) -> vln.Data:
-    return vln.open_data(house)

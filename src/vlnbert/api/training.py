@@ -28,8 +28,9 @@ from vlnbert.progress import Bar, quiet, say
 from vlnbert.ranks import Ranks, joined
 from vlnbert.registry import load_recorded
 from vlnbert.runtime import require_device, use_threads
+from vlnbert.sources.folders import LOCK
 
-TENSORBOARD, LOCK = "tensorboard", "lock"  # in a run's folder
+TENSORBOARD = "tensorboard"  # in a run's folder
 CUSTOM = "custom"  # the preset that a run of somebody's own experiment names
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from vlnbert.errors import VlnbertError
+from vlnbert.errors import VlnbertError, listed
 from vlnbert.perception.observations import read_observations_of
 from vlnbert.progress import track
 from vlnbert.sources.boxes import read_box_folder
@@ -25,6 +25,7 @@ from vlnbert.world.objects import ObjectTable, build_object_table, find_sighting
 from vlnbert.world.sights import placed, read_captions_of
 from vlnbert.world.world import World
 
+SHOWN = 3  # instructions that a note names
 NEEDS = {  # beside the tasks themselves
     "graphs": "connectivity/<scan>_connectivity.json",
     "vocabulary": "vocab.txt of an uncased BERT",
@@ -143,11 +144,11 @@ def _episodes(
 
 def _jumps(world: World, episodes: Episodes) -> list[str]:
     """Paths that nobody can walk, since some step of theirs is no edge."""
-    here, there = episodes.path[:, :-1], episodes.path[:, 1:]  # padding stays where it is, which slot 0 does too
-    jumps = (world.neighbour[here] != there[:, :, None]).all(dim=2).any(dim=1).nonzero().flatten().tolist()
+    joined = world.joined(episodes.path[:, :-1], episodes.path[:, 1:])  # padding stays where it is
+    jumps = (~joined).any(dim=1).nonzero().flatten().tolist()
     if not jumps:
         return []
-    names = ", ".join(episodes.ids[row] for row in jumps[:3]) + (", ..." if len(jumps) > 3 else "")
+    names = listed([episodes.ids[row] for row in jumps], SHOWN)
     return [f"{len(jumps):,} paths step where no edge is, so that nobody can walk them: {names}"]
 
 

@@ -1,13 +1,13 @@
 """Results against the episodes they claim to solve: every instruction known, every start right, every leg an edge."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from vlnbert.errors import Faults, VlnbertError
+from vlnbert.errors import Faults, VlnbertError, listed
 from vlnbert.evaluation.results import Result, ResultFile
 from vlnbert.sources.instructions import is_augmented
 from vlnbert.sources.layout import DataFolder
@@ -33,7 +33,9 @@ def check_names(file: ResultFile, episodes: Episodes, faults: Faults, folder: Da
     unknown = sorted(file.ids.difference(episodes.ids))
     split = f"{episodes.task} {episodes.split}"
     if 2 * len(unknown) > len(file.ids):
-        problem = f"{len(unknown):,} of its {len(file.ids):,} instructions are not in {split} ({_some(unknown)})"
+        problem = (
+            f"{len(unknown):,} of its {len(file.ids):,} instructions are not in {split} ({listed(unknown, NAMED)})"
+        )
         faults.add("", problem, _which_split(file.ids, episodes, folder))
         faults.raise_if_any()
     for name in unknown:
@@ -45,7 +47,7 @@ def check_complete(file: ResultFile, episodes: Episodes, faults: Faults, remedy:
     missing = [name for name in episodes.ids if name not in file.ids]
     if missing:
         whole = f"{len(episodes):,} instructions of {episodes.task} {episodes.split}"
-        faults.add("", f"lacks {len(missing):,} of the {whole} ({_some(missing)})", remedy)
+        faults.add("", f"lacks {len(missing):,} of the {whole} ({listed(missing, NAMED)})", remedy)
 
 
 def bind_walks(results: Iterable[Result], episodes: Episodes, world: World, faults: Faults) -> Walks:
@@ -109,8 +111,7 @@ def _numbers(result: Result, world: World, scan: str, faults: Faults) -> list[in
 
 
 def _check_edges(walks: Walks, world: World, faults: Faults) -> None:
-    before, after = walks.walked[:, :-1], walks.walked[:, 1:]
-    joined = (world.neighbour[before] == after[:, :, None]).any(dim=2)  # slot 0 leads to the viewpoint itself
+    joined = world.joined(walks.walked[:, :-1], walks.walked[:, 1:])
     reported = set[int]()
     for walk, hop in (~joined).nonzero().tolist():
         if walk not in reported:  # one line an instruction is enough to find the others
@@ -118,7 +119,3 @@ def _check_edges(walks: Walks, world: World, faults: Faults) -> None:
             problem = f"goes from {result.path[hop]} to {result.path[hop + 1]}, which no edge joins"
             faults.add(f"instruction {result.id}", problem, "list every viewpoint on the way")
         reported.add(walk)
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")

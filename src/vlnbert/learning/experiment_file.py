@@ -45,7 +45,7 @@ def read_experiment(path: str | Path) -> Preset:
     said = dict(pairs)
     try:
         experiment = with_changes(base.experiment, said)
-        _refuse_repeated(path, [place for name, _ in pairs for place in places_of(experiment, [name])])
+        _refuse_repeated(path, places_of(experiment, [name for name, _ in pairs]))
     except (UnknownNameError, UsageError) as error:
         problem, _, remedy = str(error).partition("; ")
         raise DataError(path, problem, remedy or "mend it") from None

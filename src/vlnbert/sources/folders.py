@@ -10,6 +10,8 @@ from pathlib import Path
 from vlnbert.errors import DataError
 from vlnbert.sources.files import masked, temporary_name
 
+LOCK = "lock"  # the file that keeps a folder to one process
+
 
 def refuse_full(folder: Path) -> None:
     """Only a new or an empty folder may be written to."""
@@ -70,7 +72,7 @@ def locked(folder: Path) -> Iterator[None]:
     """Keep a folder to this process while the block lasts; the lock goes with the process, however that ends."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / "lock").open("w")
+        file = (folder / LOCK).open("w")
     except OSError as error:
         raise DataError(folder, f"cannot be written ({error.strerror})", "choose a folder you may write to") from None
     with file:

@@ -40,7 +40,7 @@ def choose_houses(folder: DataFolder, tasks: Sequence[str], count: int, seed: in
     if count >= len(known):
         problem = f"{count} houses kept out would leave none of the {len(known)} that {folder.root} trains in"
         raise UsageError(f"{problem}; choose fewer than {len(known)}: {setting('holdout')}")
-    return tuple(sorted(sorted(known, key=lambda house: _lot(house, seed))[:count]))
+    return tuple(sorted(sorted(known, key=lambda house: _hash_of(house, seed))[:count]))
 
 
 def count_by_house(folder: DataFolder, task: str) -> Counter[str]:
@@ -91,5 +91,5 @@ def inside_houses(world: World, episodes: Episodes, houses: Sequence[str]) -> Te
     return torch.isin(world.scan_of[episodes.start].cpu(), kept_out)
 
 
-def _lot(house: str, seed: int) -> bytes:
+def _hash_of(house: str, seed: int) -> bytes:
     return hashlib.blake2b(f"{seed} {house}".encode(), digest_size=8).digest()

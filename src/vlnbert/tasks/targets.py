@@ -1,11 +1,11 @@
 """Where REVERIE's targets stand among the objects that a viewpoint shows, and whether they stand there at all."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from vlnbert.errors import listed
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.world.objects import NONE, ObjectTable
 
@@ -30,10 +30,10 @@ class TargetReport:
         """The report in words, a line for each kind that occurs."""
         told = [f"{self.at_goal:,} targets are visible at the goal"] if self.at_goal else []
         if self.elsewhere:
-            told.append(f"{len(self.elsewhere):,} are visible elsewhere only: {_some(self.elsewhere)}")
+            told.append(f"{len(self.elsewhere):,} are visible elsewhere only: {listed(self.elsewhere, SHOWN)}")
         if self.nowhere:
             hint = "use annotations and boxes of one version"
-            told.append(f"{len(self.nowhere):,} are visible nowhere: {_some(self.nowhere)}; {hint}")
+            told.append(f"{len(self.nowhere):,} are visible nowhere: {listed(self.nowhere, SHOWN)}; {hint}")
         return told + ([f"{self.withheld:,} are withheld"] if self.withheld else [])
 
 
@@ -60,8 +60,3 @@ def report_targets(objects: ObjectTable, episodes: Episodes) -> TargetReport:
             seen = any(objects.index(place, target) != NONE for place in sightings[row])
             (elsewhere if seen else nowhere).append(episodes.ids[row])
     return TargetReport(sum(at_goal), tuple(elsewhere), tuple(nowhere), episodes.targets.count(None))
-
-
-def _some(ids: Iterable[str]) -> str:
-    ids = list(ids)
-    return ", ".join(ids[:SHOWN]) + (", ..." if len(ids) > SHOWN else "")

@@ -68,6 +68,10 @@ class World:
         """The length of the shortest path between viewpoints of the same scan."""
         return self.distance[self.pair(start, end)]
 
+    def joined(self, start: Tensor, end: Tensor) -> Tensor:
+        """Whether one step leads from one viewpoint to the other; staying, as slot 0 does, is one."""
+        return (self.neighbour[start] == end[..., None]).any(dim=-1)
+
     def slot_toward(self, start: Tensor, goal: Tensor) -> Tensor:
         """The slot that starts the shortest path: STOP at the goal, and where no path leads there."""
         return rows_of(self.next_slot, rows_of(self.row, start) + rows_of(self.column, goal)).long()
