@@ -101,7 +101,9 @@ def test_a_good_one_is_not(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"text", gzip.compress(b"{}")[:-4], gzip.compress(b"[1,"), gzip.compress(b"\xff")]
+    "content",
+    [b"", b"text", gzip.compress(b"{}", mtime=0)[:-4], gzip.compress(b"[1,", mtime=0), gzip.compress(b"\xff", mtime=0)],
+    ids=["empty", "text", "cut short", "broken JSON", "not UTF-8"],
 )
 def test_what_is_no_manifest(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.gz").write_bytes(content)
