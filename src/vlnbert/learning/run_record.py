@@ -11,7 +11,8 @@ from vlnbert.learning.run_folder import RECORD
 from vlnbert.sources.files import read_json, write_json
 from vlnbert.sources.formats import FORMAT, format_of
 
-NEWEST = 4  # format of run.json, in which every field is there; 3 keeps the shape that was trained, where 2 kept the one that was asked for
+# Of run.json. 4 holds every field, also those at their defaults; 3 keeps the shape that was trained, 2 the one asked for.
+NEWEST = 4
 # Settings that format 2 calls otherwise than format 1, by their places in an experiment.
 RENAMED = {
     "features": "features.views",
