@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -11,6 +12,7 @@ from typing import IO, Any, TypeVar
 
 from vlnbert.errors import DataError, Faults
 from vlnbert.progress import Bar, WatchedFile
+from vlnbert.sources.moves import sync
 
 Panorama = TypeVar("Panorama")
 
@@ -18,6 +20,7 @@ FETCH_AGAIN = "fetch the file again"
 MEGABYTE = 1 << 20
 LARGEST_JSON = 64 * MEGABYTE  # of a document that is read as a whole; the largest of the open data has 4
 MOST_CONTAINERS = 1 << 22  # lists and objects in one: a few bytes of text may cost two hundred of memory each
+TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{16}", re.DOTALL)  # what `temporary_name` makes of a name
 
 
 class SpecialFileError(DataError):
@@ -29,7 +32,7 @@ class SpecialFileError(DataError):
         )
 
 
-def open_regular(path: Path, what: str, pipe: bool = False) -> IO[bytes]:
+def open_for_reading(path: Path, what: str, pipe: bool = False) -> IO[bytes]:
     """A regular file open for reading; nothing waits for a pipe that nobody writes to. `pipe` allows those too."""
     number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
@@ -47,14 +50,14 @@ def open_regular(path: Path, what: str, pipe: bool = False) -> IO[bytes]:
 def require_regular(path: Path, what: str) -> None:
     """Refuse a pipe or a device before a library opens it; what is not there is left to that library."""
     with suppress(OSError):
-        open_regular(path, what).close()
+        open_for_reading(path, what).close()
 
 
 @contextmanager
 def opened(path: Path, what: str, remedy: str = "check the path", pipe: bool = False) -> Iterator[IO[bytes]]:
     """A file open for reading, with a progress bar by bytes, or one line that says why it cannot be read."""
     try:
-        with open_regular(path, what, pipe) as file, Bar(path.name, os.fstat(file.fileno()).st_size) as bar:
+        with open_for_reading(path, what, pipe) as file, Bar(path.name, os.fstat(file.fileno()).st_size) as bar:
             yield file if bar.shown is None else WatchedFile(file, bar)  # type: ignore[misc]  # it reads alike
     except FileNotFoundError:
         raise DataError(path, f"no such {what}", remedy) from None
@@ -67,7 +70,7 @@ def opened(path: Path, what: str, remedy: str = "check the path", pipe: bool = F
 def read_whole(path: Path, what: str, most: int, remedy: str = "check the path") -> bytes:
     """The bytes of a file that has at most so many."""
     try:
-        with open_regular(path, what) as file:
+        with open_for_reading(path, what) as file:
             size = os.fstat(file.fileno()).st_size
             if size > most:
                 problem = f"has {size / MEGABYTE:,.0f} MB, where a {what} has at most {most / MEGABYTE:,.0f}"
@@ -110,16 +113,18 @@ def read_by_viewpoint(
     return found
 
 
-def write_json(path: Path, document: Any, indent: int | None = None) -> None:
-    with written_beside(path) as temporary:
+def write_json(path: Path, document: Any, indent: int | None = None, lasting: bool = False) -> None:
+    """Write a JSON document beside its place and rename it; a `lasting` one is on the disk then."""
+    with written_beside(path, lasting) as temporary:
         temporary.write_text(json.dumps(document, indent=indent) + "\n", encoding="utf-8")
 
 
 @contextmanager
-def written_beside(path: Path) -> Iterator[Path]:
+def written_beside(path: Path, lasting: bool = False) -> Iterator[Path]:
     """Give a temporary name beside `path`; rename it into place when the block succeeds, remove it when it fails.
 
-    A reader, or another writer of the same file, never sees half of it.
+    A reader, or another writer of the same file, never sees half of it. A `lasting` file survives a power cut too,
+    which takes the disk's time.
     """
     if path.exists() and not path.is_file():  # a folder, or a device that a rename would replace
         raise DataError(path, "is not a regular file, so it cannot be replaced", "choose another name")
@@ -132,7 +137,11 @@ def written_beside(path: Path) -> Iterator[Path]:
             raise DataError(path, f"cannot be written ({error.strerror})", "choose a folder you may write to") from None
         yield temporary
         temporary.chmod(masked(0o666))  # a temporary file is private, what we write need not be
+        if lasting:
+            sync(temporary)
         temporary.replace(path)
+        if lasting:
+            sync(path.parent)
     except OSError as error:
         problem = f"cannot be written ({error.strerror or error})"
         raise DataError(path, problem, "free some space or choose another folder") from None
