@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from importlib.resources import files
 from pathlib import Path
 
 from vlnbert.analysis.inline_svg import PALETTE
 from vlnbert.sources.files import written_beside
-from vlnbert.tables import Table
+from vlnbert.tables import Table, escaped
 
 # Even a report that was tampered with loads nothing and runs nothing.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -63,7 +62,7 @@ def attended_words(tokens: Sequence[str], weights: Sequence[float]) -> Markup:
     for token, weight in zip(tokens, weights, strict=True):
         piece = token.startswith("##")
         strength = max(0.0, weight / most)
-        mark = f'<mark style="--weight: {strength:.0%}" title="{weight:.1%}">{escape(token.removeprefix("##"))}</mark>'
+        mark = f'<mark style="--weight: {strength:.0%}" title="{weight:.1%}">{escaped(token.removeprefix("##"))}</mark>'
         words.append(mark if piece else f" {mark}")
     return Markup(f'<span class="words">{"".join(words).strip()}</span>')
 
@@ -83,8 +82,8 @@ def _page(report: Report) -> str:
             f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             '<meta name="color-scheme" content="light dark">',
-            f"<title>{escape(report.title)}</title>\n<style>\n{style}</style>\n</head>",
-            f'<body>\n<main>\n<h1>{escape(report.title)}</h1>\n<p class="context">{escape(report.context)}</p>',
+            f"<title>{escaped(report.title)}</title>\n<style>\n{style}</style>\n</head>",
+            f'<body>\n<main>\n<h1>{escaped(report.title)}</h1>\n<p class="context">{escaped(report.context)}</p>',
             *parts,
             "</main>\n</body>\n</html>\n",
         ]
@@ -92,7 +91,7 @@ def _page(report: Report) -> str:
 
 
 def _table(table: Table) -> str:
-    return f'<section class="table">\n<h2>{escape(table.title)}</h2>\n{_grid(table)}\n</section>'
+    return f'<section class="table">\n<h2>{escaped(table.title)}</h2>\n{_grid(table)}\n</section>'
 
 
 def _grid(table: Table) -> str:
@@ -100,34 +99,34 @@ def _grid(table: Table) -> str:
     aligned = [' class="number"' if number else "" for number in table.numeric]
     aligned[0] = ""  # names stay on the left, numbers though they may be
     head = "".join(
-        f'<th scope="col"{align}>{escape(name)}</th>' for name, align in zip(table.columns, aligned, strict=True)
+        f'<th scope="col"{align}>{escaped(name)}</th>' for name, align in zip(table.columns, aligned, strict=True)
     )
     body = "\n".join(f"<tr>{_row(row, aligned)}</tr>" for row in table.rows)
-    note = f'\n<p class="note">{escape(table.note)}</p>' if table.note else ""
+    note = f'\n<p class="note">{escaped(table.note)}</p>' if table.note else ""
     return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(table.title)}"><table>\n'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escaped(table.title)}"><table>\n'
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table></div>{note}"
     )
 
 
 def _row(cells: Sequence[str], aligned: Sequence[str]) -> str:
-    first, *others = [cell if isinstance(cell, Markup) else escape(cell) for cell in cells]
+    first, *others = [cell if isinstance(cell, Markup) else escaped(cell) for cell in cells]
     return f'<th scope="row">{first}</th>' + "".join(
         f"<td{align}>{cell}</td>" for cell, align in zip(others, aligned[1:], strict=True)
     )
 
 
 def _drawing(drawing: Drawing) -> str:
-    return f"<figure>\n{drawing.svg}\n<figcaption>{escape(drawing.caption)}</figcaption>\n</figure>"
+    return f"<figure>\n{drawing.svg}\n<figcaption>{escaped(drawing.caption)}</figcaption>\n</figure>"
 
 
 def _card(card: EpisodeCard) -> str:
     verdict = "withheld" if card.succeeded is None else "success" if card.succeeded else "failure"
     steps = ""
     if card.steps is not None:
-        steps = f"\n<details>\n<summary>{escape(card.steps.title)}</summary>\n{_grid(card.steps)}\n</details>"
+        steps = f"\n<details>\n<summary>{escaped(card.steps.title)}</summary>\n{_grid(card.steps)}\n</details>"
     return (
-        f'<article class="card">\n<header><h3>{escape(card.title)}</h3>'
-        f'<p class="outcome {verdict}">{VERDICTS[verdict]}: {escape(card.outcome)}</p></header>\n'
-        f"<blockquote>{escape(card.instruction)}</blockquote>\n{card.svg}{steps}\n</article>"
+        f'<article class="card">\n<header><h3>{escaped(card.title)}</h3>'
+        f'<p class="outcome {verdict}">{VERDICTS[verdict]}: {escaped(card.outcome)}</p></header>\n'
+        f"<blockquote>{escaped(card.instruction)}</blockquote>\n{card.svg}{steps}\n</article>"
     )
