@@ -29,5 +29,5 @@ def test_files_are_read_once_and_damage_is_told(tiny: TinyData) -> None:
     before = reader.of("alpha", "a0", 14)
     tiny.cut("captions/alpha.json", 40)
     assert reader.of("alpha", "a0", 14) == before
-    with pytest.raises(DataError, match="captions/alpha.json: .*is not whole JSON"):
+    with pytest.raises(DataError, match=r"captions/alpha.json: .*is not whole JSON"):
         TextReader(tiny.folder).of("alpha", "a0", 14)
