@@ -9,7 +9,7 @@ import pytest
 
 import vlnbert as vln
 from tests.api.conftest import SPLIT
-from vlnbert.analysis.card_file import write_card_file
+from vlnbert.analysis.card import write_card
 from vlnbert.analysis.episode_record import Words
 
 
@@ -62,7 +62,7 @@ def test_cards(name: str, begin: bytes, trained: vln.Run, data: vln.Data, tmp_pa
 def test_typed_markup_stays_text(data: vln.Data, tmp_path: Path) -> None:
     record = vln.episode("shortest", data.episodes(SPLIT).ids[0], data, bar=False).record
     bad = "<script>alert(1)</script> [bold]"
-    write_card_file(
+    write_card(
         tmp_path / "card.html", replace(record, instruction=Words(bad, tuple(bad.split())), agent=bad), data.world
     )
     assert "<script" not in (tmp_path / "card.html").read_text()

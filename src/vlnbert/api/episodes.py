@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from json import dumps
 from pathlib import Path
 
-from vlnbert.analysis.card_file import write_card_file
+from vlnbert.analysis.card import write_card
 from vlnbert.analysis.card_text import card_text, tables
 from vlnbert.analysis.episode_record import RecordedEpisode
 from vlnbert.analysis.recording import Recorder
@@ -45,7 +45,7 @@ class Episode:
 
     def write(self, path: str | Path) -> Path:
         """Write its card: by its ending a page (.html) or a picture of the floor plan (.svg, .png, .pdf)."""
-        write_card_file(Path(path), self.record, self.data.world)
+        write_card(Path(path), self.record, self.data.world)
         return Path(path)
 
     def __repr__(self) -> str:

@@ -16,7 +16,7 @@ PAGE = ".html"
 PICTURES = (".svg", ".png", ".pdf")
 
 
-def write_card_file(path: Path, record: RecordedEpisode, world: World) -> None:
+def write_card(path: Path, record: RecordedEpisode, world: World) -> None:
     """Write a card, by its ending as a page with all facts (.html) or as a picture (.svg, .png, .pdf)."""
     require_card_name(path)
     walked, reference = (
