@@ -1,4 +1,4 @@
-"""One episode as a card of a page: what was asked, what became of it, the plan, and every step; still, and to step through."""
+"""One episode as a card of a page: what was asked, what became of it, the plan and every step."""
 
 import math
 from html import escape
@@ -13,7 +13,7 @@ from vlnbert.evaluation.tables import METRICS, shown
 from vlnbert.tables import Table
 
 MOST_READ = 3  # words named at each step
-TIGHT = tuple(".,;:!?)'’%")  # what no space stands before
+TIGHT = tuple(".,;:!?)'%")  # what no space stands before
 SHOWN_SCORES = ("spl", "ndtw", "rgspl", "tl")
 DIGITS = 5  # of the numbers that the viewer draws; scores keep all of theirs
 
@@ -38,7 +38,8 @@ class Cards:
             f"<header><h3>{text(title or f'Episode {record.id}')}</h3>"
             f'<p class="outcome {verdict}">{text(f"{record.verdict}: {record.ending}")}</p></header>\n'
             f'<p class="facts">{text(facts(record))}</p>\n<div class="viewer"></div>\n'
-            f'<div class="still">\n{tinted(record)}\n{_panels(told, plan)}\n{_legend(record)}\n{_steps(record)}\n</div>\n</article>'
+            f'<div class="still">\n{tinted(record)}\n{_panels(told, plan)}\n{_legend(record)}\n{_steps(record)}\n'
+            f"</div>\n</article>"
         )
 
 
@@ -63,7 +64,12 @@ def rounded(told: Any) -> Any:
 
 def facts(record: RecordedEpisode) -> str:
     """The scores of an episode, and where it was, in a line."""
-    known = [f"{METRICS[key][0]} {shown(key, record.scores[key])}" for key in SHOWN_SCORES if key in record.scores]
+    units = {key: " m" if METRICS[key][0].endswith(" m") else " %" for key in SHOWN_SCORES}
+    known = [
+        f"{METRICS[key][0].removesuffix(' m')} {shown(key, record.scores[key])}{units[key]}"
+        for key in SHOWN_SCORES
+        if key in record.scores
+    ]
     moves = len(record.path) - 1
     return " · ".join([f"{moves} {'move' if moves == 1 else 'moves'}", *known, f"house {record.scan}"])
 
@@ -114,7 +120,14 @@ def _legend(record: RecordedEpisode) -> str:
 
 def _steps(record: RecordedEpisode) -> str:
     rows = [
-        (str(number), _metres(step.distance_to_goal), _chosen(step), _choices(step), _read(record, step), _objects(step))
+        (
+            str(number),
+            _metres(step.distance_to_goal),
+            _chosen(step),
+            _choices(step),
+            _read(record, step),
+            _objects(step),
+        )
         for number, step in enumerate(record.steps, start=1)
     ]
     names = ("step", "to the goal", "went", "other choices", "read most", "objects in view")
@@ -128,16 +141,15 @@ def _metres(distance: float | None) -> str:
     return "" if distance is None else f"{distance:.1f} m"
 
 
-def _way(step: RecordedStep, index: int) -> str:
+def _way(step: RecordedStep, index: int, sure: bool = True) -> str:
     choice = step.choices[index]
-    sure = "" if choice.probability is None else f" {choice.probability:.0%}".replace("%", " %")
     way = "stop" if choice.viewpoint is None else direction(choice.heading, choice.elevation, step.heading)
-    return f"{way}{sure}"
+    return way if choice.probability is None or not sure else f"{way} {100 * choice.probability:.0f} %"
 
 
 def _chosen(step: RecordedStep) -> str:
-    agrees = "" if step.teacher is None or step.teacher == step.chosen else " (the teacher: other)"
-    return _way(step, step.chosen) + agrees
+    agrees = step.teacher is None or step.teacher == step.chosen
+    return _way(step, step.chosen) + ("" if agrees else f" (teacher: {_way(step, step.teacher, sure=False)})")
 
 
 def _choices(step: RecordedStep) -> str:
@@ -155,4 +167,4 @@ def _read(record: RecordedEpisode, step: RecordedStep) -> str:
 
 def _objects(step: RecordedStep) -> str:
     found = sorted(step.objects, key=lambda one: -(one.probability or 0))
-    return "; ".join(one.name + ("" if one.probability is None else f" {one.probability:.0%}") for one in found)
+    return "; ".join(one.name + ("" if one.probability is None else f" {100 * one.probability:.0f} %") for one in found)

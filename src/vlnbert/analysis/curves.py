@@ -80,7 +80,7 @@ def _draw_rates(axes: Axes, log: Sequence[dict[str, Any]], split: str, others: M
             updates = [line["iteration"] for line in known]
             axes.plot(updates, rates, color=colour, marker="o", markersize=3, label=name.upper())
     if axes.lines:
-        axes.legend(frameon=False, fontsize=TEXT, labelcolor=PALETTE["ink"], loc="lower right")
+        axes.legend(frameon=False, fontsize=TEXT, labelcolor=PALETTE["ink"], loc="best")
     for name, rate in others.items():
         axes.axhline(100 * rate, color=PALETTE["dot"], linewidth=1, linestyle="--")
         place = axes.get_yaxis_transform()  # across in shares of the panel, up in percent

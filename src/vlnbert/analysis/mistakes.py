@@ -103,9 +103,7 @@ def moves_along(walk: Sequence[int], reference: Sequence[int]) -> int | None:
 
 
 def _left_path(walks: Sequence[list[int]], references: Sequence[list[int]]) -> dict[str, int]:
-    left = Counter(
-        _after(moves_along(walk, reference)) for walk, reference in zip(walks, references, strict=True)
-    )
+    left = Counter(_after(moves_along(walk, reference)) for walk, reference in zip(walks, references, strict=True))
     names = [*(_after(moves) for moves in range(FARTHEST + 1)), NEVER_LEFT]
     return {name: left[name] for name in names}
 

@@ -33,7 +33,9 @@ def page(title: str, body: str, data: Mapping[str, Any]) -> str:
     script = viewer_script() + read_file("page.js")
     allowed = b64encode(sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{allowed}'; base-uri 'none'"
-    held = [f'<script type="application/json" id="{escape(id)}">{as_data(value)}</script>' for id, value in data.items()]
+    held = [
+        f'<script type="application/json" id="{escape(id)}">{as_data(value)}</script>' for id, value in data.items()
+    ]
     return "\n".join(
         [
             '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
@@ -58,7 +60,9 @@ def table(table: Table) -> str:
     """A table that scrolls sideways on a narrow screen, and shows that it does."""
     aligned = [' class="number"' if number else "" for number in table.numeric]
     aligned[0] = ""  # names stay on the left, numbers though they may be
-    head = "".join(f'<th scope="col"{side}>{text(name)}</th>' for name, side in zip(table.columns, aligned, strict=True))
+    head = "".join(
+        f'<th scope="col"{side}>{text(name)}</th>' for name, side in zip(table.columns, aligned, strict=True)
+    )
     body = "\n".join(f"<tr>{_row(row, aligned)}</tr>" for row in table.rows)
     note = f'\n<p class="note">{text(table.note)}</p>' if table.note else ""
     title = f"<h3>{text(table.title)}</h3>\n" if table.title else ""

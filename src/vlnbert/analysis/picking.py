@@ -8,8 +8,8 @@ BEST, TYPICAL, WORST = "best", "typical", "worst"
 def pick_episodes(scores: Scores, count: int) -> list[tuple[str, int]]:
     """Up to `count` rows, each once, with what it stands for: about a third of each kind, best first.
 
-    Episodes are ordered by success, then by SPL and nDTW; of the best the longer ones are shown, of the worst those that
-    ended farthest from the goal. Typical are those in the middle of that order.
+    Episodes are ordered by success, then by SPL and nDTW; of the best the longer ones are shown, of the worst those
+    that ended farthest from the goal. Typical are those in the middle of that order.
     """
     rows = range(len(scores))
     sr, spl, ndtw, tl, ne = (getattr(scores, name).tolist() for name in ("sr", "spl", "ndtw", "tl", "ne"))

@@ -116,7 +116,9 @@ def write_report(path: Path, report: Report) -> None:
     parts = [f"<h1>{text(report.title)}</h1>", *(_part(part, cards) for part in report.opening)]
     for section in report.sections:
         inner = "\n".join(_part(part, cards) for part in section.parts)
-        parts.append(f'<section aria-label="{escape(section.title)}">\n<h2>{text(section.title)}</h2>\n{inner}\n</section>')
+        parts.append(
+            f'<section aria-label="{escape(section.title)}">\n<h2>{text(section.title)}</h2>\n{inner}\n</section>'
+        )
     write_page(path, report.title, "\n".join(parts), report.data | cards.data)
 
 
@@ -160,7 +162,8 @@ def _bars(bars: Bars) -> str:
     )
     note = f'\n<p class="note">{text(bars.note)}</p>' if bars.note else ""
     return (
-        f'<h3>{text(bars.title)}</h3>\n<table class="bars"><thead><tr><th scope="col"><span class="unseen">which</span></th>'
+        f'<h3>{text(bars.title)}</h3>\n<table class="bars"><thead><tr>'
+        f'<th scope="col"><span class="unseen">which</span></th>'
         f'<th scope="col" colspan="2" class="number">{text(bars.measure)}</th>'
         f'<th scope="col" class="number">episodes</th></tr></thead>\n<tbody>\n{rows}\n</tbody></table>{note}'
     )

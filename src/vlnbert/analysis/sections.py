@@ -92,7 +92,9 @@ def how_well(
 
 def how_it_learned(log: Sequence[dict[str, Any]], split: str, others: Mapping[str, float]) -> Section:
     losses = Drawing(figure_svg(draw_losses(log)), "What training made smaller, update by update.")
-    rates = Drawing(figure_svg(draw_rates(log, split, others)), f"The scores on {split} at each validation, in percent.")
+    rates = Drawing(
+        figure_svg(draw_rates(log, split, others)), f"The scores on {split} at each validation, in percent."
+    )
     return Section("How it learned", [Columns([losses, rates])])
 
 

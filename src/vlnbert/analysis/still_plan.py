@@ -22,7 +22,9 @@ def still_plan(record: Json, plan: Json) -> list[tuple[str, str]]:
     floors = sorted({place["floor"] for place in shown})
     panel = _Panel(shown)
     captions = [f"floor {floor + 1} of {len(plan['floors'])}" if len(plan["floors"]) > 1 else "" for floor in floors]
-    drawn = [_Floor(record, plan, places, floor, panel).svg(caption) for floor, caption in zip(floors, captions, strict=True)]
+    drawn = [
+        _Floor(record, plan, places, floor, panel).svg(caption) for floor, caption in zip(floors, captions, strict=True)
+    ]
     return list(zip(captions, drawn, strict=True))
 
 
@@ -54,14 +56,17 @@ class _Floor:
         label = f"Floor plan{', ' if caption else ''}{caption}: where the agent walked, numbered by its steps"
         return (
             f'<svg role="img" aria-label="{label}" width="{WIDTH:.0f}" height="{self.on.height:.0f}" '
-            f'viewBox="0 0 {WIDTH:.0f} {self.on.height:.0f}">{"".join(part for layer in layers for part in layer())}</svg>'
+            f'viewBox="0 0 {WIDTH:.0f} {self.on.height:.0f}">'
+            f"{''.join(part for layer in layers for part in layer())}</svg>"
         )
 
     def here(self, kind: str) -> list[Json]:
         return [one for one in self.plan[kind] if one["floor"] == self.floor]
 
     def rooms(self) -> Iterable[str]:
-        yield from (f'<polygon class="ve-room" points="{self.points(room["polygon"])}"/>' for room in self.here("rooms"))
+        yield from (
+            f'<polygon class="ve-room" points="{self.points(room["polygon"])}"/>' for room in self.here("rooms")
+        )
         for flight in self.plan["stairs"]:
             if self.floor in (flight["floor"], flight["floor"] + 1):
                 yield f'<polygon class="ve-stairs" points="{self.points(flight["polygon"])}"/>'
@@ -126,7 +131,8 @@ class _Floor:
             x, y, wide = self.on.x(place["x"]), self.on.y(place["y"]), 16 + 5.5 * (len(told) - 1)
             first = "-start" if steps[0] == 1 else ""
             yield (
-                f'<rect class="ve-plate{first}" x="{x - wide / 2:.1f}" y="{y - 8:.1f}" width="{wide:.1f}" height="16" rx="8"/>'
+                f'<rect class="ve-plate{first}" x="{x - wide / 2:.1f}" y="{y - 8:.1f}" width="{wide:.1f}" height="16" '
+                f'rx="8"/>'
                 f'<text class="ve-number ve-number{first}" x="{x}" y="{y + 4:.1f}">{told}</text>'
             )
 
@@ -138,7 +144,9 @@ class _Floor:
         yield f'<text class="ve-label ve-scale-text" x="{left - 6:.1f}" y="{y + 4:.1f}">{metres} m</text>'
 
     def track(self, ids: list[str], kind: str) -> Iterable[str]:
-        known = [(self.places[one], self.places[other]) for one, other in pairwise(ids) if {one, other} <= self.places.keys()]
+        known = [
+            (self.places[one], self.places[other]) for one, other in pairwise(ids) if {one, other} <= self.places.keys()
+        ]
         return (self.line(*move, kind) for move in known if self.floor in (move[0]["floor"], move[1]["floor"]))
 
     def line(self, start: Json, end: Json, kind: str) -> str:
