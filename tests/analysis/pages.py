@@ -54,4 +54,4 @@ class Page(HTMLParser):
     @property
     def words(self) -> str:
         """All that people read, in one line."""
-        return " ".join(" ".join(self.text).split())
+        return " ".join(" ".join(self.text).split())  # no-break spaces too

@@ -27,9 +27,9 @@ def test_a_card_tells_everything_without_a_script(tmp_path: Path) -> None:
     for fact in (
         "Failure: stopped 3.00 m from the goal",
         "Pass the blue sofa .",
-        "ahead 90 %",
-        "right 90° 70 %",
-        "stop 20 %; behind 10 %",
+        "ahead, 90 %",
+        "right 90°, 70 %",
+        "stop, 20 %; behind, 10 %",
         "5.5 m",
         "blue, the",
         "reference path",

@@ -65,9 +65,11 @@ def test_episodes_to_show(house: vln.Data, count: int) -> None:
     evaluation = prepare("random", house, SPLIT).walk(SPLIT)
     scores = evaluation.scores
     assert scores is not None
-    picked = pick_episodes(scores, count)
+    paths = list(map(tuple, evaluation.episodes.path.tolist()))
+    picked = pick_episodes(scores, count, paths)
     rows = [row for _, row in picked]
     assert len(rows) == len(set(rows)) == min(count, len(scores))
+    assert len({paths[row] for row in rows}) == min(count, len(set(paths)))
     kinds = [kind for kind, _ in picked]
     assert kinds == sorted(kinds, key=(BEST, TYPICAL, WORST).index)
     assert kinds[0] == BEST

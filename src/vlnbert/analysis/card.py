@@ -15,6 +15,7 @@ from vlnbert.tables import Table
 MOST_READ = 3  # words named at each step
 TIGHT = tuple(".,;:!?)'%")  # what no space stands before
 SHOWN_SCORES = ("spl", "ndtw", "rgspl", "tl")
+SPACE = "\N{NO-BREAK SPACE}"
 DIGITS = 5  # of the numbers that the viewer draws; scores keep all of theirs
 
 Json = dict[str, Any]
@@ -144,12 +145,13 @@ def _metres(distance: float | None) -> str:
 def _way(step: RecordedStep, index: int, sure: bool = True) -> str:
     choice = step.choices[index]
     way = "stop" if choice.viewpoint is None else direction(choice.heading, choice.elevation, step.heading)
-    return way if choice.probability is None or not sure else f"{way} {100 * choice.probability:.0f} %"
+    return way if choice.probability is None or not sure else f"{way}, {100 * choice.probability:.0f}{SPACE}%"
 
 
 def _chosen(step: RecordedStep) -> str:
-    agrees = step.teacher is None or step.teacher == step.chosen
-    return _way(step, step.chosen) + ("" if agrees else f" (teacher: {_way(step, step.teacher, sure=False)})")
+    if step.teacher is None or step.teacher == step.chosen:
+        return _way(step, step.chosen)
+    return f"{_way(step, step.chosen)} (teacher: {_way(step, step.teacher, sure=False)})"
 
 
 def _choices(step: RecordedStep) -> str:
@@ -167,4 +169,6 @@ def _read(record: RecordedEpisode, step: RecordedStep) -> str:
 
 def _objects(step: RecordedStep) -> str:
     found = sorted(step.objects, key=lambda one: -(one.probability or 0))
-    return "; ".join(one.name + ("" if one.probability is None else f" {100 * one.probability:.0f} %") for one in found)
+    return "; ".join(
+        one.name + ("" if one.probability is None else f", {100 * one.probability:.0f}{SPACE}%") for one in found
+    )

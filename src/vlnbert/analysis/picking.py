@@ -1,15 +1,18 @@
 """Which episodes a report shows: some of the best, the most typical and the worst."""
 
+from collections.abc import Hashable, Sequence
+
 from vlnbert.evaluation.metrics import Scores
 
 BEST, TYPICAL, WORST = "best", "typical", "worst"
 
 
-def pick_episodes(scores: Scores, count: int) -> list[tuple[str, int]]:
+def pick_episodes(scores: Scores, count: int, paths: Sequence[Hashable]) -> list[tuple[str, int]]:
     """Up to `count` rows, each once, with what it stands for: about a third of each kind, best first.
 
     Episodes are ordered by success, then by SPL and nDTW; of the best the longer ones are shown, of the worst those
-    that ended farthest from the goal. Typical are those in the middle of that order.
+    that ended farthest from the goal. Typical are those in the middle of that order. Of episodes on the same path, by
+    `paths` [row], only one is shown as long as there are others.
     """
     rows = range(len(scores))
     sr, spl, ndtw, tl, ne = (getattr(scores, name).tolist() for name in ("sr", "spl", "ndtw", "tl", "ne"))
@@ -19,9 +22,13 @@ def pick_episodes(scores: Scores, count: int) -> list[tuple[str, int]]:
     places = sorted(rows, key=lambda place: (abs(place - len(ordered) // 2), place))  # from the middle outwards
     typical = [ordered[place] for place in places]
     share = {BEST: -(-count // 3), TYPICAL: -(-(count - 1) // 3), WORST: count // 3}
-    picked, taken = list[tuple[str, int]](), set[int]()
+    picked, taken, walked = list[tuple[str, int]](), set[int](), set[Hashable]()
     for kind, candidates in ((BEST, best), (WORST, worst), (TYPICAL, typical)):
-        chosen = [row for row in candidates if row not in taken][: share[kind]]
-        taken.update(chosen)
-        picked += [(kind, row) for row in chosen]
+        for _ in range(share[kind]):
+            free = [row for row in candidates if row not in taken]
+            chosen = next((row for row in free if paths[row] not in walked), next(iter(free), None))
+            if chosen is not None:
+                taken.add(chosen)
+                walked.add(paths[chosen])
+                picked.append((kind, chosen))
     return sorted(picked, key=lambda pick: (BEST, TYPICAL, WORST).index(pick[0]))

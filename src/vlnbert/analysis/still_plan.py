@@ -32,7 +32,8 @@ class _Panel:
     """Where metres lie on a panel that shows all of some places."""
 
     def __init__(self, places: Iterable[Json]) -> None:
-        xs, ys = zip(*((place["x"], place["y"]) for place in places), strict=True)
+        points = [(float(place["x"]), float(place["y"])) for place in places]
+        xs, ys = [x for x, _ in points], [y for _, y in points]
         wide, high = (max(axis) - min(axis) + 2 * AROUND for axis in (xs, ys))
         self.scale = min(CLOSEST, WIDTH / wide, TALLEST / high)
         self.height = max(FLATTEST, high * self.scale)

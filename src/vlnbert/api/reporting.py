@@ -151,7 +151,9 @@ def _report(run: Run, compared: Comparison, episodes: int, title: str, context: 
     task, split = task_and_split(compared.split)
     if evaluation.scores is None:
         raise UsageError(f"{compared.split} withholds its goals, so there is nothing to report; choose another split")
-    cards = _cards(compared, pick_episodes(evaluation.scores, episodes))
+    cards = _cards(
+        compared, pick_episodes(evaluation.scores, episodes, list(map(tuple, evaluation.episodes.path.tolist())))
+    )
     told = context or CONTEXT.format(run=run.folder.name, updates=run.progress.iteration, preset=run.preset)
     note = ""
     if evaluation.predicted_objects is not None:
