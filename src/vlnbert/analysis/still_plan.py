@@ -3,6 +3,7 @@
 It has the classes of the viewer, whose style sheet colours it, and its own size in pixels, so that text is never small.
 """
 
+import math
 from collections.abc import Callable, Iterable
 from html import escape
 from itertools import groupby, pairwise
@@ -10,6 +11,7 @@ from typing import Any
 
 WIDTH, TALLEST, FLATTEST = 340.0, 360.0, 200.0  # pixels of a panel
 AROUND, CLOSEST = 1.8, 52.0  # metres around what must be seen; pixels to the metre, however short the walk
+SIGHT = 1.5  # metres at which an object is drawn whose distance nobody knows
 LETTER = 6.6  # pixels that a letter of a label takes, about
 
 Json = dict[str, Any]
@@ -20,12 +22,17 @@ def still_plan(record: Json, plan: Json) -> list[tuple[str, str]]:
     places = {viewpoint["id"]: viewpoint for viewpoint in plan["viewpoints"]}
     shown = [places[id] for id in (*record["path"], *(record["reference"] or ())) if id in places]
     floors = sorted({place["floor"] for place in shown})
-    panel = _Panel(shown)
+    target = [one for one in plan["objects"] if _is_target(record, one) and one["floor"] in floors]
+    panel = _Panel([*shown, *target])
     captions = [f"floor {floor + 1} of {len(plan['floors'])}" if len(plan["floors"]) > 1 else "" for floor in floors]
     drawn = [
         _Floor(record, plan, places, floor, panel).svg(caption) for floor, caption in zip(floors, captions, strict=True)
     ]
     return list(zip(captions, drawn, strict=True))
+
+
+def _is_target(record: Json, thing: Json) -> bool:
+    return record["target_object"] is not None and str(thing["id"]) == str(record["target_object"]["id"])
 
 
 class _Panel:
@@ -53,7 +60,16 @@ class _Floor:
         self.record, self.plan, self.places, self.floor, self.on = record, plan, places, floor, on
 
     def svg(self, caption: str) -> str:
-        layers = (self.rooms, self.graph, self.reference, self.goals, self.objects, self.walk, self.scale_bar)
+        layers = (
+            self.rooms,
+            self.graph,
+            self.reference,
+            self.goals,
+            self.objects,
+            self.sight,
+            self.walk,
+            self.scale_bar,
+        )
         label = f"Floor plan{', ' if caption else ''}{caption}: where the agent walked, numbered by its steps"
         return (
             f'<svg role="img" aria-label="{label}" width="{WIDTH:.0f}" height="{self.on.height:.0f}" '
@@ -108,17 +124,30 @@ class _Floor:
                 yield f'<circle class="ve-goal" cx="{self.on.x(place["x"])}" cy="{self.on.y(place["y"])}" r="{size}"/>'
 
     def objects(self) -> Iterable[str]:
-        target, told = self.record["target_object"], f" {self.record['instruction']['text'].lower()} "
+        told = f" {self.record['instruction']['text'].lower()} "
         for one in self.here("objects"):
             x, y = self.on.x(one["x"]), self.on.y(one["y"])
             if not (0 < x < WIDTH and 0 < y < self.on.height):
                 continue
-            asked_for = target is not None and one["id"] == str(target["id"])
+            asked_for = _is_target(self.record, one)
             if asked_for:
                 yield f'<rect class="ve-target" x="{x - 6:.1f}" y="{y - 6:.1f}" width="12" height="12"/>'
             yield f'<rect class="ve-object" x="{x - 2.6:.1f}" y="{y - 2.6:.1f}" width="5.2" height="5.2"/>'
             if asked_for or one["name"].lower() in told:
                 yield self.label(one["name"], x, y - 8, "ve-object-name")
+
+    def sight(self) -> Iterable[str]:
+        """Where nobody knows the place of the object asked for: in which direction it was seen last."""
+        seen = [(step, one) for step in self.record["steps"] for one in step["objects"] if _is_target(self.record, one)]
+        if not seen or any(_is_target(self.record, one) for one in self.plan["objects"]):
+            return
+        here, heading = self.places[seen[-1][0]["viewpoint"]], seen[-1][1]["heading"]
+        if here["floor"] == self.floor:
+            there = {"x": here["x"] + SIGHT * math.sin(heading), "y": here["y"] + SIGHT * math.cos(heading)}
+            x, y = self.on.x(there["x"]), self.on.y(there["y"])
+            yield self.line(here, there, "ve-sight")
+            yield f'<rect class="ve-target" x="{x - 6:.1f}" y="{y - 6:.1f}" width="12" height="12"/>'
+            yield self.label(seen[-1][1]["name"], x, y - 9, "ve-object-name")
 
     def walk(self) -> Iterable[str]:
         walked = [id for id, _ in groupby(self.record["path"])]

@@ -5,6 +5,7 @@ globalThis.vlnbertEpisode = (() => {
   const { node, frame, line, label, drawHouse, scaleBar } = globalThis.vlnbertPlan;
   const { make, percent, metres, direction, choiceRow, objectRow, compass } = globalThis.vlnbertChoices;
   const PAUSE = 1300; // milliseconds between steps while playing
+  const SIGHT = 1.5; // metres at which an object is drawn whose distance nobody knows
   const TIGHT = /^([.,;:!?)'’%]|n't$|'s$)/; // words that no space stands before
   let mounted = 0;
 
@@ -120,6 +121,7 @@ globalThis.vlnbertEpisode = (() => {
       const list = make("ul", "ve-legend", entry("walked", "walked"), entry("choice", "choices, by probability"));
       if (this.record.reference) list.append(entry("reference", "reference path"));
       if (this.record.goals || this.record.goal) list.append(entry("goal", this.record.target_object ? "sees the object" : "stopping here succeeds"));
+      if (this.record.target_object) list.append(entry("object", "the object asked for"));
       return list;
     }
 
@@ -183,11 +185,11 @@ globalThis.vlnbertEpisode = (() => {
       const height = Math.round(Math.min(440, Math.max(260, width * 0.8)));
       const { record, plan } = this;
       const at = (id) => this.places.get(id);
-      const shown = this.whole ? plan.viewpoints : [...record.path, ...(record.reference || []), record.goal].map(at).filter(Boolean);
-      const on = frame(shown.length ? shown : plan.viewpoints, width, height);
       const text = ` ${record.instruction.text.toLowerCase()} `;
-      const target = record.target_object;
-      const isTarget = (one) => Boolean(target) && (one.id === undefined ? one.name === target.name : String(one.id) === String(target.id));
+      const isTarget = (one) => Boolean(record.target_object) && String(one.id) === String(record.target_object.id);
+      const walked = [...record.path, ...(record.reference || []), record.goal].map(at).filter(Boolean);
+      const shown = this.whole ? plan.viewpoints : [...walked, ...plan.objects.filter(isTarget)];
+      const on = frame(walked.length ? shown : plan.viewpoints, width, height);
       const busy = [...record.path, ...(record.reference || []), ...this.frames[this.step].choices.map((one) => one.viewpoint)];
       const named = (one) => isTarget(one) || text.includes(one.name.toLowerCase());
       drawHouse(this.svg, plan, this.floor, on, { named, busy: along(busy.map(at).filter(Boolean)) });
@@ -206,9 +208,15 @@ globalThis.vlnbertEpisode = (() => {
       return made;
     }
 
+    // The object that was asked for, where it stands; where nobody knows that, in which direction it is seen from here.
     target(on, isTarget) {
-      return this.plan.objects.filter((one) => one.floor === this.floor && isTarget(one)).map((one) =>
-        node("rect", { class: "ve-target", x: on.x(one.x) - 6, y: on.y(one.y) - 6, width: 12, height: 12 }));
+      const square = (one) => node("rect", { class: "ve-target", x: on.x(one.x) - 6, y: on.y(one.y) - 6, width: 12, height: 12 });
+      const known = this.plan.objects.filter(isTarget);
+      if (known.length) return known.filter((one) => one.floor === this.floor).map(square);
+      const now = this.frames[this.step], here = this.places.get(now.viewpoint), seen = now.objects.find(isTarget);
+      if (!seen || !here || here.floor !== this.floor) return [];
+      const there = { x: here.x + SIGHT * Math.sin(seen.heading), y: here.y + SIGHT * Math.cos(seen.heading) };
+      return [line(here, there, on, "ve-sight"), square(there), label(seen.name, on.x(there.x), on.y(there.y) - 9, on, "ve-object-name")];
     }
 
     // The reference, what was walked so far, and what is still to come.
