@@ -67,7 +67,7 @@ def table(table: Table) -> str:
     note = f'\n<p class="note">{text(table.note)}</p>' if table.note else ""
     title = f"<h3>{text(table.title)}</h3>\n" if table.title else ""
     return (
-        f'{title}<div class="scroll" tabindex="0" role="region" aria-label="{escape(table.title or "Table")}"><table>\n'
+        f'{title}<div class="scroll" tabindex="0" role="group" aria-label="{escape(table.title or "Table")}"><table>\n'
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table></div>{note}"
     )
 
