@@ -10,7 +10,7 @@ import vlnbert as vln
 from tests.analysis.conftest import SPLIT, Pacing
 from tests.analysis.pages import Page
 from tests.browser.samples import PLAN, recorded
-from vlnbert.analysis.card import direction, write_card
+from vlnbert.analysis.card_page import write_card_page
 from vlnbert.analysis.episode_record import RecordedEpisode
 from vlnbert.analysis.house_plan import house_plan
 from vlnbert.analysis.still_plan import still_plan
@@ -18,7 +18,7 @@ from vlnbert.api.preparing import prepare
 
 
 def written(folder: Path, record: RecordedEpisode, plan: dict[str, object]) -> Page:
-    write_card(folder / "card.html", record, plan)
+    write_card_page(folder / "card.html", record, plan)
     return Page(folder / "card.html")
 
 
@@ -27,9 +27,9 @@ def test_a_card_tells_everything_without_a_script(tmp_path: Path) -> None:
     for fact in (
         "Failure: stopped 3.00 m from the goal",
         "Pass the blue sofa .",
-        "ahead, 90 %",
-        "right 90°, 70 %",
-        "stop, 20 %; behind, 10 %",
+        "ahead, 2.0 m, 90 %",
+        "90° right, 2.0 m, 70 %",
+        "stop, 20 %; back, 2.0 m, 10 %",
         "5.5 m",
         "blue, the",
         "reference path",
@@ -85,18 +85,3 @@ def test_an_object_that_was_asked_for_is_on_the_plan(house: vln.Data, finder: vl
         drawn += panels.count('class="ve-target"')
         assert 'r="3' not in panels, "no circle of 3 m"
     assert drawn > len(evaluation.episodes) / 2
-
-
-@pytest.mark.parametrize(
-    ("heading", "elevation", "words"),
-    [
-        (0.0, 0.0, "ahead"),
-        (1.5707963, 0.0, "right 90°"),
-        (-0.7853982, 0.0, "left 45°"),
-        (3.1, 0.5, "behind, up"),
-        (6.2, -0.4, "ahead, down"),
-    ],
-)
-def test_directions_in_words(heading: float, elevation: float, words: str) -> None:
-    assert direction(heading, elevation, 0.0) == words
-    assert direction(heading + 2.0, elevation, 2.0) == words

@@ -18,7 +18,7 @@ def test_steps_by_slider_buttons_and_keys(open_page: Open, tmp_path: Path) -> No
     expect(status).to_have_text("Step 1 of 3 · 7.5 m to the goal · goes ahead, 2.0 m (90 %)")
     page.evaluate("here.addEventListener('step', (event) => { globalThis.heard = event.detail; })")
     page.get_by_role("button", name="Next step").click()
-    expect(status).to_have_text("Step 2 of 3 · 5.5 m to the goal · goes right 90°, 2.0 m (70 %)")
+    expect(status).to_have_text("Step 2 of 3 · 5.5 m to the goal · goes 90° right, 2.0 m (70 %)")
     assert page.evaluate("heard") == {"step": 1, "steps": 3}
     slider.focus()
     page.keyboard.press("ArrowRight")

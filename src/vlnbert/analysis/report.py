@@ -6,7 +6,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from vlnbert.analysis.card import Cards
+from vlnbert.analysis.card_page import Cards
 from vlnbert.analysis.episode_record import RecordedEpisode
 from vlnbert.analysis.page import Markup, table, text, write_page
 from vlnbert.tables import Table

@@ -2,6 +2,7 @@
 // What an agent could do at a step and what it saw: a compass of its choices, and a row for each.
 globalThis.vlnbertChoices = (() => {
   const { node, label } = globalThis.vlnbertPlan;
+  const STRAIGHT = 15; // degrees to either side that count as ahead, or as back
   const DIAL = { width: 204, height: 164 }; // pixels of the compass
 
   function make(name, kind = "", ...children) {
@@ -19,9 +20,8 @@ globalThis.vlnbertChoices = (() => {
     if (choice.viewpoint === null) return "stop";
     const turn = Math.round((relative(choice.heading, heading) * 180) / Math.PI);
     const size = Math.abs(turn);
-    const side = turn > 0 ? "right" : "left";
-    const level = choice.elevation > 0.26 ? ", up" : choice.elevation < -0.26 ? ", down" : "";
-    return (size < 20 ? "ahead" : size > 160 ? "behind" : `${side} ${size}°`) + level;
+    const steep = Math.abs(choice.elevation) * (180 / Math.PI) < STRAIGHT ? "" : choice.elevation > 0 ? " up" : " down";
+    return (size < STRAIGHT ? "ahead" : size > 180 - STRAIGHT ? "back" : `${size}° ${turn > 0 ? "right" : "left"}`) + steep;
   }
 
   function relative(angle, heading) {
@@ -58,7 +58,7 @@ globalThis.vlnbertChoices = (() => {
     const { width, height } = DIAL, x = width / 2, y = height / 2, centre = `translate(${x} ${y})`;
     const drawn = node("svg", { class: "ve-compass", width, height, "aria-hidden": "true" });
     drawn.append(node("circle", { class: "ve-dial", cx: x, cy: y, r: 60 }));
-    for (const [text, left, top] of [["ahead", x, 14], ["behind", x, height - 5], ["left", 22, y + 4], ["right", width - 22, y + 4]]) {
+    for (const [text, left, top] of [["ahead", x, 14], ["back", x, height - 5], ["left", 22, y + 4], ["right", width - 22, y + 4]]) {
       drawn.append(label(text, left, top, DIAL, "ve-side"));
     }
     now.choices.forEach((choice, index) => {
