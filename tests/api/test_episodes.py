@@ -62,10 +62,10 @@ def test_cards(name: str, begin: bytes, trained: vln.Run, data: vln.Data, tmp_pa
 def test_typed_markup_stays_text(data: vln.Data, tmp_path: Path) -> None:
     record = vln.episode("shortest", data.episodes(SPLIT).ids[0], data, bar=False).record
     bad = "<script>alert(1)</script> [bold]"
-    write_card(
-        tmp_path / "card.html", replace(record, instruction=Words(bad, tuple(bad.split())), agent=bad), data.world
-    )
-    assert "<script" not in (tmp_path / "card.html").read_text()
+    write_card(tmp_path / "card.html", replace(record, instruction=Words(bad, tuple(bad.split())), agent=bad), data)
+    page = (tmp_path / "card.html").read_text()
+    assert page.count("<script") == 3, "the record, the plan and the viewer"
+    assert "alert(1)</script>" not in page
 
 
 def without_weights(run: vln.Run, folder: Path) -> Path:
