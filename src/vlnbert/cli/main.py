@@ -17,6 +17,7 @@ from vlnbert.cli.bench.world import bench_world
 from vlnbert.cli.data import check_data, holdout_houses, make_r4r, presets
 from vlnbert.cli.demo import demo, house
 from vlnbert.cli.evaluate import evaluate
+from vlnbert.cli.explore import explore
 from vlnbert.cli.features import caption_features, object_features, view_features
 from vlnbert.cli.fetch import fetch_data
 from vlnbert.cli.parsing import as_option, parsed, postponed
@@ -48,6 +49,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "plugins": plugins,
     "curves": curves,
     "report": report,
+    "explore": explore,
     "evaluate": evaluate,
     "score": score,
     "submit": submit,

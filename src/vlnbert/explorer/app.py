@@ -35,10 +35,12 @@ OURS, SHARED = Path(__file__).parent / "web", Path(web.__file__).parent
 SCRIPT, STYLE, ICON = "text/javascript; charset=utf-8", "text/css; charset=utf-8", "image/svg+xml"
 FILES = {  # all that is served as a file: nothing in an address ever names a path
     "explorer.js": (OURS, SCRIPT),
+    "asking.js": (OURS, SCRIPT),
     "choosing.js": (OURS, SCRIPT),
     "exporting.js": (OURS, SCRIPT),
     "explorer.css": (OURS, STYLE),
     "icon.svg": (OURS, ICON),
+    "plan.js": (SHARED, SCRIPT),
     "episode.js": (SHARED, SCRIPT),
     "episode.css": (SHARED, STYLE),
 }
