@@ -99,7 +99,8 @@ def write_page(folder: Path, record: dict[str, Any], plan: dict[str, Any] = PLAN
     page = folder / "viewer.html"
     page.write_text(
         f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>viewer</title>'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{viewer_style()} body {{ background: var(--paper) }}</style></head>'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<style>{viewer_style()} body {{ background: var(--paper) }}</style></head>"
         f'<body><main><h1>Viewer</h1><h2>Episode</h2><h3>One</h3><div id="here"></div></main>'
         f"<script>{viewer_script()}</script>"
         f'<script>globalThis.viewer = vlnbertEpisode.mount(document.getElementById("here"), ...{data});</script>'
