@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,10 +51,11 @@ class Impatient(BoundedConnection):
     standstill = 1.0
 
 
-def serving(app: ASGIApp) -> Iterator[tuple[str, int]]:
-    """Serve an application in a thread while a block lasts."""
+@contextmanager
+def serving(app: ASGIApp, protocol: type[BoundedConnection] = BoundedConnection) -> Iterator[tuple[str, int]]:
+    """Serve an application in a thread while a block lasts: its address and its port."""
     listening = listen("127.0.0.1", 0)
-    server = server_for(app, Impatient)
+    server = server_for(app, protocol)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listening])), daemon=True)
     thread.start()
     while not server.started:
@@ -66,7 +68,7 @@ def serving(app: ASGIApp) -> Iterator[tuple[str, int]]:
 
 @pytest.fixture(scope="session")
 def served(app: ASGIApp, explorer: Explorer) -> Iterator[Served]:
-    for url, port in serving(app):
+    with serving(app, Impatient) as (url, port):
         yield Served(url, port, explorer)
 
 

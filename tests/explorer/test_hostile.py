@@ -6,14 +6,20 @@ import socket
 import string
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from html import escape
+from urllib.parse import urlencode
 
 import pytest
 
-from tests.explorer.conftest import Served, typed
+from tests.explorer.conftest import Served, serving, typed
+from vlnbert.explorer import walk_queue
+from vlnbert.explorer.app import make_app
+from vlnbert.explorer.explorer import Explorer
+from vlnbert.explorer.requests import Asked
 
 TRAVERSALS = [
-    "/files/../agent/config.json",
+    "/files/../tiny-navigator/config.json",
     "/files/..%2f..%2fapp.py",
     "/files/%2e%2e/%2e%2e/%2e%2e/etc/passwd",
     "/files/....//....//etc/passwd",
@@ -58,6 +64,22 @@ WRONG_QUERIES = [
     "/api/catalogue?x=" + "y" * 5000,
     "/" + "a" * 20_000,
 ]
+MARKUP = [
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "</p></main><iframe src=//evil.example>",
+    "<a href=javascript:alert(1)>go</a>",
+    '"><svg/onload=alert(1)>',
+    "' onmouseover='alert(1)",
+    "<style>*{display:none}</style>",
+    "</title><script>alert(1)</script>",
+    "<base href=//evil.example/>",
+    "<form action=//evil.example><button>go</button></form>",
+    "{{7*7}} ${7*7} <%= 7*7 %> #{7*7}",
+    "{0.__class__} %s %n",
+    "]]><script>alert(1)</script>",
+    "&lt;script&gt;alert(1)&lt;/script&gt;<b>",
+]
 METHODS = ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "PROPFIND", "get", "<SCRIPT>"]
 HOSTS = ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "localhost.evil.example", "", "[::1", "127.0.0.1@evil"]
 
@@ -94,11 +116,21 @@ def bodies(served: Served) -> list[bytes]:
     """Wrong types, markup, half characters, depth and size in the place of a typed instruction."""
     rng, good = random.Random(0), typed(served.explorer)
     junk = [None, True, -1, 1.5, 10**30, "", "x" * 500, "\ud800", [], [[]], {}, {"a": 1}, "<script>", "../../etc/passwd"]
-    made = [json.dumps({**good, name: value}).encode() for name in good for value in junk if name != "text"]
+    fields = ("agent", "task", "scan", "start", "heading")
+    made = [json.dumps({**good, name: value}).encode() for name in fields for value in junk]
+    made = [one for one in made if b'"heading": -1' not in one and b'"heading": 1.5' not in one]  # which are angles
     made += [json.dumps({**good, "text": value}).encode() for value in (None, 3, [], {}, "", " ", "\x00", "\ud800", "a" * 5000)]
     made += [b"[" * 9000, b'{"a":' * 2000, b"\xff" * 100, b"{}", b"null", b'"text"', b"1" * 5000, b'{"text": NaN}']
     made += ["".join(rng.choices(string.printable, k=200)).encode() for _ in range(10)]
     return made
+
+
+def markup(served: Served, text: str) -> tuple[bytes, bytes]:
+    """Markup as an instruction: as JSON, and as a card."""
+    asked = typed(served.explorer, text)
+    body = json.dumps(asked).encode()
+    fields = urlencode({name: value for name, value in asked.items() if name != "agent"})
+    return request("POST", "/api/walk", body=body, Content_Type="application/json"), request("GET", f"/instruction?{fields}")
 
 
 def hostile(served: Served) -> list[bytes]:
@@ -122,7 +154,7 @@ def hostile(served: Served) -> list[bytes]:
         request("POST", "/api/walk", Content_Length="five", **json_type),
         request("GET", "/", X="y" * 60_000),
         request("GET", "/", **{f"X{number}": "y" * 100 for number in range(200)}),
-        request("GET", "/", Upgrade="websocket", Connection="Upgrade", Sec_WebSocket_Key="x" * 24) + b"\x00" * 50,
+        request("GET", "/socket", Upgrade="websocket", Connection="Upgrade", Sec_WebSocket_Key="x" * 24) + b"\x00" * 50,
         b"GET / HTTP/9.9\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(range(256)),
         b"GET /\r\n\r\n",
@@ -135,7 +167,7 @@ def hostile(served: Served) -> list[bytes]:
 
 def test_two_hundred_hostile_requests(served: Served) -> None:
     asked = hostile(served)
-    assert len(asked) >= 200
+    assert len(asked) + 2 * len(MARKUP) >= 200
     good = request("GET", "/api/catalogue")
     for number, data in enumerate(asked):
         answer = exchange(served.port, data)
@@ -150,6 +182,19 @@ def test_two_hundred_hostile_requests(served: Served) -> None:
         if number % 25 == 0:
             assert status_of(exchange(served.port, good)) == 200
     assert status_of(exchange(served.port, good)) == 200
+
+
+@pytest.mark.parametrize("text", MARKUP, ids=range(len(MARKUP)))
+def test_markup_in_instructions_stays_text(served: Served, text: str) -> None:
+    walk, card = (exchange(served.port, data) for data in markup(served, text))
+    head, _, body = walk.partition(b"\r\n\r\n")
+    assert status_of(walk) == 200
+    assert b"content-type: application/json" in head.lower()
+    assert json.loads(body)["instruction"]["text"] == text
+    assert status_of(card) == 200
+    assert escape(text).encode() in card
+    if escape(text) != text:
+        assert text.encode() not in card
 
 
 def test_errors_are_one_line_of_json(served: Served) -> None:
@@ -210,24 +255,29 @@ def _ends(connection: socket.socket) -> bool:
     return False
 
 
-def test_a_crowd_is_asked_to_come_back(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crowd_is_asked_to_come_back(explorer: Explorer, monkeypatch: pytest.MonkeyPatch) -> None:
     """More walks at once than the queue holds: some are answered, others get 503 with Retry-After, none hangs."""
-    from vlnbert.explorer import walk_queue
-
-    monkeypatch.setattr(walk_queue, "MOST_TOGETHER", 2)
+    monkeypatch.setattr(walk_queue, "MOST_WAITING", 8)
+    monkeypatch.setattr(walk_queue, "MOST_TOGETHER", 4)
     answers: list[bytes] = []
 
-    def visit(number: int) -> None:
-        body = json.dumps(typed(served.explorer, f"go to room {number}")).encode()
-        answers.append(exchange(served.port, request("POST", "/api/walk", body=body, Content_Type="application/json")))
+    def walk(asked: Sequence[Asked]) -> list[walk_queue.Answer]:
+        time.sleep(0.2)  # a large navigator
+        return [b"{}" for _ in asked]
 
-    threads = [threading.Thread(target=visit, args=(number,)) for number in range(180)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    found = {status_of(answer) for answer in answers}
-    assert len(answers) == 180
-    assert found <= {200, 503}
-    assert 200 in found
+    queue = walk_queue.WalkQueue(walk)
+    with serving(make_app(explorer, queue)) as (_, port):
+
+        def visit(number: int) -> None:
+            body = json.dumps(typed(explorer, f"go to room {number}")).encode()
+            answers.append(exchange(port, request("POST", "/api/walk", body=body, Content_Type="application/json")))
+
+        threads = [threading.Thread(target=visit, args=(number,)) for number in range(60)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+    queue.close()
+    assert sorted({status_of(answer) for answer in answers}) == [200, 503]
+    assert len(answers) == 60
     assert all(b"retry-after" in answer.lower() for answer in answers if status_of(answer) == 503)

@@ -132,7 +132,7 @@ class _Pages:
             task=asked["task"],
             scan=asked["scan"],
             start=asked["start"],
-            heading=heading_angle(asked["heading"]),
+            heading=heading_angle(asked["heading"], (str,)),
             text=instruction_text(asked["text"]),
         )
 

@@ -105,12 +105,12 @@ def agent_number(value: object, agents: int) -> int:
     return value
 
 
-def heading_angle(value: object) -> float:
-    """Radians, whichever way they come."""
+def heading_angle(value: object, kinds: tuple[type, ...] = (int, float)) -> float:
+    """Radians, of any number of turns; of a query they are text."""
     try:
-        if isinstance(value, bool) or not isinstance(value, int | float | str) or len(str(value)) > 40:
+        if isinstance(value, bool) or not isinstance(value, kinds):
             raise ValueError
-        angle = float(value)
+        angle = float(value)  # type: ignore[arg-type]  # of the kinds above
         if not math.isfinite(angle) or abs(angle) > 1e3:
             raise ValueError
     except (ValueError, OverflowError):

@@ -7,7 +7,7 @@ from vlnbert.house import generate
 from vlnbert.progress import quiet
 from vlnbert.world.cache import cache_folder
 
-AGENT = Path(__file__).parent / "agent"
+AGENT = Path(__file__).parent / "tiny-navigator"
 SEED, SCANS, PATHS = 2021, 3, 40  # of the houses; the agent was trained in others
 VERSION = 1  # of what the generator writes
 
