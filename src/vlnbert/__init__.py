@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from vlnbert.learning.trainer import Callback
     from vlnbert.navigator import Navigator, NavigatorConfig, register_backbone
     from vlnbert.registry import load_plugin
-    from vlnbert.rollout.agents import Agent, register_agent
+    from vlnbert.rollout.agents import Agent, Explanation, register_agent
     from vlnbert.tasks.task import R2R, REVERIE, Task, register_task
 
 _HOME = {
@@ -69,7 +69,7 @@ _HOME = {
     "vlnbert.learning.trainer": ("Callback",),
     "vlnbert.navigator": ("Navigator", "NavigatorConfig", "register_backbone"),
     "vlnbert.registry": ("load_plugin",),
-    "vlnbert.rollout.agents": ("Agent", "register_agent"),
+    "vlnbert.rollout.agents": ("Agent", "Explanation", "register_agent"),
     "vlnbert.tasks.task": ("R2R", "REVERIE", "Task", "register_task"),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
@@ -85,6 +85,7 @@ __all__ = [
     "Evaluation",
     "Evaluations",
     "Experiment",
+    "Explanation",
     "FeatureSpec",
     "Navigator",
     "NavigatorConfig",

@@ -8,23 +8,18 @@ from matplotlib.figure import Figure
 
 from vlnbert.analysis import Drawing, EpisodeCard, Report, attended_words, draw_episode, figure_svg, write_report
 from vlnbert.analysis.curves import draw_curves, save_figure
-from vlnbert.analysis.trace import trace_episode
+from vlnbert.analysis.recording import Recorder
 from vlnbert.api.arguments import checked
-from vlnbert.api.evaluating import evaluate
+from vlnbert.api.preparing import prepare
 from vlnbert.api.runs import Run, open_run
 from vlnbert.data.data import Data, open_data
-from vlnbert.environment.environment import Environment
 from vlnbert.errors import UnknownNameError
 from vlnbert.evaluation.evaluate import Evaluation
 from vlnbert.evaluation.tables import Summary, score_table
-from vlnbert.navigator import Navigator
-from vlnbert.perception.objects import readable_name
 from vlnbert.progress import quiet
 from vlnbert.registry import load_recorded
 from vlnbert.runtime import require_within
 from vlnbert.tables import Table
-from vlnbert.tasks.splits import Split
-from vlnbert.world.objects import NONE
 
 EPISODES = 3  # drawn in a report, unless told otherwise
 CONTEXT = (
@@ -41,6 +36,7 @@ class Comparison:
     data: Data
     split: str
     evaluations: Mapping[str, Evaluation]  # by agent
+    recorder: Recorder  # of what the navigator walked
 
     @property
     def scores(self) -> dict[str, Summary]:
@@ -110,8 +106,9 @@ def compare(run: Run, data: Data | str | Path | None = None, *, split: str | Non
     opened = opened.seen_as(replace(run.experiment, features=features).seen).holding_out(run.record.held_out)
     steps = run.experiment.training.max_steps
     agents: dict[str, Run | str] = {"random": "random", "shortest": "shortest", "navigator": run}
-    walked = {agent: evaluate(one, opened, name, seed=seed, max_steps=steps)[name] for agent, one in agents.items()}
-    return Comparison(opened, name, walked)
+    ready = {agent: prepare(one, opened, name, seed=seed, max_steps=steps) for agent, one in agents.items()}
+    walked = {agent: one.walk(name, record=agent == "navigator") for agent, one in ready.items()}
+    return Comparison(opened, name, walked, ready["navigator"].recorder)
 
 
 def write_run_report(
@@ -146,65 +143,43 @@ def _report(run: Run, compared: Comparison, episodes: int, title: str, context: 
     )
     others = {agent: float(compared.scores[agent]["sr"] or 0) for agent in ("random", "shortest")}
     drawn = Drawing(figure_svg(draw_curves(run.log, compared.split, others)), "How it learned.")
-    navigator = run.navigator
-    split = data.split(compared.split, navigator.tokenizer, run.experiment.max_tokens)
     told = context or CONTEXT.format(run=run.folder.name, updates=run.progress.iteration, preset=run.preset)
     told += f" The navigator walks with {run.describe_weights()}."
     if evaluation.predicted_objects is not None:
-        told += f" To guess among the objects in view at the goal would name {100 * _luck(data, split):.0f} % of them."
-    cards = _cards(data.environment, split, navigator, evaluation, episodes)
-    return Report(title, told, (table,), (drawn,), cards)
+        told += (
+            f" To guess among the objects in view at the goal would name {100 * _luck(data, evaluation):.0f} % of them."
+        )
+    return Report(title, told, (table,), (drawn,), _cards(compared, episodes))
 
 
-def _cards(
-    environment: Environment, split: Split, navigator: Navigator, evaluation: Evaluation, count: int
-) -> tuple[EpisodeCard, ...]:
+def _cards(compared: Comparison, count: int) -> tuple[EpisodeCard, ...]:
     """Some episodes, evenly spread over the split, with what was read at every step."""
-    episodes, scores, cards = split.episodes, evaluation.scores, []
-    for row in range(0, len(episodes), -(-len(episodes) // count)):
-        trace = trace_episode(navigator, environment, episodes=episodes, tokens=split.tokens, row=row)
-        path = episodes.path[row, : episodes.path_length[row]].tolist()
-        succeeded = scores is not None and bool(scores.sr[row])
-        figure = draw_episode(environment.world, trace.viewpoint, path, succeeded=succeeded)
-        pieces = _pieces(navigator, split, row)
-        steps = [(str(step), attended_words(pieces, w.tolist())) for step, w in enumerate(trace.weights)]
-        table = Table(("step", "attention"), steps, title="What it read")
-        outcome = f"stopped {scores.ne[row]:.1f} m from the goal" if scores is not None else ""
-        if evaluation.predicted_objects is not None:
-            stopped_at = int(evaluation.trajectories.viewpoint[row, -1])
-            named = _object_name(environment, stopped_at, evaluation.predicted_objects[row])
-            asked = _object_name(environment, path[-1], episodes.targets[row])
-            outcome += f" and named {named}; asked for was {asked}"
+    evaluation, world, cards = compared.evaluations["navigator"], compared.data.world, []
+    total = len(evaluation.episodes)
+    for row in range(0, total, -(-total // count)):
+        record = compared.recorder.episode(evaluation, row)
+        walked, reference = (
+            [world.find(record.scan, name) for name in names] for names in (record.path, record.reference or ())
+        )
+        figure = draw_episode(world, walked, reference, succeeded=record.success, ending=record.ending)
+        words = record.instruction.words
+        steps = [(str(n), attended_words(words, one.attention or ())) for n, one in enumerate(record.steps)]
         cards.append(
             EpisodeCard(
-                title=f"Episode {episodes.ids[row]}",
-                instruction=episodes.texts[row],
-                outcome=outcome,
+                title=f"Episode {record.id}",
+                instruction=record.instruction.text,
+                outcome=record.ending,
                 svg=figure_svg(figure),
-                succeeded=succeeded,
-                steps=table,
+                succeeded=record.success,
+                steps=Table(("step", "attention"), steps, title="What it read"),
             )
         )
     return tuple(cards)
 
 
-def _object_name(environment: Environment, viewpoint: int, id: str | None) -> str:
-    """What an object is called, or that there is none."""
-    bank = environment.object_bank
-    if bank is None or id is None or bank.object_table.index(viewpoint, id) == NONE:
-        return "nothing"
-    return f"the {readable_name(bank.object_table.name_of(viewpoint, id))}"
-
-
-def _luck(data: Data, split: Split) -> float:
+def _luck(data: Data, evaluation: Evaluation) -> float:
     """How often a guess among the objects that the goal shows would be right."""
     if data.object_bank is None:
         return 0.0
-    shown = data.object_bank.object_table.count[split.episodes.goal]
+    shown = data.object_bank.object_table.count[evaluation.episodes.goal]
     return float((1 / shown.clamp(min=1)).mean())
-
-
-def _pieces(navigator: Navigator, split: Split, row: int) -> list[str]:
-    """The word pieces of an instruction after [CLS]."""
-    ids = split.tokens.ids[row, 1 : int(split.tokens.count[row])].tolist()
-    return [navigator.tokenizer.id_to_token(piece) or "" for piece in ids] if navigator.tokenizer else []
