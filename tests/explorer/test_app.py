@@ -32,7 +32,9 @@ def test_houses_and_their_instructions(client: TestClient) -> None:
     houses = client.get("/api/houses", params={"split": "r2r/train"}).json()
     scan, count = houses[0]["scan"], houses[0]["instructions"]
     pages = -(-count // 50)
-    told = [client.get("/api/instructions", params={"split": "r2r/train", "scan": scan, "page": n}) for n in range(pages)]
+    told = [
+        client.get("/api/instructions", params={"split": "r2r/train", "scan": scan, "page": n}) for n in range(pages)
+    ]
     assert sum(len(one.json()["instructions"]) for one in told) == count
     last = told[-1].json()["instructions"][-1]["id"]
     around = client.get("/api/instructions", params={"split": "r2r/train", "scan": scan, "around": last}).json()
@@ -55,7 +57,9 @@ def test_typed_words_are_walked_and_stay_text(client: TestClient, explorer: Expl
     assert record["instruction"]["text"] == EVIL
     assert (record["split"], record["goal"], record["success"], record["scores"]) == (None, None, None, {})
     asked = typed(explorer, EVIL)
-    card = client.get("/instruction", params={name: asked[name] for name in ("task", "scan", "start", "heading", "text")})
+    card = client.get(
+        "/instruction", params={name: asked[name] for name in ("task", "scan", "start", "heading", "text")}
+    )
     assert card.status_code == 200
     assert escape(EVIL) in card.text
     assert "<script" not in card.text
@@ -85,7 +89,7 @@ def test_without_javascript_cards_are_linked_and_tell_all(client: TestClient) ->
     assert escape(record["instruction"]["text"]) in card
     assert record["outcome"] in card
     for name, value in record["scores"].items():
-        assert f'{name.upper()}</th><td>{value:.3f}</td>' in card
+        assert f"{name.upper()}</th><td>{value:.3f}</td>" in card
     for step in record["steps"]:
         chosen = step["choices"][step["chosen"]]
         assert f"({100 * chosen['probability']:.0f} %)" in card

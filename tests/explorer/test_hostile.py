@@ -81,7 +81,15 @@ MARKUP = [
     "&lt;script&gt;alert(1)&lt;/script&gt;<b>",
 ]
 METHODS = ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "PROPFIND", "get", "<SCRIPT>"]
-HOSTS = ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "localhost.evil.example", "", "[::1", "127.0.0.1@evil"]
+HOSTS = [
+    "evil.example",
+    "evil.example:80",
+    "127.0.0.1.evil.example",
+    "localhost.evil.example",
+    "",
+    "[::1",
+    "127.0.0.1@evil",
+]
 
 
 def exchange(port: int, data: bytes, patience: float = 10.0) -> bytes:
@@ -115,11 +123,29 @@ def status_of(answer: bytes) -> int:
 def bodies(served: Served) -> list[bytes]:
     """Wrong types, markup, half characters, depth and size in the place of a typed instruction."""
     rng, good = random.Random(0), typed(served.explorer)
-    junk = [None, True, -1, 1.5, 10**30, "", "x" * 500, "\ud800", [], [[]], {}, {"a": 1}, "<script>", "../../etc/passwd"]
+    junk = [
+        None,
+        True,
+        -1,
+        1.5,
+        10**30,
+        "",
+        "x" * 500,
+        "\ud800",
+        [],
+        [[]],
+        {},
+        {"a": 1},
+        "<script>",
+        "../../etc/passwd",
+    ]
     fields = ("agent", "task", "scan", "start", "heading")
     made = [json.dumps({**good, name: value}).encode() for name in fields for value in junk]
     made = [one for one in made if b'"heading": -1' not in one and b'"heading": 1.5' not in one]  # which are angles
-    made += [json.dumps({**good, "text": value}).encode() for value in (None, 3, [], {}, "", " ", "\x00", "\ud800", "a" * 5000)]
+    made += [
+        json.dumps({**good, "text": value}).encode()
+        for value in (None, 3, [], {}, "", " ", "\x00", "\ud800", "a" * 5000)
+    ]
     made += [b"[" * 9000, b'{"a":' * 2000, b"\xff" * 100, b"{}", b"null", b'"text"', b"1" * 5000, b'{"text": NaN}']
     made += ["".join(rng.choices(string.printable, k=200)).encode() for _ in range(10)]
     return made
@@ -130,7 +156,9 @@ def markup(served: Served, text: str) -> tuple[bytes, bytes]:
     asked = typed(served.explorer, text)
     body = json.dumps(asked).encode()
     fields = urlencode({name: value for name, value in asked.items() if name != "agent"})
-    return request("POST", "/api/walk", body=body, Content_Type="application/json"), request("GET", f"/instruction?{fields}")
+    return request("POST", "/api/walk", body=body, Content_Type="application/json"), request(
+        "GET", f"/instruction?{fields}"
+    )
 
 
 def hostile(served: Served) -> list[bytes]:

@@ -44,7 +44,10 @@ def test_a_typed_instruction_is_read() -> None:
         (json.dumps({**GOOD, "text": {}}).encode(), "text is an object, where a string is expected"),
         (json.dumps({**GOOD, "text": " \x00 "}).encode(), "the instruction is empty; type some words"),
         (json.dumps({**GOOD, "text": "go \ud800"}).encode(), "the instruction holds half characters"),
-        (json.dumps({**GOOD, "text": "x" * 1001}).encode(), "the instruction has 1,001 characters; 1,000 are read at most"),
+        (
+            json.dumps({**GOOD, "text": "x" * 1001}).encode(),
+            "the instruction has 1,001 characters; 1,000 are read at most",
+        ),
     ],
     ids=range(19),
 )
@@ -56,7 +59,8 @@ def test_damaged_bodies_are_refused(body: bytes, line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "query", [b"split", b"split=a&split=b", b"split=%ff&x=%zz", b"&".join([b"a=b"] * 40), b"split=" + b"x" * 300, b"\xff=a"]
+    "query",
+    [b"split", b"split=a&split=b", b"split=%ff&x=%zz", b"&".join([b"a=b"] * 40), b"split=" + b"x" * 300, b"\xff=a"],
 )
 def test_damaged_queries_are_refused(query: bytes) -> None:
     with pytest.raises(RefusedError):

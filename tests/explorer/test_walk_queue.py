@@ -59,9 +59,13 @@ def test_too_many_are_asked_to_come_back(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(walk_queue, "MOST_WAITING", 4)
     walks = Walks()
     queue = WalkQueue(walks)
-    with pytest.raises(RefusedError) as refused:
+
+    def crowd() -> None:
         for number in range(walk_queue.MOST_TOGETHER + 6):
             queue.submit(asked(number))
+
+    with pytest.raises(RefusedError) as refused:
+        crowd()
     assert refused.value.status == 503
     assert refused.value.headers == {"Retry-After": "2"}
     walks.may.set()

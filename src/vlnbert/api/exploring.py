@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vlnbert.api.arguments import checked
-from vlnbert.api.preparing import PreparedAgent, prepare
+from vlnbert.api.preparing import prepare
 from vlnbert.api.runs import Run
 from vlnbert.api.walkers import run_or_source
 from vlnbert.data.data import Data, open_data

@@ -20,8 +20,8 @@ def explore(
 ) -> None:
     """Serve a page on which agents can be watched while they read and walk: why did it go there?
 
-    Choose an episode, or click a start on the plan and type an instruction of your own. Without a run, a tiny agent that
-    ships with vlnbert walks in a generated house. Ctrl-C ends it. Needs: pip install 'vlnbert[explore]'.
+    Choose an episode, or click a start on the plan and type an instruction of your own. Without a run, a tiny agent
+    that ships with vlnbert walks in a generated house. Ctrl-C ends it. Needs: pip install 'vlnbert[explore]'.
 
     Example: vlnbert explore --open
 

@@ -49,7 +49,8 @@ class Catalogue:
         """The split to open on: of a task where it has any."""
         wanted = [f"{task}/{split}" for split in FIRST]
         found = [name for name in wanted if name in self.splits]
-        return (found or [name for name in self.splits if task_and_split(name)[0] == task] or [*self.splits, None])[0]
+        of_task = [name for name in self.splits if task_and_split(name)[0] == task]
+        return next(iter((*found, *of_task, *self.splits)), None)
 
     def index(self, split: str) -> SplitIndex:
         if split not in self.splits:

@@ -88,8 +88,8 @@ class Explorer:
             kind = ("episode", one.split) if isinstance(one, EpisodeAsked) else ("words", one.task)
             groups[one.agent, *kind].append(place)
         for (agent, _, _), places in groups.items():
-            for place, answer in zip(places, self._together(agent, [asked[place] for place in places]), strict=True):
-                answers[place] = answer
+            together = self._together(agent, [asked[place] for place in places])
+            answers |= dict(zip(places, together, strict=True))
         return [answers[place] for place in range(len(asked))]
 
     def _together(self, agent: int, asked: Sequence[Asked]) -> list[Answer]:

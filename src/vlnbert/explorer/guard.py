@@ -1,4 +1,4 @@
-"""What stands before every page: requests to our own name, from our own page, small and in time; answers with a policy."""
+"""What stands before every page: requests to our own name, from our own page, small and in time."""
 
 import asyncio
 import logging
@@ -90,7 +90,9 @@ class Guard:
             await answer.refuse(scope, receive, error)
         except Exception:  # a fault of ours: the visitor learns nothing of it, and others are served on
             log.exception("a request failed")
-            await answer.refuse(scope, receive, RefusedError(500, "something went wrong here; the server's log has more"))
+            await answer.refuse(
+                scope, receive, RefusedError(500, "something went wrong here; the server's log has more")
+            )
 
     def _check(self, scope: Scope) -> None:
         headers = Headers(scope=scope)

@@ -48,7 +48,8 @@ FRONT = """<body>
 <div id="choose-instruction">
 <ul class="list" id="instructions" aria-label="Instructions of this house"></ul>
 <div class="pager" id="pager" hidden>
-<button type="button" id="before">Earlier</button><span id="pages"></span><button type="button" id="after">Later</button>
+<button type="button" id="before">Earlier</button>
+<span id="pages"></span><button type="button" id="after">Later</button>
 </div>
 </div>
 <form class="own" id="own-words" hidden>

@@ -49,7 +49,11 @@ def read_query(query: bytes, *needed: str, optional: Iterable[str] = ()) -> dict
     """The fields of a query string: each once, none unknown, none too long."""
     try:
         pairs = parse_qsl(
-            query.decode("ascii"), keep_blank_values=True, strict_parsing=bool(query), errors="strict", max_num_fields=16
+            query.decode("ascii"),
+            keep_blank_values=True,
+            strict_parsing=bool(query),
+            errors="strict",
+            max_num_fields=16,
         )
     except ValueError:  # UnicodeDecodeError is one
         raise RefusedError(400, "the query is damaged; write it as name=value&name=value") from None

@@ -17,7 +17,7 @@ MOST_CONNECTIONS = 400  # more get 503
 
 
 class BoundedConnection(H11Protocol):
-    """A connection that is cut off where nothing comes of it: a request that never ends, an answer that nobody reads."""
+    """A connection that is cut off where nothing comes of it: a request without end, an answer that nobody reads."""
 
     standstill = STANDSTILL
     _seen: object = None
@@ -33,9 +33,9 @@ class BoundedConnection(H11Protocol):
         super().connection_lost(exc)
 
     def _look(self) -> None:
-        cycle = self.cycle
-        now = (id(cycle), cycle is not None and cycle.response_complete)
-        if now == (self._seen or (id(None), False)):
+        cycle: Any = self.cycle  # None before the first request, whatever uvicorn's types say
+        now = None if cycle is None else (id(cycle), cycle.response_complete)
+        if now == self._seen:
             self.transport.abort()
             return
         self._seen = now

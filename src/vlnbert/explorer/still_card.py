@@ -36,7 +36,9 @@ def _objects_asked(record: Json) -> dict[str, str]:
 
 
 def _table(facts: Mapping[str, str]) -> str:
-    rows = "".join(f'<tr><th scope="row">{escape(name)}</th><td>{escape(fact)}</td></tr>' for name, fact in facts.items())
+    rows = "".join(
+        f'<tr><th scope="row">{escape(name)}</th><td>{escape(fact)}</td></tr>' for name, fact in facts.items()
+    )
     return f"<table>{rows}</table>"
 
 
@@ -59,9 +61,7 @@ def _step(step: Json, record: Json) -> str:
 
 def _choice(choice: Json, place: int, step: Json) -> str:
     way = "stop" if choice["viewpoint"] is None else f"go to {choice['viewpoint']}, {choice['distance']:.1f} m"
-    marks = [
-        mark for mark, which in (("chosen", step["chosen"]), ("the teacher's", step["teacher"])) if place == which
-    ]
+    marks = [mark for mark, which in (("chosen", step["chosen"]), ("the teacher's", step["teacher"])) if place == which]
     said = way + _share(choice["probability"]) + (f": {', '.join(marks)}" if marks else "")
     texts = choice["texts"]
     seen = [texts.get("captions", ""), texts.get("observations", ""), ", ".join(texts.get("detections", []))]
@@ -98,13 +98,17 @@ def _drawn(record: Json, plan: Json, floor: int) -> str:
     if record["reference"]:
         parts.append(f'<polyline class="ve-reference" fill="none" points="{way(record["reference"])}"/>')
     parts.append(f'<polyline class="ve-walked" fill="none" points="{way(record["path"])}"/>')
-    for name, kind, size in ((record["path"][0], "ve-start", 6), (record["path"][-1], "ve-here", 7), (record["goal"], "ve-goal", 10)):
+    for name, kind, size in (
+        (record["path"][0], "ve-start", 6),
+        (record["path"][-1], "ve-here", 7),
+        (record["goal"], "ve-goal", 10),
+    ):
         if name in points and points[name]["floor"] == floor:
             x, y = at(points[name]["x"], points[name]["y"]).split(",")
             parts.append(f'<circle class="{kind}" cx="{x}" cy="{y}" r="{size}"/>')
     label = f"Floor {floor + 1}: the walk in orange, the reference path in blue, the goal in green"
-    size = f'viewBox="0 0 {WIDTH} {(high - low) * scale:.0f}"'
-    drawing = f'<svg class="still" role="img" aria-label="{label}" {size}>{"".join(parts)}</svg>'
+    box = f'viewBox="0 0 {WIDTH} {(high - low) * scale:.0f}"'
+    drawing = f'<svg class="still" role="img" aria-label="{label}" {box}>{"".join(parts)}</svg>'
     return f"<figure>{drawing}<figcaption>{label}.</figcaption></figure>"
 
 
