@@ -26,10 +26,11 @@ function wrapped(text, letters) {
   return lines;
 }
 
-// One agent's part: its name and status, the plan, and a bar for each choice.
+// One agent's part: its name and status, the plan, and a bar for each choice. The plan stays text: read into this page,
+// its styles would be refused by the page's own policy.
 function column(viewer, record, agent, paint) {
-  const group = node("g"), plan = new DOMParser().parseFromString(viewer.toSVG(), "image/svg+xml").documentElement;
-  const width = Number(plan.getAttribute("width")), high = Number(plan.getAttribute("height"));
+  const group = node("g"), plan = viewer.toSVG(), shown = document.querySelector(`#viewer-${viewer.agent} .ve-plan`);
+  const width = Number(shown.getAttribute("width")), high = Number(shown.getAttribute("height"));
   const status = document.querySelector(`#viewer-${viewer.agent} .ve-status`).textContent;
   let y = LINE;
   group.append(node("text", { x: 0, y, "font-weight": 600, "font-size": 15, fill: paint.ink }, agent.name));
@@ -38,8 +39,9 @@ function column(viewer, record, agent, paint) {
     group.append(node("text", { x: 0, y, "font-size": 13, fill: paint.quiet }, line));
   }
   y += 10;
-  plan.setAttribute("y", String(y));
-  group.append(document.importNode(plan, true));
+  const place = node("g", { class: `plan-${viewer.agent}` });
+  group.append(place);
+  const placed = [new XMLSerializer().serializeToString(place), plan.replace("<svg ", `<svg y="${y}" `)];
   y += high + LINE;
   const step = record.steps[viewer.step];
   const choices = step ? step.choices.map((choice, index) => ({ choice, index })) : [];
@@ -54,7 +56,7 @@ function column(viewer, record, agent, paint) {
     }
     y += LINE;
   }
-  return { group, width, height: y };
+  return { group, width, height: y, placed };
 }
 
 export function picture(now, agents) {
@@ -73,7 +75,9 @@ export function picture(now, agents) {
   const width = Math.ceil(inner + 2 * MARGIN), height = Math.ceil(top + Math.max(...columns.map((one) => one.height)) + MARGIN);
   for (const [key, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) svg.setAttribute(key, String(value));
   svg.append(node("rect", { width, height, fill: paint.paper }), content);
-  return { text: new XMLSerializer().serializeToString(svg), width, height };
+  let file = new XMLSerializer().serializeToString(svg);
+  for (const { placed: [place, plan] } of columns) file = file.replace(place.replace(` xmlns="${SPACE}"`, ""), () => plan);
+  return { text: file, width, height };
 }
 
 function download(blob, name) {
