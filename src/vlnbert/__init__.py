@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from vlnbert.api.comparing import AgentComparison, compare
     from vlnbert.api.demonstrating import demo, generate_house
+    from vlnbert.api.episodes import Episode, episode
     from vlnbert.api.evaluating import evaluate
     from vlnbert.api.evaluations import Evaluations
     from vlnbert.api.features import caption_features, object_features, view_features
@@ -45,7 +47,9 @@ if TYPE_CHECKING:
     from vlnbert.tasks.task import R2R, REVERIE, Task, register_task
 
 _HOME = {
+    "vlnbert.api.comparing": ("AgentComparison", "compare"),
     "vlnbert.api.demonstrating": ("demo", "generate_house"),
+    "vlnbert.api.episodes": ("Episode", "episode"),
     "vlnbert.api.evaluating": ("evaluate",),
     "vlnbert.api.evaluations": ("Evaluations",),
     "vlnbert.api.features": ("caption_features", "object_features", "view_features"),
@@ -78,10 +82,12 @@ __all__ = [
     "R2R",
     "REVERIE",
     "Agent",
+    "AgentComparison",
     "Callback",
     "Data",
     "DataError",
     "Environment",
+    "Episode",
     "Evaluation",
     "Evaluations",
     "Experiment",
@@ -102,8 +108,10 @@ __all__ = [
     "caption_features",
     "check_data",
     "check_world",
+    "compare",
     "curves",
     "demo",
+    "episode",
     "evaluate",
     "export_weights",
     "fetch_data",

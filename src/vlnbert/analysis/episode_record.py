@@ -97,6 +97,11 @@ class RecordedEpisode:
         return {"format": FORMAT, **asdict(self)}
 
     @property
+    def where(self) -> str:
+        """The split and the house, in words."""
+        return f"{self.task}/{self.split} in {self.scan}" if self.split is not None else f"typed, in {self.scan}"
+
+    @property
     def verdict(self) -> str:
         """In a word or two: whether it succeeded, where that is known."""
         if self.success is None:

@@ -69,6 +69,8 @@ class Run:
     @property
     def weights(self) -> Path:
         """The folder of its best navigator, or of its last where none was validated yet."""
+        if not (self.folder / BEST).is_dir() and not (self.folder / POINTER).exists():
+            raise DataError(self.folder, "has no weights yet", f"go on with: vlnbert train --resume {self.folder}")
         return best_weights(self.folder)
 
     def describe_weights(self, checkpoint: Checkpoint = "best") -> str:

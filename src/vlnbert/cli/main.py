@@ -14,6 +14,7 @@ from vlnbert.cli.bench.navigator import bench_navigator
 from vlnbert.cli.bench.objects import bench_objects
 from vlnbert.cli.bench.train import bench_train
 from vlnbert.cli.bench.world import bench_world
+from vlnbert.cli.compare import compare
 from vlnbert.cli.data import check_data, holdout_houses, make_r4r, presets
 from vlnbert.cli.demo import demo, house
 from vlnbert.cli.evaluate import evaluate
@@ -24,6 +25,7 @@ from vlnbert.cli.parsing import as_option, parsed, postponed
 from vlnbert.cli.plugins import plugins
 from vlnbert.cli.report import curves, report
 from vlnbert.cli.score import score, submit
+from vlnbert.cli.show import show
 from vlnbert.cli.train import train
 from vlnbert.cli.weights import export_weights, import_weights, inspect_weights
 from vlnbert.cli.world import candidates, check_world
@@ -50,6 +52,8 @@ VERBS: dict[str, Callable[..., None]] = {
     "curves": curves,
     "report": report,
     "explore": explore,
+    "show": show,
+    "compare": compare,
     "evaluate": evaluate,
     "score": score,
     "submit": submit,
