@@ -21,7 +21,10 @@ export class Chooser {
   constructor(catalogue, plans, walk, fail) {
     Object.assign(this, { catalogue, plans, walk, fail, split: "", scan: "", page: 0, chosen: "", picker: null, start: "" });
     fill(by("heading"), FACING.map((name, index) => [String(index), name]), "0");
-    const quietly = (work) => (event) => work(event).catch(fail);
+    const quietly = (work) => (event) => {
+      by("instructions").setAttribute("aria-busy", "true");
+      return work(event).catch(fail).finally(() => by("instructions").removeAttribute("aria-busy"));
+    };
     by("task").addEventListener("change", quietly(() => this.openTask(by("task").value)));
     by("split").addEventListener("change", quietly(() => this.openSplit(by("split").value)));
     by("house").addEventListener("change", quietly(() => this.openHouse(by("house").value)));
