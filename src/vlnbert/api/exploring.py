@@ -9,7 +9,7 @@ from vlnbert.api.preparing import prepare
 from vlnbert.api.runs import Run
 from vlnbert.api.walkers import run_or_source
 from vlnbert.data.data import Data, open_data
-from vlnbert.errors import UsageError, VlnbertError, setting
+from vlnbert.errors import UsageError, VlnbertError
 from vlnbert.navigator import Navigator
 from vlnbert.progress import quiet, say
 from vlnbert.rollout.agents import AGENTS, Agent, AgentFactory
@@ -90,12 +90,8 @@ def open_explorer(
         raise UsageError(f"{len(agents)} agents are too many to watch; name one or {MOST_AGENTS}")
     use_threads(threads if agents or threads else 1)
     sources = [run_or_source(one) if isinstance(one, str | Path) else one for one in agents] or [AGENT]
-    if data is None:
-        known = next((one.record.data for one in sources if isinstance(one, Run)), None)
-        data = known if agents else generated_house()
-    if data is None:
-        raise UsageError(f"no data to walk in; give a data folder: {setting('data', 'DIR')}")
-    opened = open_data(data, device=device)
+    known = next((one.record.data for one in sources if isinstance(one, Run)), None)
+    opened = open_data(data or known or generated_house(), device=device)
     _ = opened.world  # shared by all
     try:
         ready = [prepare(one, opened, _splits_for(one, opened)) for one in sources]
@@ -106,7 +102,7 @@ def open_explorer(
         raise UsageError(f"{str(error).splitlines()[0]}; {remedy}") from None
     walkers = [
         ExplorerAgent(
-            about=one.weights or _about(source),
+            about=one.weights or _about(source, one.agent),
             agent=one.agent,
             recorder=one.recorder,
             max_steps=one.walker.max_steps,
@@ -117,7 +113,9 @@ def open_explorer(
     ]
     explorer = Explorer(ready[0].data, walkers, ready[0].walker.task)
     if first := explorer.first:
-        explorer.walk([EpisodeAsked(number, first["split"], first["id"]) for number in range(len(walkers))])
+        asked = [EpisodeAsked(number, first["split"], first["id"]) for number in range(len(walkers))]
+        explorer.walk(asked)
+        explorer.plan(explorer.catalogue.scan_of(first["split"], first["id"]))
     return explorer
 
 
@@ -133,10 +131,14 @@ def _splits_for(source: Source, data: Data) -> list[str]:
     return [names[0] for names in found if names]
 
 
-def _about(source: Source) -> str:
+def _about(source: Source, agent: Agent) -> str:
+    """Who walks, in words: what a class of agents says of itself."""
     from vlnbert.explorer.shipped import AGENT
 
-    return "a tiny navigator that ships with vlnbert, trained in other generated houses" if source == AGENT else ""
+    if source == AGENT:
+        return "It ships with vlnbert, and was trained in other generated houses."
+    told = type(agent).__doc__ if isinstance(source, str | AgentFactory) else None
+    return (told or "").strip().partition("\n")[0]
 
 
 def _require_server() -> None:

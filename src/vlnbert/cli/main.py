@@ -9,6 +9,7 @@ from tyro.extras import SubcommandApp
 
 from vlnbert import __version__
 from vlnbert.cli.bench.evaluate import bench_evaluate
+from vlnbert.cli.bench.explore import bench_explore
 from vlnbert.cli.bench.growth import bench_growth
 from vlnbert.cli.bench.navigator import bench_navigator
 from vlnbert.cli.bench.objects import bench_objects
@@ -66,6 +67,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "bench train": bench_train,
     "bench evaluate": bench_evaluate,
     "bench growth": bench_growth,
+    "bench explore": bench_explore,
 }
 
 

@@ -86,6 +86,10 @@ class Catalogue:
             raise RefusedError(404, f"no such episode in {split}; choose one from the list")
         return index.row_of[episode]
 
+    def scan_of(self, split: str, episode: str) -> str:
+        """The house of an episode."""
+        return self.index(split).scans[self.row(split, episode)]
+
     def page_of(self, split: str, row: int) -> int:
         """The page on which an episode stands."""
         index = self.index(split)

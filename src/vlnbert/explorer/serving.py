@@ -48,7 +48,7 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=512)
     except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+        reason = (getattr(error, "strerror", None) or str(error)).partition(" (")[0]
         problem = f"{setting('host', host)}, {setting('port', port)} cannot be served ({reason.lower()})"
         raise UsageError(f"{problem}; choose another: {setting('port', 0)} takes any that is free") from None
 

@@ -51,7 +51,9 @@ export function cardAddress(walk, agent) {
   return `${walk.id === undefined ? "/instruction" : "/episode"}?${new URLSearchParams({ ...walk, agent: String(agent) })}`;
 }
 
-export function ask(walk, agent) {
+// Let an agent walk, by its place among the agents.
+export async function ask(walk, agents, agent) {
   if (walk.id !== undefined) return get("/api/walk", { ...walk, agent });
+  if (!agents[agent].follows_words) throw new Refused(`${agents[agent].name} must know the goal, and typed words have none`);
   return post("/api/walk", { ...walk, heading: Number(walk.heading), agent });
 }

@@ -42,7 +42,7 @@ async function walk(asked, step = 0, follow = false) {
   by("stage").setAttribute("aria-busy", "true");
   tell("Walking …");
   try {
-    const answers = await Promise.allSettled(catalogue.agents.map((_, agent) => ask(asked, agent)));
+    const answers = await Promise.allSettled(catalogue.agents.map((_, agent) => ask(asked, catalogue.agents, agent)));
     const records = answers.map((one) => (one.status === "fulfilled" ? one.value : null));
     const some = records.find(Boolean);
     if (!some) throw answers[0].reason;
