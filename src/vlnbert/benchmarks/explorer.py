@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
 from typing import Any
@@ -97,6 +97,10 @@ class Visitor:
         self.houses: list[dict[str, Any]] = []
         self.plan: dict[str, Any] = {}
 
+    def close(self) -> None:
+        """Leave."""
+        self.connection.close()
+
     def ask(self, kind: str, path: str, body: dict[str, Any] | None = None) -> Any:
         """One request, timed; a fault is noted."""
         data = None if body is None else json.dumps(body)
@@ -122,6 +126,8 @@ class Visitor:
         for name in ("episode.js", "plan.js", "explorer.js", "explorer.css", "episode.css"):
             self.ask("file", f"/files/{name}")
         self.catalogue = self.ask("list", "/api/catalogue") or {}
+        if self.visits.errors:
+            raise UsageError(f"the explorer refused: {self.visits.errors[0]}")
         split = self.catalogue["first"]["split"]
         self.houses = self.ask("list", "/api/houses?" + urlencode({"split": split})) or []
         self.plan = self.ask("plan", "/api/plan?" + urlencode({"scan": self.houses[0]["scan"]})) or {}
@@ -146,10 +152,10 @@ class Visitor:
 def typed_seconds(url: str, rounds: int) -> list[float]:
     """How long one visitor waits for typed instructions, none like another."""
     visits = Visits()
-    visitor = Visitor(url, visits, seed=1)
-    visitor.arrive()
-    while len(visits.seconds.get("typed", [])) < rounds and not visits.errors:
-        visitor.act()
+    with closing(Visitor(url, visits, seed=1)) as visitor:
+        visitor.arrive()
+        while len(visits.seconds.get("typed", [])) < rounds and not visits.errors:
+            visitor.act()
     if visits.errors:
         raise UsageError(f"the explorer refused: {visits.errors[0]}")
     return visits.seconds["typed"]
@@ -160,12 +166,12 @@ def crowd(url: str, visitors: int, seconds: float, pause: float) -> Visits:
     visits, until = Visits(), time.monotonic() + seconds
 
     def visit(number: int) -> None:
-        visitor = Visitor(url, visits, number)
-        time.sleep(visitor.random.uniform(0, pause))
-        visitor.arrive()
-        while time.monotonic() < until:
-            visitor.act()
-            time.sleep(visitor.random.uniform(0.5, 1.5) * pause)
+        with closing(Visitor(url, visits, number)) as visitor, suppress(UsageError):  # which is noted
+            time.sleep(visitor.random.uniform(0, pause))
+            visitor.arrive()
+            while time.monotonic() < until:
+                visitor.act()
+                time.sleep(visitor.random.uniform(0.5, 1.5) * pause)
 
     threads = [threading.Thread(target=visit, args=(number,), daemon=True) for number in range(visitors)]
     for thread in threads:

@@ -19,10 +19,11 @@ def bench_explore(
     rounds: int = 20,
     json: Flag = False,
 ) -> None:
-    """Serve the explorer on the loopback and visit it: its start, a typed instruction, and a crowd.
+    """Serve the explorer on the loopback and visit it: its start, the first paint, a typed instruction, and a crowd.
 
     Each visitor of the crowd chooses an instruction or types one, reads for about a second, and goes on. No request is
-    repeated after a fault, and nothing but 127.0.0.1 is visited.
+    repeated after a fault, and nothing but 127.0.0.1 is visited. The first paint is asked of chromium, where that and
+    playwright are there.
 
     Example: vlnbert bench explore
 
@@ -38,16 +39,19 @@ def bench_explore(
     from json import dumps
 
     from vlnbert.benchmarks.explorer import crowd, served, typed_seconds
+    from vlnbert.benchmarks.first_paint import first_paint
     from vlnbert.errors import UsageError
 
     require_within(visitors=(visitors, 1, 200), seconds=(seconds, 1, 600), rounds=(rounds, 1, MOST))
     if not 0.05 <= pause <= 60:
         raise UsageError(f"--pause {pause} is out of range; choose 0.05 to 60")
     with served(*runs, *(("--data", data) if data else ())) as (url, start):
+        paint = first_paint(url)
         alone = sorted(typed_seconds(url, rounds))
         visits = crowd(url, visitors, seconds, pause)
     found: dict[str, Any] = {
         "start_seconds": start,
+        "browser_seconds": paint,
         "typed_seconds": alone[len(alone) // 2],
         "typed_longest": alone[-1],
         "visitors": visitors,
@@ -76,4 +80,6 @@ def _print_table(found: dict[str, Any]) -> None:
         table.add_row(kind, f"{one['requests']:,}", *times)
     screen().print(table)
     alone = f"{1000 * found['typed_seconds']:,.0f} ms, at most {1000 * found['typed_longest']:,.0f} ms"
+    if paint := found["browser_seconds"]:
+        print(f"first paint after {1000 * paint['first_paint']:,.0f} ms, a walk after {1000 * paint['ready']:,.0f} ms")
     print(f"started in {found['start_seconds']:.1f} s; a typed instruction, one visitor alone: {alone}")
