@@ -6,7 +6,9 @@ from math import pi
 from pathlib import Path
 from typing import Any
 
+from vlnbert.analysis.episode_record import Choice, RecordedEpisode, RecordedStep, Words
 from vlnbert.analysis.web import viewer_script, viewer_style
+from vlnbert.perception.view_texts import ViewTexts
 
 EVIL = "<img src=x onerror=alert(1)>"
 
@@ -108,3 +110,22 @@ def write_page(folder: Path, record: dict[str, Any], plan: dict[str, Any] = PLAN
         encoding="utf-8",
     )
     return page
+
+
+def recorded(text: str = "Pass the blue sofa.") -> RecordedEpisode:
+    """The record as Python has it."""
+    steps = tuple(
+        RecordedStep(
+            **{
+                **one,
+                "choices": tuple(Choice(**{**way, "texts": ViewTexts(**way["texts"])}) for way in one["choices"]),
+                "attention": tuple(one["attention"]),
+                "objects": (),
+            }
+        )
+        for one in RECORD["steps"]
+    )
+    told = {key: value for key, value in RECORD.items() if key not in ("format", "steps", "instruction")}
+    lists = {key: tuple(RECORD[key]) for key in ("path", "reference", "goals")}
+    _, *words = RECORD["instruction"]["words"]
+    return RecordedEpisode(**told | lists, steps=steps, instruction=Words(text, (text.split(" the ")[0], *words)))

@@ -18,7 +18,7 @@ def test_steps_by_slider_buttons_and_keys(open_page: Open, tmp_path: Path) -> No
     expect(status).to_have_text("Step 1 of 3 · 7.5 m to the goal · goes ahead, 2.0 m (90 %)")
     page.evaluate("here.addEventListener('step', (event) => { globalThis.heard = event.detail; })")
     page.get_by_role("button", name="Next step").click()
-    expect(status).to_have_text("Step 2 of 3 · 5.5 m to the goal · goes right 90°, 2.0 m (70 %)")
+    expect(status).to_have_text("Step 2 of 3 · 5.5 m to the goal · goes 90° right, 2.0 m (70 %)")
     assert page.evaluate("heard") == {"step": 1, "steps": 3}
     slider.focus()
     page.keyboard.press("ArrowRight")
@@ -44,9 +44,9 @@ def test_it_plays_to_the_end(open_page: Open, tmp_path: Path) -> None:
 
 def test_a_limit_of_steps_is_no_stop(open_page: Open, tmp_path: Path) -> None:
     page = open_page(write_page(tmp_path, ran_out()), ready=".ve-viewpoint")
-    expect(page.locator(".ve-outcome")).to_have_text("Failure: ran out of 2 steps, 3.00 m from the goal")
+    expect(page.locator(".ve-outcome")).to_have_text("Failure: ran out of steps after 2, 3.00 m from the goal")
     page.get_by_role("slider").fill("2")
-    expect(page.get_by_role("status")).to_have_text("Step 3 of 3 · 3.0 m to the goal · ran out of 2 steps here")
+    expect(page.get_by_role("status")).to_have_text("Step 3 of 3 · 3.0 m to the goal · ran out of steps here")
     assert "stops" not in page.inner_text("main")
 
 

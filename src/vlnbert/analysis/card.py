@@ -2,42 +2,30 @@
 
 from pathlib import Path
 
-from vlnbert.analysis.card_text import step_table
+from vlnbert.analysis.card_page import write_card_page
 from vlnbert.analysis.curves import save_figure
 from vlnbert.analysis.episode_record import RecordedEpisode
 from vlnbert.analysis.floorplan import draw_episode
-from vlnbert.analysis.inline_svg import figure_svg
-from vlnbert.analysis.report import EpisodeCard, Report, write_report
+from vlnbert.analysis.house_plan import house_plan
+from vlnbert.data.data import Data
 from vlnbert.errors import UsageError
-from vlnbert.evaluation.tables import score_table
-from vlnbert.world.world import World
 
 PAGE = ".html"
 PICTURES = (".svg", ".png", ".pdf")
 
 
-def write_card(path: Path, record: RecordedEpisode, world: World) -> None:
-    """Write a card, by its ending as a page with all facts (.html) or as a picture (.svg, .png, .pdf)."""
+def write_card(path: Path, record: RecordedEpisode, data: Data) -> None:
+    """Write a card, by its ending as a page to step through (.html) or as a picture (.svg, .png, .pdf)."""
     require_card_name(path)
-    walked, reference = (
-        [world.find(record.scan, name) for name in names] for names in (record.path, record.reference or ())
-    )
-    title = "" if path.suffix.lower() == PAGE else f"Episode {record.id}, {record.agent}"
-    figure = draw_episode(world, walked, reference, title, succeeded=record.success, ending=record.ending)
-    if path.suffix.lower() != PAGE:
-        save_figure(figure, path)
+    if path.suffix.lower() == PAGE:
+        write_card_page(path, record, house_plan(data, record.scan))
         return
-    card = EpisodeCard(
-        title=f"Episode {record.id}",
-        instruction=record.instruction.text,
-        outcome=record.ending,
-        svg=figure_svg(figure),
-        succeeded=record.success,
-        steps=step_table(record),
+    walked, reference = (
+        [data.world.find(record.scan, name) for name in names] for names in (record.path, record.reference or ())
     )
-    scores = (score_table("Scores", {record.agent: record.scores}),) if record.scores else ()
-    context = f"{record.where}, walked by {record.agent}."
-    write_report(path, Report(f"Episode {record.id}", context, tables=scores, episodes=(card,)))
+    title = f"Episode {record.id}, {record.agent}"
+    figure = draw_episode(data.world, walked, reference, title, succeeded=record.success, ending=record.ending)
+    save_figure(figure, path)
 
 
 def require_card_name(path: Path) -> None:

@@ -40,7 +40,7 @@ def tables(record: RecordedEpisode) -> list[Table]:
 def step_table(record: RecordedEpisode) -> Table:
     """A row for each decision; columns that no step has anything to say in are left out."""
     words = record.instruction.words
-    rows = [(str(number), *_cells(step, words)) for number, step in enumerate(record.steps)]
+    rows = [(str(number), *_cells(step, words)) for number, step in enumerate(record.steps, start=1)]
     columns = ("step", "to goal", "chooses", "p", "next best", "teacher", "object", "attends to", "sees there")
     said = [place for place, column in enumerate(zip(*rows, strict=True)) if place < 3 or any(map(str.strip, column))]
     return Table([columns[place] for place in said], [[row[place] for place in said] for row in rows], title="Steps")

@@ -45,7 +45,7 @@ class Episode:
 
     def write(self, path: str | Path) -> Path:
         """Write its card: by its ending a page (.html) or a picture of the floor plan (.svg, .png, .pdf)."""
-        write_card(Path(path), self.record, self.data.world)
+        write_card(Path(path), self.record, self.data)
         return Path(path)
 
     def __repr__(self) -> str:

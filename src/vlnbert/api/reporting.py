@@ -3,29 +3,39 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from matplotlib.figure import Figure
 
-from vlnbert.analysis import Drawing, EpisodeCard, Report, attended_words, draw_episode, figure_svg, write_report
 from vlnbert.analysis.curves import draw_curves, save_figure
+from vlnbert.analysis.house_plan import house_plan
+from vlnbert.analysis.mistakes import find_mistakes
+from vlnbert.analysis.paper_rows import paper_rows
+from vlnbert.analysis.picking import BEST, TYPICAL, WORST, pick_episodes
 from vlnbert.analysis.recording import Recorder
+from vlnbert.analysis.report import EpisodeCard, Report, Section, Words, write_report
+from vlnbert.analysis.sections import headline, how_it_learned, how_well, what_was_asked, what_went_wrong
 from vlnbert.api.arguments import checked
+from vlnbert.api.making_of import how_it_was_made
 from vlnbert.api.preparing import prepare
 from vlnbert.api.runs import Run, open_run
 from vlnbert.data.data import Data, open_data
-from vlnbert.errors import UnknownNameError
+from vlnbert.errors import UnknownNameError, UsageError
 from vlnbert.evaluation.evaluate import Evaluation
 from vlnbert.evaluation.tables import Summary, score_table
 from vlnbert.progress import quiet
 from vlnbert.registry import load_recorded
 from vlnbert.runtime import require_within
 from vlnbert.tables import Table
+from vlnbert.tasks.splits import task_and_split
 
-EPISODES = 3  # drawn in a report, unless told otherwise
-CONTEXT = (
-    "{run} after {updates:,} updates of the preset {preset}. The random agent picks a heading and walks five steps; "
-    "the shortest agent knows the goal. Below, words are tinted by the attention that the navigator paid them before "
-    "each choice."
+AGENT = "navigator"  # what a report calls the run's
+EPISODES = 6  # shown in a report, unless told otherwise
+CONTEXT = "{run} after {updates:,} updates of the preset {preset}."
+TITLES = {BEST: "Among the best", TYPICAL: "Typical", WORST: "Among the worst"}
+TO_READ = (
+    "Move the slider, or use the arrow keys. Words are tinted by the attention that they got before each choice; lines "
+    "from where the agent stands are its choices, broader where it was surer."
 )
 
 
@@ -77,14 +87,17 @@ def report(
     context: str | None = None,
     bar: bool = True,
 ) -> Path:
-    """Write what a run learned as one HTML file: scores beside baselines, curves, and some episodes to look at.
+    """Write what a run learned as one HTML file, to look at, to print or to send.
+
+    It tells what was asked, how well it went beside baselines and, on published splits, the paper; how it was learned,
+    where it went wrong, and some episodes step by step.
 
     Args:
         run: The run, or its folder.
         out: The file to write.
         data: The data folder, or what `vln.open_data` gave; by default what the run was trained on.
         split: The split to walk, as task/split; by default the one that chooses the best weights.
-        episodes: How many to draw, evenly spread over the split.
+        episodes: How many to show, of the best, the typical and the worst.
         seed: Of the random baseline.
         title: The report's heading.
         context: What it is about, in a sentence or two; by default what the run's folder tells.
@@ -105,10 +118,10 @@ def compare(run: Run, data: Data | str | Path | None = None, *, split: str | Non
     features = run.experiment.features.updated_by(opened.features)
     opened = opened.seen_as(replace(run.experiment, features=features).seen).holding_out(run.record.held_out)
     steps = run.experiment.training.max_steps
-    agents: dict[str, Run | str] = {"random": "random", "shortest": "shortest", "navigator": run}
+    agents: dict[str, Run | str] = {"random": "random", "shortest": "shortest", AGENT: run}
     ready = {agent: prepare(one, opened, name, seed=seed, max_steps=steps) for agent, one in agents.items()}
-    walked = {agent: one.walk(name, record=agent == "navigator") for agent, one in ready.items()}
-    return Comparison(opened, name, walked, ready["navigator"].recorder)
+    walked = {agent: one.walk(name, record=agent == AGENT) for agent, one in ready.items()}
+    return Comparison(opened, name, walked, ready[AGENT].recorder)
 
 
 def write_run_report(
@@ -133,48 +146,49 @@ def _validated(run: Run, split: str | None) -> str:
 
 
 def _report(run: Run, compared: Comparison, episodes: int, title: str, context: str | None) -> Report:
-    """The table, the learning curves and some episodes with the words that were attended to."""
-    data, scores, evaluation = compared.data, compared.table(), compared.evaluations["navigator"]
-    table = Table(
-        columns=("agent", *scores.columns[1:]),
-        rows=scores.rows,
-        title=compared.split,
-        note="TL and NE in metres, episodes counted, all others in percent.",
+    """What was asked, how well it went, how it was learned, what went wrong, episodes, and how it was made."""
+    evaluation, scores = compared.evaluations[AGENT], compared.scores
+    task, split = task_and_split(compared.split)
+    if evaluation.scores is None:
+        raise UsageError(f"{compared.split} withholds its goals, so there is nothing to report; choose another split")
+    cards = _cards(
+        compared, pick_episodes(evaluation.scores, episodes, list(map(tuple, evaluation.episodes.path.tolist())))
     )
-    others = {agent: float(compared.scores[agent]["sr"] or 0) for agent in ("random", "shortest")}
-    drawn = Drawing(figure_svg(draw_curves(run.log, compared.split, others)), "How it learned.")
     told = context or CONTEXT.format(run=run.folder.name, updates=run.progress.iteration, preset=run.preset)
-    told += f" The navigator walks with {run.describe_weights()}."
+    note = ""
     if evaluation.predicted_objects is not None:
-        told += (
-            f" To guess among the objects in view at the goal would name {100 * _luck(data, evaluation):.0f} % of them."
-        )
-    return Report(title, told, (table,), (drawn,), _cards(compared, episodes))
+        luck = 100 * _luck(compared.data, evaluation)
+        note = f"To guess among the objects in view at the goal would name {luck:.0f} % of them."
+    others = {agent: float(scores[agent]["sr"] or 0) for agent in scores if agent != AGENT}
+    typical = next((card for card in cards if card.title.startswith(TITLES[TYPICAL])), cards[0])
+    paper = paper_rows(compared.data.world, evaluation.episodes)
+    return Report(
+        title,
+        [
+            Words(f"{told} Here it walks {compared.split} with {run.describe_weights()}.", "lead"),
+            *what_was_asked(task, split, typical.record.instruction.text),
+            headline(task, scores, AGENT),
+        ],
+        [
+            how_well(task, scores, AGENT, paper, note),
+            how_it_learned(run.log, compared.split, others),
+            what_went_wrong(find_mistakes(evaluation)),
+            Section("Episodes", [Words(TO_READ), *cards]),
+            how_it_was_made(run, compared.split, evaluation.max_steps),
+        ],
+        {"scores": scores},
+    )
 
 
-def _cards(compared: Comparison, count: int) -> tuple[EpisodeCard, ...]:
-    """Some episodes, evenly spread over the split, with what was read at every step."""
-    evaluation, world, cards = compared.evaluations["navigator"], compared.data.world, []
-    total = len(evaluation.episodes)
-    for row in range(0, total, -(-total // count)):
+def _cards(compared: Comparison, picked: list[tuple[str, int]]) -> list[EpisodeCard]:
+    """Some episodes in their houses; each house is drawn once."""
+    evaluation, plans = compared.evaluations[AGENT], dict[str, dict[str, Any]]()
+    cards = []
+    for kind, row in picked:
         record = compared.recorder.episode(evaluation, row)
-        walked, reference = (
-            [world.find(record.scan, name) for name in names] for names in (record.path, record.reference or ())
-        )
-        figure = draw_episode(world, walked, reference, succeeded=record.success, ending=record.ending)
-        words = record.instruction.words
-        steps = [(str(n), attended_words(words, one.attention or ())) for n, one in enumerate(record.steps)]
-        cards.append(
-            EpisodeCard(
-                title=f"Episode {record.id}",
-                instruction=record.instruction.text,
-                outcome=record.ending,
-                svg=figure_svg(figure),
-                succeeded=record.success,
-                steps=Table(("step", "attention"), steps, title="What it read"),
-            )
-        )
-    return tuple(cards)
+        plan = plans.setdefault(record.scan, house_plan(compared.data, record.scan))
+        cards.append(EpisodeCard(f"{TITLES[kind]}: episode {record.id}", record, plan))
+    return cards
 
 
 def _luck(data: Data, evaluation: Evaluation) -> float:

@@ -80,7 +80,7 @@ class _PlanReader:
         self.path, self.document, self.faults = path, document, Faults(path)
 
     def read(self) -> ScanPlan:
-        floors = [entry.get("z") for entry in self.entries("floors", MOST_FLOORS)]
+        floors: list[Any] = [entry.get("z") for entry in self.entries("floors", MOST_FLOORS)]
         if not floors or not is_numbers(floors, len(floors)) or sorted(floors) != floors:
             raise DataError(self.path, "'floors' is not a list of heights, lowest first", REMEDY)
         self.floors = len(floors)

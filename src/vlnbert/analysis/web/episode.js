@@ -3,40 +3,30 @@
 // are those of docs/conventions.md. Data enters as text and numbers only, never as markup.
 globalThis.vlnbertEpisode = (() => {
   const { node, frame, line, label, drawHouse, scaleBar } = globalThis.vlnbertPlan;
+  const { make, percent, metres, direction, choiceRow, objectRow, compass } = globalThis.vlnbertChoices;
   const PAUSE = 1300; // milliseconds between steps while playing
-  const DIAL = 172; // pixels of the compass
+  const SIGHT = 1.5; // metres at which an object is drawn whose distance nobody knows
   const TIGHT = /^([.,;:!?)'’%]|n't$|'s$)/; // words that no space stands before
   let mounted = 0;
 
-  function make(name, kind = "", ...children) {
-    const made = document.createElement(name);
-    if (kind) made.className = kind;
-    made.append(...children);
-    return made;
-  }
-
-  const percent = (share) => (share === null ? "" : `${share > 0 && share < 0.01 ? "<1" : Math.round(100 * share)} %`);
-  const metres = (distance) => (distance === null ? "" : `${distance.toFixed(1)} m`);
-
-  // A direction in words, as somebody says it who looks along `heading`.
-  function direction(choice, heading) {
-    if (choice.viewpoint === null) return "stop";
-    const turn = Math.round((relative(choice.heading, heading) * 180) / Math.PI);
-    const size = Math.abs(turn);
-    const side = turn > 0 ? "right" : "left";
-    const level = choice.elevation > 0.26 ? ", up" : choice.elevation < -0.26 ? ", down" : "";
-    return (size < 20 ? "ahead" : size > 160 ? "behind" : `${side} ${size}°`) + level;
-  }
-
-  function relative(angle, heading) {
-    const turn = (angle - heading) % (2 * Math.PI);
-    return turn > Math.PI ? turn - 2 * Math.PI : turn <= -Math.PI ? turn + 2 * Math.PI : turn;
+  // Points on a way, no farther apart than a label is high.
+  function along(places) {
+    return places.slice(1).flatMap((to, index) => {
+      const from = places[index], far = Math.hypot(to.x - from.x, to.y - from.y), parts = far < 6 ? Math.ceil(far * 4) : 1;
+      return Array.from({ length: parts + 1 }, (_, part) => ({ x: from.x + ((to.x - from.x) * part) / parts, y: from.y + ((to.y - from.y) * part) / parts }));
+    });
   }
 
   function outcome(record) {
-    const verdict = record.success === null ? "Goal withheld" : record.success ? "Success" : "Failure";
-    const far = record.scores && typeof record.scores.ne === "number" ? `, ${record.scores.ne.toFixed(2)} m from the goal` : "";
-    return `${verdict}: ${record.outcome === "stopped" ? "stopped" : `ran out of ${record.max_steps} steps`}${far}`;
+    const unknown = record.split === null ? "No goal" : "Goal withheld";
+    const verdict = record.success === null ? unknown : record.success ? "Success" : "Failure";
+    const far = record.scores && typeof record.scores.ne === "number" ? ` ${record.scores.ne.toFixed(2)} m from the goal` : "";
+    return `${verdict}: ${ended(record)}${far}`;
+  }
+
+  function ended(record) {
+    if (record.outcome !== "ran out of steps") return record.outcome;
+    return `ran out of steps after ${record.steps.length}${record.scores && "ne" in record.scores ? "," : ""}`;
   }
 
   function mount(element, record, plan, options = {}) {
@@ -131,6 +121,7 @@ globalThis.vlnbertEpisode = (() => {
       const list = make("ul", "ve-legend", entry("walked", "walked"), entry("choice", "choices, by probability"));
       if (this.record.reference) list.append(entry("reference", "reference path"));
       if (this.record.goals || this.record.goal) list.append(entry("goal", this.record.target_object ? "sees the object" : "stopping here succeeds"));
+      if (this.record.target_object) list.append(entry("object", "the object asked for"));
       return list;
     }
 
@@ -150,7 +141,7 @@ globalThis.vlnbertEpisode = (() => {
       const now = this.frames[this.step], parts = [`Step ${this.step + 1} of ${this.frames.length}`];
       const chosen = now.choices[now.chosen];
       if (now.distance_to_goal !== null) parts.push(`${metres(now.distance_to_goal)} to the goal`);
-      if (!chosen) parts.push(`ran out of ${this.record.max_steps} steps here`);
+      if (!chosen) parts.push("ran out of steps here");
       else {
         const sure = chosen.probability === null ? "" : ` (${percent(chosen.probability)})`;
         parts.push(chosen.viewpoint === null ? `stops here${sure}` : `goes ${direction(chosen, now.heading)}, ${metres(chosen.distance)}${sure}`);
@@ -194,12 +185,14 @@ globalThis.vlnbertEpisode = (() => {
       const height = Math.round(Math.min(440, Math.max(260, width * 0.8)));
       const { record, plan } = this;
       const at = (id) => this.places.get(id);
-      const shown = this.whole ? plan.viewpoints : [...record.path, ...(record.reference || []), record.goal].map(at).filter(Boolean);
-      const on = frame(shown.length ? shown : plan.viewpoints, width, height);
       const text = ` ${record.instruction.text.toLowerCase()} `;
-      const target = record.target_object;
-      const isTarget = (one) => Boolean(target) && (one.id === undefined ? one.name === target.name : String(one.id) === String(target.id));
-      drawHouse(this.svg, plan, this.floor, on, (one) => isTarget(one) || text.includes(one.name.toLowerCase()));
+      const isTarget = (one) => Boolean(record.target_object) && String(one.id) === String(record.target_object.id);
+      const walked = [...record.path, ...(record.reference || []), record.goal].map(at).filter(Boolean);
+      const shown = this.whole ? plan.viewpoints : [...walked, ...plan.objects.filter(isTarget)];
+      const on = frame(walked.length ? shown : plan.viewpoints, width, height);
+      const busy = [...record.path, ...(record.reference || []), ...this.frames[this.step].choices.map((one) => one.viewpoint)];
+      const named = (one) => isTarget(one) || text.includes(one.name.toLowerCase());
+      drawHouse(this.svg, plan, this.floor, on, { named, busy: along(busy.map(at).filter(Boolean)) });
       this.svg.append(...this.goals(on), ...this.ways(on), ...this.target(on, isTarget), ...this.agent(on), scaleBar(on));
       this.svg.setAttribute("aria-label", `Floor plan. ${this.status.textContent}`);
       this.floorButtons.forEach((button, index) => button.setAttribute("aria-pressed", String(index === this.floor)));
@@ -215,9 +208,15 @@ globalThis.vlnbertEpisode = (() => {
       return made;
     }
 
+    // The object that was asked for, where it stands; where nobody knows that, in which direction it is seen from here.
     target(on, isTarget) {
-      return this.plan.objects.filter((one) => one.floor === this.floor && isTarget(one)).map((one) =>
-        node("rect", { class: "ve-target", x: on.x(one.x) - 6, y: on.y(one.y) - 6, width: 12, height: 12 }));
+      const square = (one) => node("rect", { class: "ve-target", x: on.x(one.x) - 6, y: on.y(one.y) - 6, width: 12, height: 12 });
+      const known = this.plan.objects.filter(isTarget);
+      if (known.length) return known.filter((one) => one.floor === this.floor).map(square);
+      const now = this.frames[this.step], here = this.places.get(now.viewpoint), seen = now.objects.find(isTarget);
+      if (!seen || !here || here.floor !== this.floor) return [];
+      const there = { x: here.x + SIGHT * Math.sin(seen.heading), y: here.y + SIGHT * Math.cos(seen.heading) };
+      return [line(here, there, on, "ve-sight"), square(there), label(seen.name, on.x(there.x), on.y(there.y) - 9, on, "ve-object-name")];
     }
 
     // The reference, what was walked so far, and what is still to come.
@@ -262,52 +261,10 @@ globalThis.vlnbertEpisode = (() => {
     list() {
       const now = this.frames[this.step];
       const order = now.choices.map((_, index) => index).sort((a, b) => (now.choices[b].probability || 0) - (now.choices[a].probability || 0));
-      const rows = order.map((index) => this.row(now, index));
-      this.choices.replaceChildren(...(rows.length ? [make("h4", "", "Where it could go"), this.compass(now), make("ol", "ve-rows", ...rows)] : []));
+      const rows = order.map((index) => choiceRow(now, index));
+      this.choices.replaceChildren(...(rows.length ? [make("h4", "", "Where it could go"), compass(now), make("ol", "ve-rows", ...rows)] : []));
       const objects = [...now.objects].sort((a, b) => (b.probability || 0) - (a.probability || 0));
-      this.seen.replaceChildren(...(objects.length ? [make("h4", "", "Objects in view"), make("ul", "ve-rows", ...objects.map((one) => this.object(one)))] : []));
-    }
-
-    row(now, index) {
-      const choice = now.choices[index], tags = [];
-      if (index === now.chosen) tags.push(make("span", "ve-tag ve-tag-chosen", "chosen"));
-      if (index === now.teacher) tags.push(make("span", "ve-tag ve-tag-teacher", "teacher"));
-      const texts = choice.texts || {}, seen = [texts.captions, texts.observations].filter(Boolean).map((text) => make("span", "ve-text", text));
-      if (texts.detections && texts.detections.length) seen.push(make("span", "ve-text", `detected: ${texts.detections.join(", ")}`));
-      const way = [direction(choice, now.heading), choice.viewpoint === null ? "" : metres(choice.distance)].filter(Boolean).join(" · ");
-      return make("li", index === now.chosen ? "ve-row ve-row-chosen" : "ve-row", make("span", "ve-way", way, ...tags), this.bar(choice.probability), ...seen);
-    }
-
-    bar(share) {
-      if (share === null) return "";
-      const bar = make("span", "ve-bar");
-      bar.style.setProperty("--share", `${(100 * share).toFixed(1)}%`);
-      return make("span", "ve-measure", bar, make("span", "ve-percent", percent(share)));
-    }
-
-    object(one) {
-      const { named_object: named, target_object: target } = this.record, tags = [];
-      if (named && String(named.id) === String(one.id)) tags.push(make("span", "ve-tag ve-tag-chosen", "named"));
-      if (target && String(target.id) === String(one.id)) tags.push(make("span", "ve-tag ve-tag-goal", "asked for"));
-      return make("li", "ve-row", make("span", "ve-way", one.name, ...tags), this.bar(one.probability));
-    }
-
-    // The choices around the agent, what lies ahead on top.
-    compass(now) {
-      const middle = DIAL / 2, drawn = node("svg", { class: "ve-compass", width: DIAL, height: DIAL, "aria-hidden": "true" });
-      drawn.append(node("circle", { class: "ve-dial", cx: middle, cy: middle, r: 58 }));
-      for (const [text, x, y] of [["ahead", middle, 14], ["behind", middle, DIAL - 6], ["left", 12, middle + 4], ["right", DIAL - 14, middle + 4]]) {
-        drawn.append(label(text, x, y, { width: DIAL, height: DIAL }, "ve-side"));
-      }
-      now.choices.forEach((choice, index) => {
-        const share = choice.probability === null ? 0.3 : choice.probability, kind = index === now.chosen ? " ve-chosen" : "";
-        if (choice.viewpoint === null) return drawn.append(node("circle", { class: `ve-petal${kind}`, cx: middle, cy: middle, r: 4 + 9 * Math.sqrt(share) }));
-        const long = 20 + 36 * share, wide = 0.16, turn = (relative(choice.heading, now.heading) * 180) / Math.PI;
-        const d = `M0 -17L${-wide * long} ${-long}A${long} ${long} 0 0 1 ${wide * long} ${-long}Z`;
-        return drawn.append(node("path", { class: `ve-petal${kind}`, d, transform: `translate(${middle} ${middle}) rotate(${turn})` }),
-          ...(index === now.teacher ? [node("path", { class: "ve-teacher", d: "M0 -58L-5 -66H5Z", transform: `translate(${middle} ${middle}) rotate(${turn})` })] : []));
-      });
-      return drawn;
+      this.seen.replaceChildren(...(objects.length ? [make("h4", "", "Objects in view"), make("ul", "ve-rows", ...objects.map((one) => objectRow(one, this.record)))] : []));
     }
 
     play(on) {

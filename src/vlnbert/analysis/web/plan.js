@@ -45,7 +45,7 @@ globalThis.vlnbertPlan = (() => {
     return made;
   }
 
-  function rooms(plan, floor, on) {
+  function rooms(plan, floor, on, busy) {
     const group = node("g", { class: "ve-rooms" });
     const here = plan.rooms.filter((room) => room.floor === floor);
     for (const room of here) group.append(node("polygon", { class: "ve-room", points: pointsOf(room.polygon, on) }));
@@ -53,7 +53,7 @@ globalThis.vlnbertPlan = (() => {
     for (const door of plan.doors.filter((one) => one.floor === floor)) {
       group.append(line({ x: door.from[0], y: door.from[1] }, { x: door.to[0], y: door.to[1] }, on, "ve-door"));
     }
-    for (const room of here) group.append(...roomName(room, on));
+    for (const room of here) group.append(...roomName(room, on, busy));
     return group;
   }
 
@@ -68,13 +68,17 @@ globalThis.vlnbertPlan = (() => {
     return [node("polygon", { class: "ve-stairs", points: pointsOf(polygon, on) }), ...treads];
   }
 
-  // The name in the middle of what the panel shows of a room, where there is space for it.
-  function roomName(room, on) {
+  // The name near the middle of what the panel shows of a room, where there is space for it and no way leads through.
+  function roomName(room, on, busy) {
     const xs = room.polygon.map(([x]) => Math.min(Math.max(on.x(x), 0), on.width));
     const ys = room.polygon.map(([, y]) => Math.min(Math.max(on.y(y), 0), on.height));
     const wide = Math.max(...xs) - Math.min(...xs), high = Math.max(...ys) - Math.min(...ys);
-    if (wide < room.name.length * LETTER + 6 || high < 26) return [];
-    return [label(room.name, (Math.max(...xs) + Math.min(...xs)) / 2, (Math.max(...ys) + Math.min(...ys)) / 2, on, "ve-room-name")];
+    const half = (room.name.length * LETTER) / 2 + 3;
+    if (wide < 2 * half || high < 26) return [];
+    const x = (Math.max(...xs) + Math.min(...xs)) / 2, y = (Math.max(...ys) + Math.min(...ys)) / 2;
+    const free = ([left, top]) => busy.every((one) => Math.abs(on.x(one.x) - x - left) > half + 6 || Math.abs(on.y(one.y) - y - top + 4) > 13);
+    const [left, top] = [[0, 0], [0, -24], [0, 24], [-half, 0], [half, 0], [-half, -24], [half, 24], [half, -24], [-half, 24]].find(free) || [0, 0];
+    return [label(room.name, x + left, y + top, on, "ve-room-name")];
   }
 
   function graph(plan, floor, on) {
@@ -111,13 +115,13 @@ globalThis.vlnbertPlan = (() => {
     return node("g", {}, node("path", { class: "ve-scale", d: `M${left} ${y - 4}V${y + 4}M${left} ${y}H${right}M${right} ${y - 4}V${y + 4}` }), text);
   }
 
-  // Draw the plain house on one floor; `draw(svg, on)` adds to it.
-  function drawHouse(svg, plan, floor, on, named = () => false) {
+  // Draw a house on one floor: `named` picks the objects whose names are written, `busy` are points without room names.
+  function drawHouse(svg, plan, floor, on, { named = () => false, busy = [] } = {}) {
     svg.replaceChildren();
     svg.setAttribute("viewBox", `0 0 ${on.width} ${on.height}`);
     svg.setAttribute("width", on.width);
     svg.setAttribute("height", on.height);
-    svg.append(rooms(plan, floor, on), graph(plan, floor, on), objects(plan, floor, on, named));
+    svg.append(rooms(plan, floor, on, busy), graph(plan, floor, on), objects(plan, floor, on, named));
   }
 
   return { node, frame, line, label, drawHouse, scaleBar };
