@@ -8,7 +8,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from tests.explorer.conftest import typed
-from vlnbert.explorer.app import FILES
+from vlnbert.explorer.app import FILES, VIEWER
 from vlnbert.explorer.explorer import Explorer
 
 EVIL = '<script>alert(1)</script><img src=x onerror="alert(2)">'
@@ -99,7 +99,8 @@ def test_without_javascript_cards_are_linked_and_tell_all(client: TestClient) ->
 
 
 def test_all_files_are_served_with_their_kinds(client: TestClient) -> None:
-    for name, (_, kind) in FILES.items():
+    viewer = {name: kind for name, (_, kind) in VIEWER.items()}
+    for name, kind in (FILES | viewer).items():
         answer = client.get(f"/files/{name}")
         assert answer.status_code == 200
         assert answer.headers["content-type"] == kind

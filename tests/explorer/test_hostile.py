@@ -244,7 +244,7 @@ SLOW: dict[str, Callable[[socket.socket], None]] = {
         b"POST /api/walk HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n{"
     ),
     "reads nothing": lambda connection: connection.sendall(
-        b"GET /files/episode.js HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 200
+        b"GET /files/viewer.js HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 200
     ),
 }
 

@@ -123,7 +123,8 @@ class Visitor:
     def arrive(self) -> None:
         """What a browser asks for before anything can be chosen."""
         self.ask("page", "/")
-        for name in ("episode.js", "plan.js", "explorer.js", "explorer.css", "episode.css"):
+        scripts = ("viewer.js", "explorer.js", "choosing.js", "asking.js", "exporting.js")
+        for name in (*scripts, "viewer.css", "explorer.css"):
             self.ask("file", f"/files/{name}")
         self.catalogue = self.ask("list", "/api/catalogue") or {}
         if self.visits.errors:

@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from vlnbert.analysis import web
+from vlnbert.analysis.web import viewer_script, viewer_style
 from vlnbert.explorer.explorer import Explorer
 from vlnbert.explorer.guard import LOOPBACK, Guard, refusal
 from vlnbert.explorer.pages import card_page, front_page, trouble_page
@@ -31,25 +31,24 @@ from vlnbert.explorer.requests import (
 )
 from vlnbert.explorer.walk_queue import WalkQueue
 
-OURS, SHARED = Path(__file__).parent / "web", Path(web.__file__).parent
+OURS = Path(__file__).parent / "web"
 SCRIPT, STYLE, ICON = "text/javascript; charset=utf-8", "text/css; charset=utf-8", "image/svg+xml"
 FILES = {  # all that is served as a file: nothing in an address ever names a path
-    "explorer.js": (OURS, SCRIPT),
-    "asking.js": (OURS, SCRIPT),
-    "choosing.js": (OURS, SCRIPT),
-    "exporting.js": (OURS, SCRIPT),
-    "explorer.css": (OURS, STYLE),
-    "icon.svg": (OURS, ICON),
-    "plan.js": (SHARED, SCRIPT),
-    "episode.js": (SHARED, SCRIPT),
-    "episode.css": (SHARED, STYLE),
+    "explorer.js": SCRIPT,
+    "asking.js": SCRIPT,
+    "choosing.js": SCRIPT,
+    "exporting.js": SCRIPT,
+    "explorer.css": STYLE,
+    "icon.svg": ICON,
 }
+VIEWER = {"viewer.js": (viewer_script, SCRIPT), "viewer.css": (viewer_style, STYLE)}  # which reports have, too
 
 
 def make_app(explorer: Explorer, queue: WalkQueue, hosts: frozenset[str] | None = LOOPBACK) -> ASGIApp:
     """The application behind its guard; `hosts` are the names that it is served under, None for any."""
     pages = _Pages(explorer, queue)
-    files = {name: Response((folder / name).read_bytes(), media_type=kind) for name, (folder, kind) in FILES.items()}
+    files = {name: Response((OURS / name).read_bytes(), media_type=kind) for name, kind in FILES.items()}
+    files |= {name: Response(read(), media_type=kind) for name, (read, kind) in VIEWER.items()}
 
     async def file(request: Request) -> Response:
         found = files.get(request.path_params["name"])

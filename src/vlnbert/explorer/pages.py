@@ -17,12 +17,11 @@ HEAD = """<!DOCTYPE html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title>
 <link rel="icon" href="/files/icon.svg" type="image/svg+xml">
-<link rel="stylesheet" href="/files/episode.css">
+<link rel="stylesheet" href="/files/viewer.css">
 <link rel="stylesheet" href="/files/explorer.css">
 {scripts}</head>
 """
-SCRIPTS = """<script src="/files/plan.js" defer></script>
-<script src="/files/episode.js" defer></script>
+SCRIPTS = """<script src="/files/viewer.js" defer></script>
 <script src="/files/explorer.js" type="module"></script>
 """
 FRONT = """<body>

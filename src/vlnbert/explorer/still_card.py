@@ -1,12 +1,13 @@
 """An episode on a still page, for browsers without JavaScript and for printing: a plan, the outcome, every step."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-WIDTH, AROUND = 640, 1.5  # pixels of a plan, and metres around what it shows
+from vlnbert.analysis.still_plan import still_plan
+
 TOLD = 3  # words that got the most attention
-Json = Mapping[str, Any]
+Json = dict[str, Any]
 
 
 def still_card(record: Json, plan: Json, title: str) -> str:
@@ -17,7 +18,10 @@ def still_card(record: Json, plan: Json, title: str) -> str:
         f"<h1>{escape(title)}</h1>",
         f'<p class="ve-words">{escape(record["instruction"]["text"])}</p>',
         _table(facts | scores),
-        *(_drawn(record, plan, floor) for floor in _floors(record, plan)),
+        *(
+            f"<figure>{drawn}<figcaption>{escape(caption)}</figcaption></figure>"
+            for caption, drawn in still_plan(record, plan)
+        ),
         "<h2>Step by step</h2>",
         f"<ol>{''.join(_step(step, record) for step in record['steps'])}</ol>",
         '<p><a href="/">Back to the explorer</a></p>',
@@ -72,55 +76,3 @@ def _choice(choice: Json, place: int, step: Json) -> str:
 
 def _share(probability: float | None) -> str:
     return "" if probability is None else f" ({100 * probability:.0f} %)"
-
-
-def _floors(record: Json, plan: Json) -> list[int]:
-    """The floors that the walk touches."""
-    floor = {one["id"]: one["floor"] for one in plan["viewpoints"]}
-    return sorted({floor[name] for name in (*record["path"], *(record["reference"] or ())) if name in floor})
-
-
-def _drawn(record: Json, plan: Json, floor: int) -> str:
-    """One floor: rooms, the graph, the reference and the walk."""
-    points = {one["id"]: one for one in plan["viewpoints"]}
-    here = [one for one in plan["viewpoints"] if one["floor"] == floor]
-    left, right = min(one["x"] for one in here) - AROUND, max(one["x"] for one in here) + AROUND
-    low, high = min(one["y"] for one in here) - AROUND, max(one["y"] for one in here) + AROUND
-    scale = WIDTH / (right - left)
-
-    def at(x: float, y: float) -> str:
-        return f"{(x - left) * scale:.1f},{(high - y) * scale:.1f}"
-
-    def way(names: Sequence[str]) -> str:
-        return " ".join(at(points[name]["x"], points[name]["y"]) for name in names if name in points)
-
-    parts = [*_house(plan, floor, at)]
-    if record["reference"]:
-        parts.append(f'<polyline class="ve-reference" fill="none" points="{way(record["reference"])}"/>')
-    parts.append(f'<polyline class="ve-walked" fill="none" points="{way(record["path"])}"/>')
-    for name, kind, size in (
-        (record["path"][0], "ve-start", 6),
-        (record["path"][-1], "ve-here", 7),
-        (record["goal"], "ve-goal", 10),
-    ):
-        if name in points and points[name]["floor"] == floor:
-            x, y = at(points[name]["x"], points[name]["y"]).split(",")
-            parts.append(f'<circle class="{kind}" cx="{x}" cy="{y}" r="{size}"/>')
-    label = f"Floor {floor + 1}: the walk in orange, the reference path in blue, the goal in green"
-    box = f'viewBox="0 0 {WIDTH} {(high - low) * scale:.0f}"'
-    drawing = f'<svg class="still" role="img" aria-label="{label}" {box}>{"".join(parts)}</svg>'
-    return f"<figure>{drawing}<figcaption>{label}.</figcaption></figure>"
-
-
-def _house(plan: Json, floor: int, at: Any) -> Iterator[str]:
-    for room in plan["rooms"]:
-        if room["floor"] == floor:
-            corners = room["polygon"]
-            yield f'<polygon class="ve-room" points="{" ".join(at(x, y) for x, y in corners)}"/>'
-            middle = at(sum(x for x, _ in corners) / len(corners), sum(y for _, y in corners) / len(corners)).split(",")
-            yield f'<text class="ve-label" x="{middle[0]}" y="{middle[1]}">{escape(room["name"])}</text>'
-    for start, end in plan["edges"]:
-        first, second = plan["viewpoints"][start], plan["viewpoints"][end]
-        if floor in (first["floor"], second["floor"]):
-            (x1, y1), (x2, y2) = (at(one["x"], one["y"]).split(",") for one in (first, second))
-            yield f'<line class="ve-edge" x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}"/>'
