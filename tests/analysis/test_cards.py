@@ -50,7 +50,7 @@ def test_no_card_contradicts_itself(house: vln.Data, tmp_path: Path, max_steps: 
         plan = house_plan(house, record.scan)
         page = written(tmp_path, record, plan)
         assert f"ran out of steps after {max_steps}, {record.scores['ne']:.2f} m from the goal" in page.words
-        assert len(page.all("tr")) == max_steps + 1
+        assert len(page.all("tr")) == (max_steps + 1) + 2, "steps and scores"
         assert re.search(r"\bstopped\b", page.words) is None
         assert f"{len(record.path) - 1} move" in page.words
         svgs = "".join(svg for _, svg in still_plan(json.loads(json.dumps(record.to_json())), plan))
