@@ -44,7 +44,7 @@ def episode(browser: Browser, demo: vln.Run, path: Path) -> None:
 def explorer(browser: Browser, demo: vln.Run | None, path: Path) -> None:
     """The explorer as it opens without a run, in the middle of a walk."""
     with served() as (url, _):
-        page = browser.new_page(viewport={"width": WIDTH, "height": 860})
+        page = browser.new_page(viewport={"width": WIDTH, "height": 820})
         page.goto(url)
         page.wait_for_selector("[data-ready]")
         for _ in range(3):
@@ -56,7 +56,7 @@ def explorer(browser: Browser, demo: vln.Run | None, path: Path) -> None:
 def explorer_words(browser: Browser, demo: vln.Run | None, path: Path) -> None:
     """An instruction that somebody typed, from a start on the plan."""
     with served() as (url, _):
-        page = browser.new_page(viewport={"width": WIDTH, "height": 860}, color_scheme="dark")
+        page = browser.new_page(viewport={"width": WIDTH, "height": 820}, color_scheme="dark")
         page.goto(url)
         page.wait_for_selector("[data-ready]")
         page.get_by_text("Your own words", exact=True).first.click()
