@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DOCS_VENV := .venv-docs
 
-.PHONY: help demo test check bench docs screenshots package clean
+.PHONY: help demo agent test check bench docs screenshots package clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -23,6 +23,9 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 
 demo: $(VENV)/.installed  ## make houses, train a navigator in them, write demo/report.html
 	$(BIN)/vlnbert demo --out demo
+
+agent: $(VENV)/.installed  ## train the explorer's tiny agent anew, into src/vlnbert/explorer/tiny-navigator
+	$(BIN)/python -m vlnbert.api.make_agent
 
 test: $(VENV)/.installed  ## run the tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4

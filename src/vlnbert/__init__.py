@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from vlnbert.api.episodes import Episode, episode
     from vlnbert.api.evaluating import evaluate
     from vlnbert.api.evaluations import Evaluations
+    from vlnbert.api.exploring import explore
     from vlnbert.api.features import caption_features, object_features, view_features
     from vlnbert.api.fetching import fetch_data
     from vlnbert.api.inspecting import candidates, check_data, check_world, holdout_houses, make_r4r
@@ -54,6 +55,7 @@ _HOME = {
     "vlnbert.api.episodes": ("Episode", "episode"),
     "vlnbert.api.evaluating": ("evaluate",),
     "vlnbert.api.evaluations": ("Evaluations",),
+    "vlnbert.api.exploring": ("explore",),
     "vlnbert.api.features": ("caption_features", "object_features", "view_features"),
     "vlnbert.api.fetching": ("fetch_data",),
     "vlnbert.api.inspecting": ("candidates", "check_data", "check_world", "holdout_houses", "make_r4r"),
@@ -116,6 +118,7 @@ __all__ = [
     "demo",
     "episode",
     "evaluate",
+    "explore",
     "export_weights",
     "fetch_data",
     "generate_house",

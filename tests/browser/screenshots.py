@@ -12,8 +12,10 @@ from playwright.sync_api import Browser, sync_playwright
 
 import vlnbert as vln
 from tests.browser.conftest import find_chromium
+from vlnbert.benchmarks.explorer import served
 
 WIDTH = 1180
+WORDS = "Walk down the hallway, go into the nursery and stop near the lamp."
 LARGEST = 250_000  # bytes of a picture in the repository
 
 
@@ -39,11 +41,45 @@ def episode(browser: Browser, demo: vln.Run, path: Path) -> None:
     page.close()
 
 
+def explorer(browser: Browser, demo: vln.Run | None, path: Path) -> None:
+    """The explorer as it opens without a run, in the middle of a walk."""
+    with served() as (url, _):
+        page = browser.new_page(viewport={"width": WIDTH, "height": 820})
+        page.goto(url)
+        page.wait_for_selector("[data-ready]")
+        for _ in range(3):
+            page.keyboard.press("ArrowRight")
+        page.screenshot(path=path)
+        page.close()
+
+
+def explorer_words(browser: Browser, demo: vln.Run | None, path: Path) -> None:
+    """An instruction that somebody typed, from a start on the plan."""
+    with served() as (url, _):
+        page = browser.new_page(viewport={"width": WIDTH, "height": 820}, color_scheme="dark")
+        page.goto(url)
+        page.wait_for_selector("[data-ready]")
+        page.get_by_text("Your own words", exact=True).first.click()
+        page.wait_for_selector("#picker .ve-spot")
+        page.get_by_label("Instruction", exact=True).fill(WORDS)
+        page.get_by_role("button", name="Walk").click()
+        page.get_by_role("heading", name="Your own words").wait_for()
+        page.keyboard.press("Tab")
+        page.get_by_role("button", name="Next step").click()
+        page.screenshot(path=path)
+        page.close()
+
+
 def _report(demo: vln.Run) -> Path:
     return (demo.folder.parent / "report.html").resolve()
 
 
-PICTURES: dict[str, Callable[[Browser, vln.Run, Path], None]] = {"report.png": report, "episode.png": episode}
+PICTURES: dict[str, Callable[[Browser, vln.Run, Path], None]] = {
+    "report.png": report,
+    "episode.png": episode,
+    "explorer.png": explorer,
+    "explorer-words.png": explorer_words,
+}
 
 
 def take(folder: Path, demo: Path = Path("demo")) -> list[Path]:

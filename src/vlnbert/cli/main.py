@@ -10,6 +10,7 @@ from tyro.extras import SubcommandApp
 from vlnbert import __version__
 from vlnbert.cli.augment import augment_paths
 from vlnbert.cli.bench.evaluate import bench_evaluate
+from vlnbert.cli.bench.explore import bench_explore
 from vlnbert.cli.bench.growth import bench_growth
 from vlnbert.cli.bench.navigator import bench_navigator
 from vlnbert.cli.bench.objects import bench_objects
@@ -19,6 +20,7 @@ from vlnbert.cli.compare import compare
 from vlnbert.cli.data import check_data, holdout_houses, make_r4r, presets
 from vlnbert.cli.demo import demo, house
 from vlnbert.cli.evaluate import evaluate
+from vlnbert.cli.explore import explore
 from vlnbert.cli.features import caption_features, object_features, view_features
 from vlnbert.cli.fetch import fetch_data
 from vlnbert.cli.parsing import as_option, parsed, postponed
@@ -52,6 +54,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "plugins": plugins,
     "curves": curves,
     "report": report,
+    "explore": explore,
     "show": show,
     "compare": compare,
     "evaluate": evaluate,
@@ -66,6 +69,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "bench train": bench_train,
     "bench evaluate": bench_evaluate,
     "bench growth": bench_growth,
+    "bench explore": bench_explore,
 }
 
 

@@ -322,10 +322,12 @@ globalThis.vlnbertEpisode = (() => {
     function draw() {
       const width = Math.floor(map.clientWidth);
       if (width < 40) return;
-      const on = frame(plan.viewpoints, width, Math.round(Math.min(440, Math.max(260, width * 0.8))));
+      const here = plan.viewpoints.filter((one) => one.floor === floor);
+      const on = frame(here.length ? here : plan.viewpoints, width, Math.round(Math.min(440, Math.max(260, width * 0.8))));
+      const size = Math.min(8, Math.max(4.5, on.scale * 0.4)); // smaller in a large house, so that they can be told apart
       drawHouse(svg, plan, floor, on);
-      for (const viewpoint of plan.viewpoints.filter((one) => one.floor === floor)) {
-        const spot = node("circle", { class: viewpoint.id === selected ? "ve-spot ve-selected" : "ve-spot", cx: on.x(viewpoint.x), cy: on.y(viewpoint.y), r: 8 });
+      for (const viewpoint of here) {
+        const spot = node("circle", { class: viewpoint.id === selected ? "ve-spot ve-selected" : "ve-spot", cx: on.x(viewpoint.x), cy: on.y(viewpoint.y), r: size });
         spot.addEventListener("click", () => { select(viewpoint.id); if (options.onSelect) options.onSelect(viewpoint.id); });
         svg.append(spot);
       }
