@@ -30,7 +30,7 @@ from vlnbert.tasks.tokens import load_tokenizer
 from vlnbert.world import open_features
 
 Read = Callable[[Path, Path], object]  # of the root that the file lies in, and the file
-TEXTS = ["walk to the blue door and stop.", "Go up the stairs, un-chair", "é 𝕏 [CLS] [SEP] " + "walk " * 50]
+TEXTS = ["walk to the blue door and stop.", "Go up the stairs, un-chair", "é \U0001d54f [CLS] [SEP] " + "walk " * 50]
 
 
 def world(root: Path, path: Path) -> object:
@@ -83,7 +83,7 @@ def resumed(root: Path, path: Path) -> object:
     """A run that goes on: weights, moments and average, the settings and where it was."""
     run = vln.open_run(root / "run")
     trainer = resume_run(run.folder, vln.open_data(root / "data", features=root / "data" / VIEWS))
-    state = {name: value for name, value in trainer.optimiser.state_dict()["state"].items()}
+    state = trainer.optimiser.state_dict()["state"]
     return dict(trainer.navigator.state_dict()), state, dict(trainer.averaged.weights), trainer.progress, run.record
 
 

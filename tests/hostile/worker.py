@@ -173,7 +173,7 @@ def _refusal(error: VlnbertError) -> tuple[str, str]:
 
 def _left_behind(out: Path) -> str:
     """Half a folder or a temporary file; what was fetched and verified may stay."""
-    hidden = [path for path in out.rglob(".*")]
+    hidden = list(out.rglob(".*"))
     return ", ".join(path.name for path in (*hidden, *out.glob("imported"), *out.glob("submission.json")))
 
 

@@ -41,6 +41,10 @@ class RunRecord:
     """Places of the settings that somebody chose, beside what the preset says."""
     held_out: tuple[str, ...] = ()
     """The houses that are kept out of training."""
+    ranks: int | None = None
+    """How many processes it was begun with; older versions did not say."""
+    threads: int | None = None
+    """How many CPU threads each of them had."""
 
     def __post_init__(self) -> None:
         if len(self.held_out) != self.experiment.holdout:

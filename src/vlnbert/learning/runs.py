@@ -8,6 +8,8 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
+import torch
+
 from vlnbert.data.data import Data, open_data
 from vlnbert.data.features import object_feature_file, view_feature_file
 from vlnbert.data.own import bank_digest
@@ -70,6 +72,8 @@ def begin_run(
         plugins=loaded_plugins(),
         held_out=held_out,
         asked=tuple(asked),
+        ranks=ranks.count,
+        threads=torch.get_num_threads(),
     )
     trainer = _trainer(record, run, data, navigator, ranks)
     ranks.wait()  # until all have found the folder empty
@@ -106,7 +110,7 @@ def resume_run(
     else:
         trainer = _trainer(longer, run, data, unfilled_navigator(last_checkpoint(run)), ranks)
         trainer.resume()
-    notes = list(resume_notes(run, trainer))  # before the record is of today's format
+    notes = list(resume_notes(run, record, trainer))  # before the record is of today's format
     if longer != record:
         if trainer.stale:
             problem = f"{run} stopped since it no longer got better ({setting('training.patience')})"

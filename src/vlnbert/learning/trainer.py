@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -28,7 +29,7 @@ from vlnbert.learning.checkpoints import (
 from vlnbert.learning.experiment import TrainConfig, best_metric
 from vlnbert.learning.updates import PARTS, EagerUpdate, GraphUpdate, Learner, Update
 from vlnbert.navigator import Navigator
-from vlnbert.ranks import ALONE, Ranks
+from vlnbert.ranks import ALONE, Ranks, launcher
 from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.sources.folders import locked
 from vlnbert.tasks.splits import Split
@@ -105,7 +106,8 @@ class Trainer:
 
     def train(self) -> None:
         """Update until done, stopped from outside, or no longer improving; the run is kept from others meanwhile."""
-        with locked(self.run) if self.ranks.writes else nullcontext():
+        again = shlex.join([*launcher(), "train", "--resume", str(self.run)])
+        with locked(self.run) if self.ranks.writes else nullcontext(), self.ranks.needed(f"go on with: {again}"):
             self._train()
 
     def _train(self) -> None:
