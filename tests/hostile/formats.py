@@ -1,4 +1,4 @@
-"""Every format that we read: where an honest file of it lies, how it is damaged, what reads it and what that can tell."""
+"""Every format that we read: where an honest file lies, how it is damaged, what reads it, and what that can tell."""
 
 from dataclasses import dataclass
 from typing import Literal
