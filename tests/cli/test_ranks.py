@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.conftest import TINY
 from vlnbert.cli.train import _resuming
-from vlnbert.learning.checkpoints import last_checkpoint
+from vlnbert.learning.run_folder import last_checkpoint
 
 PATIENCE = 300  # seconds; several processes import torch on what may be a busy machine
 TOGETHER = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "vlnbert")

@@ -7,6 +7,7 @@ import torch
 
 from vlnbert.data.data import Data
 from vlnbert.errors import setting
+from vlnbert.learning.run_folder import POINTER
 from vlnbert.learning.run_record import RunRecord, record_format
 from vlnbert.learning.trainer import Trainer
 from vlnbert.tasks.holdout import DEV, inside_houses
@@ -21,8 +22,12 @@ def begin_notes(record: RunRecord, data: Data, trainer: Trainer) -> Iterator[str
     yield from _oddities(data, trainer)
 
 
-def resume_notes(run: Path, record: RunRecord, trainer: Trainer) -> Iterator[str]:
-    """In what a run goes on otherwise than it began: on other processes or threads, or by an older version."""
+def resume_notes(run: Path, record: RunRecord, trainer: Trainer, lost: bool = False) -> Iterator[str]:
+    """Where a run goes on whose pointer is `lost`; in what one goes on otherwise: by others, or of an older version."""
+    if lost and trainer.saved is None:
+        yield f"{run} holds no checkpoint; it begins with its first update"
+    elif lost:
+        yield f"{run / POINTER} is missing; going on from the newest checkpoint, after {trainer.saved:,} updates"
     if trainer.progress.iteration >= trainer.config.iterations:
         return
     yield from _other_ranks(run, record, trainer)
