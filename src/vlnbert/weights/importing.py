@@ -12,6 +12,7 @@ from torch import Tensor
 
 from vlnbert.errors import DataError, setting
 from vlnbert.navigator import Navigator
+from vlnbert.navigator.storage.digests import noting
 from vlnbert.navigator.storage.folder import Limits, read_tokenizer
 from vlnbert.sources.files import read_json
 from vlnbert.sources.folders import built_beside, refuse_full
@@ -44,7 +45,8 @@ def import_weights(source: str | Path, folder: Path, options: ImportOptions = DE
         try:
             imported.navigator.save_pretrained(beside, model_card_kwargs=_card_origin(source, imported.report))
             if imported.kept or imported.metadata:
-                save_file(imported.kept, beside / KEPT, metadata=imported.metadata)
+                with noting(beside, {KEPT: imported.kept}):
+                    save_file(imported.kept, beside / KEPT, metadata=imported.metadata)
         except SafetensorError as error:
             raise DataError(
                 folder, f"cannot be written ({error})", "free some space or choose another folder"

@@ -237,6 +237,7 @@ def test_without_transformers_it_is_one_line(bert: Path, monkeypatch: pytest.Mon
 
 def test_a_damaged_description_is_told(bert: Path, tmp_path: Path) -> None:
     made(bert).save_pretrained(tmp_path / "saved")
+    (tmp_path / "saved" / "digests.json").unlink()
     path = tmp_path / "saved" / "config.json"
     path.write_text(path.read_text().replace('\\"model_type\\": \\"bert\\"', '\\"model_type\\": \\"brt\\"'))
     with pytest.raises(DataError, match=r"config\.json: backbone_settings\.encoder_config describes no encoder"):

@@ -61,6 +61,7 @@ def test_limits_travel_with_a_navigator(saved: Path) -> None:
     for opened in (Navigator.from_pretrained(saved), open_navigator(saved)):
         assert opened.limits == Limits(max_steps=12, max_tokens=40)
         assert opened.config == navigator.config
+    (saved / "digests.json").unlink()
     for wrong in (0, -3, True, "12", 2.5, 10**12):
         write_config(max_steps=wrong)(saved)
         assert Navigator.from_pretrained(saved).limits == Limits(max_tokens=40)
@@ -111,6 +112,12 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], tuple[str, ...]]] = {
     ),
     "more layers than weights": (write_config(layers=4), ("lacks backbone.layers.3.", " and 8 more")),
     "fewer layers than weights": (write_config(layers=2), ("adds backbone.layers.2.", " and 8 more")),
+    "whole numbers": (write_weights(critic__3__bias=torch.ones(1).int()), ("critic.3.bias: holds int32, not weights",)),
+    "no numbers": (
+        write_weights(critic__3__bias=torch.full((1,), torch.nan)),
+        ("critic.3.bias: holds NaN or infinity",),
+    ),
+    "beyond all numbers": (write_weights(critic__3__bias=torch.full((1,), -torch.inf)), ("holds NaN or infinity",)),
     "half a tokenizer": (lambda f: (f / "tokenizer.json").write_text("{"), ("tokenizer.json: is not a tokenizer",)),
 }
 
@@ -118,6 +125,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], tuple[str, ...]]] = {
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_what_does_not_fit_together_is_named(saved: Path, damage: str) -> None:
     change, expected = DAMAGES[damage]
+    (saved / "digests.json").unlink()
     change(saved)
     line = refused(saved)
     assert line.startswith(f"{saved}/")
@@ -173,6 +181,7 @@ def test_a_hub_name_in_the_cache_needs_no_network(saved: Path, tmp_path: Path) -
 
 def as_format_1(folder: Path) -> None:
     """A folder as it was written before formats were named: two modules had other names."""
+    (folder / "digests.json").unlink()
     config = json.loads((folder / "config.json").read_text())
     assert config.pop("format") == 2
     (folder / "config.json").write_text(json.dumps(config))
@@ -219,12 +228,14 @@ def test_a_run_from_before_is_resumed(tmp_path: Path) -> None:
 
 
 def test_old_names_in_a_new_folder_are_refused(saved: Path) -> None:
+    (saved / "digests.json").unlink()
     write_weights(views__norm__bias=torch.ones(24), view_embedding__norm__bias=None)(saved)
     assert "lacks view_embedding.norm.bias; adds views.norm.bias" in refused(saved)
 
 
 def test_a_folder_of_a_newer_format_is_refused(saved: Path) -> None:
     assert json.loads((saved / "config.json").read_text())["format"] == 2
+    (saved / "digests.json").unlink()
     write_config(format=3, colour="green")(saved)
     line = refused(saved)
     assert line.startswith(f"{saved}/config.json: is of format 3, made by a newer vlnbert; this one reads up to 2")

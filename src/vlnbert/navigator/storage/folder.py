@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 from torch import Tensor, nn
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from vlnbert.errors import DataError, UnknownNameError, UsageError, VlnbertError
 from vlnbert.navigator.model import BACKBONES, NavigatorConfig, RecurrentVLNBert, key_shapes
 from vlnbert.navigator.model.config import LARGEST
+from vlnbert.navigator.storage.digests import check_file, check_tensors
 from vlnbert.navigator.storage.hub import exists, fetched, is_hub_name
 from vlnbert.registry import LOAD_PLUGIN
 from vlnbert.sources.files import FETCH_AGAIN, read_json
@@ -25,6 +27,8 @@ RENAMED_IN_2 = {"views": "view_embedding", "objects": "object_embedding"}
 KNOWN = frozenset(field.name for field in fields(NavigatorConfig))
 GIVE = "give a navigator's folder, or its name on the hub"
 SAVE_AGAIN = "save the navigator again"
+WEIGHT_TYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+WHOLE_WEIGHTS = "give other weights; those of a training that diverged are of no use"
 NAMED_AT_ONCE = 8  # keys on one line
 
 
@@ -71,6 +75,7 @@ def read_limits(path: Path) -> Limits:
 
 def read_config(path: Path) -> NavigatorConfig:
     """The configuration in a config.json; what else stands there is left alone."""
+    check_file(path)
     settings = _settings(path)
     format_of(path, settings, NEWEST)
     try:
@@ -123,7 +128,20 @@ def checked_weights(
     version = format_of(path.with_name(CONFIG), _settings(path.with_name(CONFIG)), NEWEST)
     tensors = {_key_today(name, version): tensor for name, tensor in tensors.items()}
     _check_fit(path, tensors, expected)
+    for name, tensor in tensors.items():
+        if (problem := weight_problem(tensor)) is not None:
+            raise DataError(path, problem, WHOLE_WEIGHTS, name)
     return tensors
+
+
+def weight_problem(tensor: Tensor) -> str | None:
+    """Why a tensor cannot be a weight, if it cannot: weights are floating-point numbers, and finite."""
+    if tensor.dtype not in WEIGHT_TYPES:
+        return f"holds {str(tensor.dtype).removeprefix('torch.')}, not weights"
+    # In one pass and without a copy: NaN and infinity end up among the extremes.
+    if tensor.numel() and not all(extreme.isfinite() for extreme in tensor.aminmax()):
+        return "holds NaN or infinity"
+    return None
 
 
 def _key_today(name: str, version: int) -> str:
@@ -135,11 +153,13 @@ def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors and the metadata of a safetensors file, which cannot hold code."""
     try:
         with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
+            tensors, metadata = {name: file.get_tensor(name) for name in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
     except SafetensorError as error:
         raise DataError(path, f"is not a whole safetensors file ({error})", FETCH_AGAIN) from None
     except OSError as error:
         raise DataError(path, f"cannot be read ({error.strerror or error})", "check the file") from None
+    check_tensors(path, tensors, metadata)
+    return tensors, metadata
 
 
 def _check_fit(path: Path, tensors: Mapping[str, Tensor], expected: Mapping[str, tuple[int, ...]]) -> None:
@@ -161,6 +181,7 @@ def _check_fit(path: Path, tensors: Mapping[str, Tensor], expected: Mapping[str,
 
 def read_tokenizer(path: Path, special: Sequence[str] = SPECIAL) -> Tokenizer:
     """The tokenizer in a tokenizer.json, which must be that of a BERT; without `special` tokens, any."""
+    check_file(path)
     try:
         tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises a bare Exception for anything

@@ -7,6 +7,7 @@ from huggingface_hub import ModelCard, PyTorchModelHubMixin
 from tokenizers import Tokenizer
 
 from vlnbert.navigator.model import Backbone, NavigatorConfig, RecurrentVLNBert
+from vlnbert.navigator.storage.digests import noting
 from vlnbert.navigator.storage.folder import (
     CONFIG,
     TOKENIZER,
@@ -73,10 +74,11 @@ class Navigator(
         self.limits = Limits()
 
     def _save_pretrained(self, save_directory: Path) -> None:
-        super()._save_pretrained(save_directory)
-        write_config(save_directory / CONFIG, self.config, self.limits)
-        if self.tokenizer is not None:
-            self.tokenizer.save(str(save_directory / TOKENIZER))
+        with noting(save_directory, {WEIGHTS: self.state_dict(), CONFIG: None, TOKENIZER: None}):
+            super()._save_pretrained(save_directory)
+            write_config(save_directory / CONFIG, self.config, self.limits)
+            if self.tokenizer is not None:
+                self.tokenizer.save(str(save_directory / TOKENIZER))
 
     def generate_model_card(self, *args: Any, **kwargs: Any) -> ModelCard:
         """The card shows the configuration; it may be told `preset` and `scores`, or `source` and `family`."""
