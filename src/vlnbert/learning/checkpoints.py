@@ -35,6 +35,7 @@ from vlnbert.navigator.storage.folder import (
     read_config,
     read_safetensors,
     read_weights,
+    require_fit,
     weight_problem,
 )
 from vlnbert.sources.folders import replaced
@@ -78,6 +79,7 @@ def unfilled_navigator(folder: Path) -> Navigator:
     """A navigator in the shape of a checkpoint's, with its tokenizer; `load_checkpoint` must give it weights."""
     with _ours():
         config = read_config(folder / CONFIG)
+        require_fit(folder, config)
         backbone = make_backbone(config)  # a foreign one may have buffers that no file holds
         with torch.device("meta"):
             navigator = Navigator(config, backbone)

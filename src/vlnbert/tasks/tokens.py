@@ -15,13 +15,14 @@ from tokenizers.processors import TemplateProcessing
 from torch import Tensor
 
 from vlnbert.errors import DataError, Faults, UsageError, setting
-from vlnbert.sources.files import FETCH_AGAIN, opened
+from vlnbert.sources.files import FETCH_AGAIN, MEGABYTE, read_whole
 from vlnbert.sources.layout import MAKE_ONE
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.world.cache import Built, Key, cached
 
 MAX_TOKENS = 80
 MANY = 1000  # texts whose tokens are kept in the cache; fewer are made as fast as they are read
+LARGEST_VOCABULARY = 64 * MEGABYTE  # bytes; an uncased BERT's has 0.2
 VERSION = 1  # of what is kept; a new one makes old caches unused
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 
@@ -42,8 +43,7 @@ class Tokens:
 
 def load_tokenizer(path: Path) -> Tokenizer:
     """An uncased BERT tokenizer from a vocabulary file with one piece a line."""
-    with opened(path, "vocabulary", MAKE_ONE) as file:
-        content = file.read()
+    content = read_whole(path, "vocabulary", LARGEST_VOCABULARY, MAKE_ONE)
     try:
         pieces = [line.rstrip("\r") for line in content.decode("utf-8-sig").split("\n")]
     except UnicodeDecodeError as error:

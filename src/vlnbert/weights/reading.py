@@ -2,7 +2,6 @@
 
 import re
 import warnings
-import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vlnbert.errors import DataError, Faults
+from vlnbert.errors import DataError, Faults, VlnbertError
 from vlnbert.navigator import NavigatorConfig
 from vlnbert.navigator.storage.folder import (
     CONFIG,
@@ -22,7 +21,8 @@ from vlnbert.navigator.storage.folder import (
     read_safetensors,
 )
 from vlnbert.navigator.storage.hub import NoSuchSourceError, exists, fetched, is_hub_name
-from vlnbert.sources.files import FETCH_AGAIN, read_json
+from vlnbert.sources.files import FETCH_AGAIN, open_regular, read_json
+from vlnbert.weights.bounds import bounded_source, check_declared
 from vlnbert.weights.report import ImportReport
 from vlnbert.weights.tables import OWN, OWN_MARK
 
@@ -137,6 +137,7 @@ def _read_file(path: Path) -> Checkpoint:
     if isinstance(document, dict) and isinstance(document.get("state_dict"), dict):
         document = document["state_dict"]
     tensors, notes = _without_wrapper(_state_dict(path, document))
+    check_declared(path, tensors)
     return Checkpoint(path, tensors, folder, notes=notes)
 
 
@@ -144,12 +145,15 @@ def _unpickled(path: Path) -> Any:
     """What torch saved, by its loader that builds tensors and plain containers and calls nothing else."""
     head = b""
     try:
-        with path.open("rb") as file, warnings.catch_warnings():
+        with open_regular(path, "checkpoint") as file:
             head = file.read(HEAD)
+        with bounded_source(path) as source, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch warns of odd pickles before it refuses them
-            if zipped := head.startswith(ZIP_MARK):
+            if head.startswith(ZIP_MARK):
                 _check_archive(path)
-            return torch.load(path, map_location="cpu", weights_only=True, mmap=zipped)
+            return torch.load(**source, map_location="cpu", weights_only=True)
+    except VlnbertError:
+        raise
     except PermissionError as error:
         raise DataError(path, f"cannot be read ({error.strerror})", "check the file's permissions") from None
     except Exception as error:  # damaged bytes can lead an unpickler into any kind of error
@@ -201,6 +205,7 @@ def _agent(path: Path, document: dict[Any, Any]) -> Checkpoint:
         if twice := sorted(set(found) & set(tensors)):
             raise DataError(path, "is in both parts", FETCH_AGAIN, twice[0])
         tensors |= found
+    check_declared(path, tensors)
     epoch = document["vln_bert"].get("epoch")
     metadata = {"epoch": str(epoch)} if isinstance(epoch, int) else {}
     told = document.get(TOLD)
