@@ -33,6 +33,9 @@ Read = Callable[[Path, Path], object]  # of the root that the file lies in, and 
 TEXTS = ["walk to the blue door and stop.", "Go up the stairs, un-chair", "é \U0001d54f [CLS] [SEP] " + "walk " * 50]
 
 
+TOLD = list[str]()  # what a reader said along the way: what is said is not silent
+
+
 def world(root: Path, path: Path) -> object:
     return _plain_world(vln.open_data(root / "data"))
 
@@ -82,7 +85,8 @@ def navigator(root: Path, path: Path) -> object:
 def resumed(root: Path, path: Path) -> object:
     """A run that goes on: weights, moments and average, the settings and where it was."""
     run = vln.open_run(root / "run")
-    trainer = resume_run(run.folder, vln.open_data(root / "data", features=root / "data" / VIEWS))
+    data = vln.open_data(root / "data", features=root / "data" / VIEWS)
+    trainer = resume_run(run.folder, data, tell=TOLD.append)
     state = trainer.optimiser.state_dict()["state"]
     return dict(trainer.navigator.state_dict()), state, dict(trainer.averaged.weights), trainer.progress, run.record
 

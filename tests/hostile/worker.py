@@ -15,7 +15,7 @@ from tests.hostile.damaged_tensors import MARK
 from tests.hostile.formats import BY_NAME, Format
 from tests.hostile.meaning import meaning
 from tests.hostile.mutations import mutate, remove
-from tests.hostile.readers import tidy
+from tests.hostile.readers import TOLD, tidy
 from vlnbert.errors import SHOWN_FAULTS, VlnbertError
 from vlnbert.progress import quiet
 
@@ -149,10 +149,11 @@ def _verdict(format: Format, root: Path, path: Path, honest: Honest, how: str) -
         return SAME, ""
     damaged = how.startswith(("bytes", "no file"))
     noticed = format.tells == "any change" or (format.tells == "damaged bytes" and damaged)
-    return ("silently other", "the values are others") if noticed else (OTHER, "")
+    return ("silently other", "the values are others") if noticed and not TOLD else (OTHER, "; ".join(TOLD))
 
 
 def _quietly(format: Format, root: Path, path: Path) -> object:
+    TOLD.clear()
     with quiet(True), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return format.read(root, path)
