@@ -21,7 +21,7 @@ from vlnbert.navigator.storage.folder import (
     read_weights,
     write_config,
 )
-from vlnbert.tasks.tokens import SPECIAL
+from vlnbert.tasks.tokens import SPECIAL, require_fit
 
 TEMPLATE = """---
 {{ card_data }}
@@ -119,6 +119,7 @@ class Navigator(
         if (folder / TOKENIZER).exists():
             own = hasattr(self.backbone, "tokenizer")
             self.tokenizer = read_tokenizer(folder / TOKENIZER, () if own else SPECIAL)
+            require_fit(folder / TOKENIZER, self.tokenizer, self.config.vocabulary, padded=own)
 
 
 def _facts(config: NavigatorConfig) -> dict[str, str]:
