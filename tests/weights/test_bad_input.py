@@ -428,7 +428,7 @@ def test_a_full_disk_leaves_nothing(bert_folder: Path, tmp_path: Path, monkeypat
 def test_a_damaged_vocabulary(bert_folder: Path, tmp_path: Path) -> None:
     (bert_folder / "vocab.txt").unlink()
     (bert_folder / "tokenizer.json").write_text("{")
-    assert "is not a tokenizer" in one_line(bert_folder, tmp_path)
+    assert "tokenizer.json: line 1 column 2: is not whole JSON" in one_line(bert_folder, tmp_path)
     (bert_folder / "vocab.txt").write_text("the\nof\n")
     assert all("vocab.txt: lacks the token" in line or "[PAD]" in line for line in fails(bert_folder, tmp_path))
 

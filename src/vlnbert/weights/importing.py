@@ -16,7 +16,7 @@ from vlnbert.navigator.storage.digests import noting
 from vlnbert.navigator.storage.folder import Limits, read_tokenizer
 from vlnbert.sources.files import read_json
 from vlnbert.sources.folders import built_beside, refuse_full
-from vlnbert.tasks.tokens import load_tokenizer
+from vlnbert.tasks.tokens import load_tokenizer, require_fit
 from vlnbert.weights.options import ImportOptions, resolve_source
 from vlnbert.weights.plan import ImportPlan, make_plan
 from vlnbert.weights.reading import KEPT, Checkpoint, is_navigator, read_checkpoint, read_navigator_folder
@@ -24,7 +24,6 @@ from vlnbert.weights.report import ImportReport
 
 DEFAULTS = ImportOptions()
 VOCABULARY_FILES = ("vocab.txt", "tokenizer.json")
-PADDING = 128  # rows that an embedding may have beyond its vocabulary, to be a round number
 
 
 @dataclass(frozen=True)
@@ -108,10 +107,7 @@ def find_tokenizer(checkpoint: Checkpoint, asked: Path | None, rows: int) -> Tok
         problem = "is a folder" if path.exists() else "no such vocabulary"
         raise DataError(path, problem, f"give a {' or a '.join(VOCABULARY_FILES)}")
     tokenizer = read_tokenizer(path) if path.suffix == ".json" else _tokenizer_from_vocabulary(path)
-    size = tokenizer.get_vocab_size()
-    if not size <= rows < size + PADDING:
-        problem = f"has {size:,} word pieces, but the weights have embeddings for {rows:,}"
-        raise DataError(path, problem, "give the vocabulary that the weights were trained with")
+    require_fit(path, tokenizer, rows)
     return tokenizer
 
 

@@ -223,6 +223,30 @@ def test_what_is_no_encoder_is_told_in_one_line(bert: Path, tmp_path: Path) -> N
     )
 
 
+UNTRUSTED = {
+    "a slow regular expression": (
+        {"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Removed", "invert": False}},
+        "a regular expression that is not known",
+    ),
+    "an end that panics": (
+        {"post_processor": {"type": "RobertaProcessing", "sep": ["</s>", 10**9], "cls": ["<s>", 0]}},
+        "the token '</s>' at the ends is no piece",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", UNTRUSTED)
+def test_a_tokenizer_is_checked_before_anyone_reads_it(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = save_encoder(tmp_path / "roberta", "roberta")
+    change, expected = UNTRUSTED[kind]
+    document = json.loads((folder / "tokenizer.json").read_text())
+    (folder / "tokenizer.json").write_text(json.dumps(document | change))
+    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", None)
+    assert f"{folder}: is not a tokenizer that is read here ({expected})" in refused(config_for(folder))
+
+
 def test_missing_weights_are_told(tmp_path: Path) -> None:
     folder = save_encoder(tmp_path / "bert", "bert")
     more = save_encoder(tmp_path / "more", "bert", num_hidden_layers=3)

@@ -91,6 +91,19 @@ def cut(folder: Path) -> None:
     path.write_bytes(path.read_bytes()[:-5])
 
 
+def write_tokenizer(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:
+    def write(folder: Path) -> None:
+        document = json.loads((folder / "tokenizer.json").read_text())
+        change(document)
+        (folder / "tokenizer.json").write_text(json.dumps(document))
+
+    return write
+
+
+def many_pieces(document: dict[str, Any]) -> None:
+    document["model"]["vocab"].update({f"word{number}": number for number in range(5, 51)})
+
+
 DAMAGES: dict[str, tuple[Callable[[Path], Any], tuple[str, ...]]] = {
     "a word for a number": (write_config(heads="two"), ("config.json: heads is 'two'", "save the navigator again")),
     "heads that do not share": (write_config(heads=5), ("config.json: 5 heads cannot share a width of 24",)),
@@ -118,7 +131,26 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], tuple[str, ...]]] = {
         ("critic.3.bias: holds NaN or infinity",),
     ),
     "beyond all numbers": (write_weights(critic__3__bias=torch.full((1,), -torch.inf)), ("holds NaN or infinity",)),
-    "half a tokenizer": (lambda f: (f / "tokenizer.json").write_text("{"), ("tokenizer.json: is not a tokenizer",)),
+    "pieces beyond the embedding": (
+        write_tokenizer(many_pieces),
+        ("tokenizer.json: has 51 word pieces, but the weights have embeddings for 50",),
+    ),
+    "a piece far beyond": (
+        write_tokenizer(lambda document: document["model"]["vocab"].update(walk=2**31)),
+        ("tokenizer.json: is not a tokenizer that is read here (a piece has the number 2,147,483,648",),
+    ),
+    "a tokenizer without ends": (
+        write_tokenizer(lambda document: document.update(post_processor=None)),
+        ("tokenizer.json: does not put [CLS] and [SEP] around a text; use the tokenizer of a BERT",),
+    ),
+    "a tokenizer without a special": (
+        write_tokenizer(lambda document: document["model"]["vocab"].pop("[SEP]")),
+        ("tokenizer.json: is not a tokenizer that is read here (the token '[SEP]' at the ends is no piece)",),
+    ),
+    "half a tokenizer": (
+        lambda f: (f / "tokenizer.json").write_text("{"),
+        ("tokenizer.json: line 1 column 2: is not whole",),
+    ),
 }
 
 
@@ -130,6 +162,9 @@ def test_what_does_not_fit_together_is_named(saved: Path, damage: str) -> None:
     line = refused(saved)
     assert line.startswith(f"{saved}/")
     assert all(part in line for part in expected), line
+    with pytest.raises(VlnbertError) as caught:
+        open_navigator(saved)
+    assert len(str(caught.value).splitlines()) == 1
 
 
 def test_a_hub_name_without_network(monkeypatch: pytest.MonkeyPatch) -> None:

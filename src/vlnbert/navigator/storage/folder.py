@@ -20,7 +20,8 @@ from vlnbert.navigator.storage.hub import exists, fetched, is_hub_name
 from vlnbert.registry import LOAD_PLUGIN
 from vlnbert.sources.files import FETCH_AGAIN, read_json, require_regular
 from vlnbert.sources.formats import FORMAT, format_of
-from vlnbert.tasks.tokens import SPECIAL
+from vlnbert.sources.tokenizer_check import read_tokenizer_file
+from vlnbert.tasks.tokens import ENDS, SPECIAL
 
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
 NEWEST = 2  # format of config.json; 2 renamed two modules, and says so where 1 named no format
@@ -218,16 +219,13 @@ def _check_fit(path: Path, found: Shapes, expected: Shapes) -> None:
 def read_tokenizer(path: Path, special: Sequence[str] = SPECIAL) -> Tokenizer:
     """The tokenizer in a tokenizer.json, which must be that of a BERT; without `special` tokens, any."""
     check_file(path)
-    try:
-        tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises a bare Exception for anything
-        raise DataError(path, f"is not a tokenizer ({str(error)[:100]})", FETCH_AGAIN) from None
+    tokenizer = read_tokenizer_file(path)
     missing = [token for token in special if tokenizer.token_to_id(token) is None]
     if missing or (special and tokenizer.token_to_id("[PAD]") != 0):
         problem = f"lacks {', '.join(missing)}" if missing else "does not have [PAD] as its first token"
         raise DataError(path, problem, "use the tokenizer of a BERT")
-    tokenizer.no_padding()
-    tokenizer.no_truncation()  # how long an instruction may be is not the tokenizer's to say
+    if special and tuple(tokenizer.encode("").tokens) != ENDS:
+        raise DataError(path, f"does not put {' and '.join(ENDS)} around a text", "use the tokenizer of a BERT")
     return tokenizer
 
 

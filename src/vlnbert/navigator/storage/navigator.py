@@ -22,7 +22,7 @@ from vlnbert.navigator.storage.folder import (
     write_config,
 )
 from vlnbert.sources.folders import read_whole
-from vlnbert.tasks.tokens import SPECIAL
+from vlnbert.tasks.tokens import SPECIAL, require_fit
 
 TEMPLATE = """---
 {{ card_data }}
@@ -124,6 +124,7 @@ class Navigator(
         if (folder / TOKENIZER).exists():
             own = hasattr(self.backbone, "tokenizer")
             self.tokenizer = read_tokenizer(folder / TOKENIZER, () if own else SPECIAL)
+            require_fit(folder / TOKENIZER, self.tokenizer, self.config.vocabulary, padded=own)
 
 
 def _facts(config: NavigatorConfig) -> dict[str, str]:
