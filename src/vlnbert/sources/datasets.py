@@ -1,7 +1,8 @@
 """The datasets of an HDF5 file, one named <scan>_<viewpoint> for each viewpoint, no larger than what the file stores.
 
-A file may declare datasets that it does not hold, in a few bytes: unstored ones are filled, compressed ones may unpack a
-thousandfold or, by several filters, a millionfold, and links lead into other files. All of that is told before it is read.
+A file may declare in a few bytes what it does not hold: unstored datasets are filled, compressed ones may unpack a
+thousandfold or, by several filters, a millionfold, and links lead into other files. All of that is told before any is
+read.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,8 +21,8 @@ from vlnbert.sources.files import FETCH_AGAIN, MEGABYTE, opened
 
 HDF5_FAULTS = (OSError, RuntimeError, KeyError, TypeError, ValueError, MemoryError)  # what damage makes h5py raise
 NO_DATASET = "is not a dataset named <scan>_<viewpoint>"
-LARGEST = 64 * MEGABYTE  # bytes of a dataset, and of a chunk of one; 36 views of 2,048 numbers have 0.3 MB
-ROOM = 1 << 30  # bytes that all datasets may have beyond UNPACKED times what the file stores
+LARGEST = 32 * MEGABYTE  # bytes of a dataset, and of a chunk of one; 36 views of 2,048 numbers have 0.3 MB
+ROOM = 1 << 28  # bytes that all datasets may have beyond UNPACKED times what the file stores
 UNPACKED = 16  # features are hardly ever packed that well
 
 Content = TypeVar("Content")

@@ -17,6 +17,11 @@ LONGEST_PIPE = 1 << 30  # bytes of what another program writes, which might neve
 DECODER = json.JSONDecoder()
 BLANK = re.compile(r"[ \t\n\r]*")  # what JSON allows between its marks
 
+
+class _TooLongError(ValueError):
+    """A part of a file is longer than any is."""
+
+
 Entry = tuple[str | None, Any]  # the key of a value, where it has one
 
 
@@ -46,6 +51,8 @@ def _entries_of(
             problem = "is not UTF-8 text"
         except RecursionError:
             problem = "is nested too deeply"
+        except _TooLongError as error:
+            problem = str(error)
         except ValueError as error:
             whole = "list" if kinds == "[" else "list or object"
             problem = f"is not a whole JSON {whole} ({str(error).split(':')[0].lower()})"
@@ -65,7 +72,7 @@ def _chunks(file: IO[bytes], pipe: bool) -> Iterator[bytes]:
         yield chunk
         count += len(chunk)
         if pipe and count > LONGEST_PIPE:
-            raise ValueError(f"it is longer than {LONGEST_PIPE // MEGABYTE:,} MB")
+            raise _TooLongError(f"goes on after {LONGEST_PIPE // MEGABYTE:,} MB, more than is read of a pipe")
 
 
 class _JsonText:
@@ -116,7 +123,7 @@ class _JsonText:
                 if not _is_cut(error):
                     raise
                 if held > LONGEST_ITEM:
-                    raise ValueError(f"an item is longer than {LONGEST_ITEM // MEGABYTE} MB") from None
+                    raise _TooLongError(f"has an item longer than {LONGEST_ITEM // MEGABYTE} MB, as none is") from None
                 if not self.more(held):
                     raise
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from vlnbert.errors import DataError
 from vlnbert.sources.files import FETCH_AGAIN, MEGABYTE
 
-LARGEST_PICKLE = 4 * MEGABYTE  # bytes; a base agent's with its optimiser has 0.3 MB
+LARGEST_PICKLE = MEGABYTE  # bytes; a base agent's with its optimiser has 0.2 MB
 SHARED = 2  # times the file's size: how much all tensors may have, since some share their numbers
 # torch's loader would let these make room for any size. What else it knows takes its numbers from the file.
 MAKERS = re.compile(rb"c(?:__builtin__|builtins)\n(bytearray)\n|ctorch(?:\.cuda)?\n(\w*Tensor)\n")
@@ -29,7 +29,7 @@ class _TooLargeError(Exception):
     """The pickles of a file of the older format go on for too long."""
 
 
-class _Pickles(io.FileIO):
+class _Pickles(io.BufferedReader):
     """A file of the older format: pickles, then numbers, which torch reads by the file's descriptor itself."""
 
     taken = 0
@@ -56,7 +56,7 @@ def bounded_source(path: Path) -> Iterator[dict[str, Any]]:
         return
     with path.open("rb") as file:
         _check_makers(path, file.read(LARGEST_PICKLE))
-    with _Pickles(path) as file:
+    with _Pickles(io.FileIO(path)) as file:
         try:
             yield {"f": file}
         except _TooLargeError:

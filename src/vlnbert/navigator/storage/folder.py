@@ -176,7 +176,7 @@ def _key_today(name: str, version: int) -> str:
 
 def stored_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     """The shapes of the tensors of a safetensors file, by its header alone."""
-    with _readable(path), safe_open(path, framework="pt") as file:
+    with _readable(path), safe_open(path, framework="np") as file:
         return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
 
 
