@@ -23,6 +23,7 @@ from tests.conftest import TinyData, included
 from tests.fetching.published import ARCHIVES, GRAPHS, tiny_manifest
 from tests.weights.conftest import HIDDEN, POSITIONS, VOCABULARY, Samples
 from vlnbert.fetching.manifest import write_manifest
+from vlnbert.navigator.storage.digests import DIGESTS
 
 TINY = {"hidden": 16, "heads": 2, "inner": 32, "layers": 2, "cross_layers": 1}
 VIEWS = "features/tiny.hdf5"
@@ -87,6 +88,8 @@ def _write_run(root: Path) -> None:
         **{f"training.{name}": value for name, value in training.items()},
     )
     run.navigator.save_pretrained(root / "navigator")
+    run.navigator.save_pretrained(root / "undigested")
+    (root / "undigested" / DIGESTS).unlink()  # as folders of older versions, and of others, have none
 
 
 def _write_foreign(root: Path) -> None:
