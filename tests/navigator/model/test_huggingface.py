@@ -247,6 +247,16 @@ def test_a_tokenizer_is_checked_before_anyone_reads_it(
     assert f"{folder}: is not a tokenizer that is read here ({expected})" in refused(config_for(folder))
 
 
+def test_numbers_of_pieces_are_checked_before_anyone_reads_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = save_encoder(tmp_path / "roberta", "roberta")
+    (folder / "tokenizer.json").unlink()
+    (folder / "vocab.json").write_text(json.dumps({"a": 0, "b": 2**31}))
+    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", None)
+    assert "does not number the pieces of a vocabulary" in refused(config_for(folder))
+
+
 def test_missing_weights_are_told(tmp_path: Path) -> None:
     folder = save_encoder(tmp_path / "bert", "bert")
     more = save_encoder(tmp_path / "more", "bert", num_hidden_layers=3)
