@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from tests.learning.samples import CONFIG, SCORED, SHAPE, same
@@ -262,6 +263,14 @@ def test_missing_weights_are_told(tmp_path: Path) -> None:
     more = save_encoder(tmp_path / "more", "bert", num_hidden_layers=3)
     shutil.copy(more / "config.json", folder / "config.json")
     assert "lacks 16 weights of its encoder, such as encoder.layer.2." in refused(config_for(folder))
+
+
+def test_weights_that_are_no_numbers_are_told(tmp_path: Path) -> None:
+    folder = save_encoder(tmp_path / "bert", "bert")
+    name = "encoder.layer.1.output.dense.bias"
+    sick = load_file(folder / "model.safetensors") | {name: torch.full((24,), torch.nan)}
+    save_file(sick, folder / "model.safetensors", {"format": "pt"})
+    assert refused(config_for(folder)).startswith(f"{folder}: holds NaN or infinity in {name}")
 
 
 def test_without_transformers_it_is_one_line(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
