@@ -101,7 +101,7 @@ def encode_texts(tokenizer: Tokenizer, texts: Iterable[str]) -> list[list[int]]:
     try:
         return [item.ids for item in tokenizer.encode_batch(list(texts))]
     except BaseException as error:
-        raise UsageError(f"the tokenizer cannot read a text ({_gist(error)}); {USE_BERTS}") from None
+        raise UsageError(f"the tokenizer cannot read a text ({failure_gist(error)}); {USE_BERTS}") from None
 
 
 def _loaded(path: Path | str, text: str) -> Tokenizer:
@@ -109,12 +109,12 @@ def _loaded(path: Path | str, text: str) -> Tokenizer:
         tokenizer = Tokenizer.from_str(text)
         tokenizer.encode("walk past the stairs")
     except BaseException as error:
-        raise DataError(path, f"is not a tokenizer ({_gist(error)})", FETCH_AGAIN) from None
+        raise DataError(path, f"is not a tokenizer ({failure_gist(error)})", FETCH_AGAIN) from None
     return tokenizer
 
 
-def _gist(error: BaseException) -> str:
-    """What the library says, be it one of its bare Exceptions or a panic, which is none; interrupts go on."""
+def failure_gist(error: BaseException) -> str:
+    """What the library says, be it one of its bare Exceptions or a panic, which is no Exception; interrupts go on."""
     if isinstance(error, (KeyboardInterrupt, SystemExit, MemoryError)):
         raise error
     return str(error)[:100]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from tests.learning.samples import CONFIG, SCORED, SHAPE, same
@@ -247,11 +248,29 @@ def test_a_tokenizer_is_checked_before_anyone_reads_it(
     assert f"{folder}: is not a tokenizer that is read here ({expected})" in refused(config_for(folder))
 
 
+def test_numbers_of_pieces_are_checked_before_anyone_reads_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = save_encoder(tmp_path / "roberta", "roberta")
+    (folder / "tokenizer.json").unlink()
+    (folder / "vocab.json").write_text(json.dumps({"a": 0, "b": 2**31}))
+    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", None)
+    assert "does not number the pieces of a vocabulary" in refused(config_for(folder))
+
+
 def test_missing_weights_are_told(tmp_path: Path) -> None:
     folder = save_encoder(tmp_path / "bert", "bert")
     more = save_encoder(tmp_path / "more", "bert", num_hidden_layers=3)
     shutil.copy(more / "config.json", folder / "config.json")
     assert "lacks 16 weights of its encoder, such as encoder.layer.2." in refused(config_for(folder))
+
+
+def test_weights_that_are_no_numbers_are_told(tmp_path: Path) -> None:
+    folder = save_encoder(tmp_path / "bert", "bert")
+    name = "encoder.layer.1.output.dense.bias"
+    sick = load_file(folder / "model.safetensors") | {name: torch.full((24,), torch.nan)}
+    save_file(sick, folder / "model.safetensors", {"format": "pt"})
+    assert refused(config_for(folder)).startswith(f"{folder}: holds NaN or infinity in {name}")
 
 
 def test_without_transformers_it_is_one_line(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,14 @@ from tokenizers import Tokenizer
 from tokenizers.processors import TemplateProcessing
 
 from vlnbert.errors import DataError
-from vlnbert.sources.tokenizer_check import checked_tokenizer, read_tokenizer_file, require_size
+from vlnbert.sources.files import FETCH_AGAIN, read_json
+from vlnbert.sources.tokenizer_check import (
+    checked_tokenizer,
+    failure_gist,
+    numbers_problem,
+    read_tokenizer_file,
+    require_size,
+)
 
 SENTENCE = "walk past the stairs"
 FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt", "*.model")
@@ -21,7 +28,8 @@ def open_tokenizer(transformers: Any, source: str) -> tuple[Tokenizer, int]:
     _check_files(source)
     try:
         theirs = transformers.AutoTokenizer.from_pretrained(source, trust_remote_code=False)
-    except Exception:  # the library passes on whatever its parts raise
+    except BaseException as error:  # the library passes on whatever its parts raise, panics too
+        failure_gist(error)
         raise DataError(source, "has no tokenizer that transformers can open", give) from None
     tokenizer = getattr(theirs, "backend_tokenizer", None)
     if not isinstance(tokenizer, Tokenizer) or set(tokenizer.get_vocab()) <= set(theirs.all_special_tokens):
@@ -35,7 +43,8 @@ def open_tokenizer(transformers: Any, source: str) -> tuple[Tokenizer, int]:
     padding = int(theirs.pad_token_id)
     try:
         return with_padding_first(tokenizer, padding), padding
-    except Exception:  # the library raises a bare Exception for anything
+    except BaseException as error:
+        failure_gist(error)
         raise DataError(source, "has a tokenizer whose padding cannot be renumbered", give) from None
 
 
@@ -44,6 +53,10 @@ def _check_files(source: str) -> None:
     if (folder := Path(source)).is_dir():
         for path in (one for pattern in FILES for one in folder.glob(pattern)):
             require_size(path)
+        if (pieces := folder / "vocab.json").is_file():
+            numbered = read_json(pieces, "vocabulary")
+            if not isinstance(numbered, dict) or numbers_problem(numbered) is not None:
+                raise DataError(pieces, "does not number the pieces of a vocabulary", FETCH_AGAIN)
         file = folder / FILES[0]
     else:
         try:
