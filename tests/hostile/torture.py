@@ -1,15 +1,16 @@
 """Everything that tries to break it, in an hour at most on two cores: `make torture`.
 
 Damaged files of every format, disks that fill, kills at every file operation and at random, and races. What was tried
-and what came of it is printed as tables and written as JSON, of which `python -m tests.hostile.figures` makes those of
-docs/reliability.md; Ctrl-C ends it with what there is so far. The code is 0 where nothing broke, 1 where something did. A
-fault of a damaged file is repeated by its format and number:
+and what came of it is printed as tables and written as JSON, which `tests.hostile.figures` puts into the docs; Ctrl-C
+ends it with what there is so far. The code is 0 where nothing broke, 1 where something did. A fault of a damaged file
+is repeated by its format and number:
 
     python -m tests.hostile.torture --only config.json --case 17
 """
 
 import argparse
 import json
+import signal
 import subprocess
 import sys
 import tempfile
@@ -65,6 +66,8 @@ class Findings:
 def main() -> None:
     options, found, interrupted = parsed(sys.argv[1:]), Findings(), False
     begin = time.monotonic()
+    for name in (signal.SIGINT, signal.SIGTERM):  # also where it was started to be left alone
+        signal.signal(name, signal.default_int_handler)
     try:
         for name, stage in stages(options, found).items():
             since = time.monotonic()

@@ -17,10 +17,10 @@ from vlnbert.sources.moves import sync
 Panorama = TypeVar("Panorama")
 
 FETCH_AGAIN = "fetch the file again"
-TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{16}", re.DOTALL)  # what `temporary_name` makes of a name
 MEGABYTE = 1 << 20
 LARGEST_JSON = 64 * MEGABYTE  # of a document that is read as a whole; the largest of the open data has 4
 MOST_CONTAINERS = 1 << 22  # lists and objects in one: a few bytes of text may cost two hundred of memory each
+TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{16}", re.DOTALL)  # what `temporary_name` makes of a name
 
 
 class SpecialFileError(DataError):
@@ -32,7 +32,7 @@ class SpecialFileError(DataError):
         )
 
 
-def open_regular(path: Path, what: str, pipe: bool = False) -> IO[bytes]:
+def open_for_reading(path: Path, what: str, pipe: bool = False) -> IO[bytes]:
     """A regular file open for reading; nothing waits for a pipe that nobody writes to. `pipe` allows those too."""
     number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
@@ -50,14 +50,14 @@ def open_regular(path: Path, what: str, pipe: bool = False) -> IO[bytes]:
 def require_regular(path: Path, what: str) -> None:
     """Refuse a pipe or a device before a library opens it; what is not there is left to that library."""
     with suppress(OSError):
-        open_regular(path, what).close()
+        open_for_reading(path, what).close()
 
 
 @contextmanager
 def opened(path: Path, what: str, remedy: str = "check the path", pipe: bool = False) -> Iterator[IO[bytes]]:
     """A file open for reading, with a progress bar by bytes, or one line that says why it cannot be read."""
     try:
-        with open_regular(path, what, pipe) as file, Bar(path.name, os.fstat(file.fileno()).st_size) as bar:
+        with open_for_reading(path, what, pipe) as file, Bar(path.name, os.fstat(file.fileno()).st_size) as bar:
             yield file if bar.shown is None else WatchedFile(file, bar)  # type: ignore[misc]  # it reads alike
     except FileNotFoundError:
         raise DataError(path, f"no such {what}", remedy) from None
@@ -70,7 +70,7 @@ def opened(path: Path, what: str, remedy: str = "check the path", pipe: bool = F
 def read_whole(path: Path, what: str, most: int, remedy: str = "check the path") -> bytes:
     """The bytes of a file that has at most so many."""
     try:
-        with open_regular(path, what) as file:
+        with open_for_reading(path, what) as file:
             size = os.fstat(file.fileno()).st_size
             if size > most:
                 problem = f"has {size / MEGABYTE:,.0f} MB, where a {what} has at most {most / MEGABYTE:,.0f}"

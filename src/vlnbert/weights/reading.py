@@ -22,7 +22,7 @@ from vlnbert.navigator.storage.folder import (
     read_safetensors,
 )
 from vlnbert.navigator.storage.hub import NoSuchSourceError, exists, fetched, is_hub_name
-from vlnbert.sources.files import FETCH_AGAIN, open_regular, read_json
+from vlnbert.sources.files import FETCH_AGAIN, open_for_reading, read_json
 from vlnbert.weights.bounds import bounded_source, check_declared
 from vlnbert.weights.report import ImportReport
 from vlnbert.weights.tables import OWN, OWN_MARK
@@ -146,7 +146,7 @@ def _unpickled(path: Path) -> Any:
     """What torch saved, by its loader that builds tensors and plain containers and calls nothing else."""
     head = b""
     try:
-        with open_regular(path, "checkpoint") as file:
+        with open_for_reading(path, "checkpoint") as file:
             head = file.read(HEAD)
         with bounded_source(path) as source, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch warns of odd pickles before it refuses them
