@@ -99,8 +99,8 @@ class WatchedFile:
     def read(self, size: int = -1) -> bytes:
         return self._count(self.file.read(size))
 
-    def readline(self) -> bytes:
-        return self._count(self.file.readline())
+    def readline(self, size: int = -1) -> bytes:
+        return self._count(self.file.readline(size))
 
     def readinto(self, buffer: Any) -> int:
         count: int = self.file.readinto(buffer)  # type: ignore[attr-defined]  # of a file opened for reading bytes

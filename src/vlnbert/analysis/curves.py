@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from vlnbert.analysis.inline_svg import PALETTE, Picture
 from vlnbert.errors import UsageError
+from vlnbert.sources.checks import is_number
 from vlnbert.sources.files import written_beside
 
 SIZE = 7.2, 2.5  # inches, two panels side by side
@@ -63,7 +64,7 @@ def _draw_losses(axes: Axes, log: Sequence[dict[str, Any]]) -> None:
     updates = [line for line in log if "total" in line]
     colours = {"imitation": PALETTE["reference"], "value": PALETTE["goal"]}
     for name, colour in colours.items():
-        known = [(line["iteration"], line[name]) for line in updates if isinstance(line.get(name), float | int)]
+        known = [(line["iteration"], line[name]) for line in updates if is_number(line.get(name))]
         axes.plot(*zip(*known, strict=True) if known else ([], []), color=colour, linewidth=1, label=f"{name} loss")
     axes.legend(frameon=False, fontsize=TEXT, labelcolor=PALETTE["ink"])
     axes.set_ylim(bottom=0)

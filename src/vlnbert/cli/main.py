@@ -83,7 +83,7 @@ def main() -> None:
             _run(sys.argv[1:])
         sys.stdout.flush()
     except VlnbertError as error:
-        for line in str(error).splitlines():
+        for line in str(error).splitlines() if _is_ours_to_tell(error) else ():
             print(f"vlnbert: {line}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
@@ -103,6 +103,11 @@ def main() -> None:
             raise
         print(f"vlnbert: {line}", file=sys.stderr)
         sys.exit(2)
+
+
+def _is_ours_to_tell(error: VlnbertError) -> bool:
+    """What several processes found wrong, one tells; before they have met, the first on each machine."""
+    return os.environ.get("LOCAL_RANK", "0") == "0" if error.repeated is None else not error.repeated
 
 
 def _interrupt(*_: object) -> None:

@@ -6,17 +6,21 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from vlnbert.errors import DataError, UsageError, setting
 from vlnbert.evaluation.tables import Summary
 from vlnbert.progress import Bar
+from vlnbert.sources.checks import is_number
+from vlnbert.sources.files import opened
 from vlnbert.sources.locks import open_regular
 
 NEWLINE = "\n"
 NEVER = 10**9  # seconds
 LONG = 20 * 60  # seconds of a training of which people want to know beforehand
+LONGEST_LINE = 1 << 20  # bytes of a log's; ours have a few hundred
 TIMED = 3  # updates whose time tells that of the others
 
 
@@ -134,14 +138,27 @@ def require_callbacks(callbacks: object) -> None:
 def read_log(path: Path) -> list[dict[str, Any]]:
     """The lines of a log, one an iteration: where a resumed run repeated some, the later ones hold."""
     lines: dict[tuple[int, bool], dict[str, Any]] = {}
-    for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            line = json.loads(text)
-        except ValueError:
-            continue  # cut by a kill; the resumed run wrote it again
-        if isinstance(line, dict) and type(line.get("iteration")) is int and ("scores" in line or "total" in line):
-            lines[line["iteration"], "scores" in line] = line
+    with opened(path, "log") as file:
+        for text in iter(partial(file.readline, LONGEST_LINE), b""):
+            try:
+                line = json.loads(text.decode(errors="replace"))
+            except (ValueError, RecursionError):
+                continue  # cut by a kill; the resumed run wrote it again
+            if _is_line(line):
+                lines[line["iteration"], "scores" in line] = line
     return [lines[key] for key in sorted(lines)]
+
+
+def _is_line(line: Any) -> bool:
+    """Whether a line is a report or a validation as we write them: with an update, and numbers or scores of splits."""
+    if not isinstance(line, dict) or type(line.get("iteration")) is not int or not is_number(line["iteration"]):
+        return False
+    if "scores" not in line:
+        return is_number(line.get("total"))
+    splits = line["scores"].values() if isinstance(line["scores"], dict) else [None]
+    return all(
+        isinstance(one, dict) and all(each is None or is_number(each) for each in one.values()) for one in splits
+    )
 
 
 def _unwritten(path: Path, error: OSError) -> DataError:
