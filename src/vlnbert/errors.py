@@ -30,6 +30,10 @@ class VlnbertError(Exception):
     def __str__(self) -> str:
         return "\n".join(cut(printable(line), LONGEST_LINE) for line in super().__str__().split("\n"))
 
+    repeated: bool | None = (
+        None  # whether another of the processes that learn together tells the same, if they were asked
+    )
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Cross process borders with text and attributes; what an error was made from is not needed again."""
         return type(self).__new__, (type(self), *self.args), self.__dict__

@@ -8,7 +8,7 @@ import torch
 
 from tests.cli.conftest import called
 from tests.conftest import TinyData
-from vlnbert.analysis.report import EpisodeCard, Report, write_report
+from vlnbert.analysis.report import Report, Section, Terms, Words, write_report
 from vlnbert.progress import Bar, say
 from vlnbert.tables import Table
 
@@ -36,8 +36,9 @@ def test_lines_and_bars(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_reports(tmp_path: Path) -> None:
-    card = EpisodeCard(title=NASTY, instruction=f"walk\nto {NASTY}", outcome=NASTY, succeeded=True, svg="<svg/>")
-    write_report(tmp_path / "report.html", Report(title=NASTY, context=NASTY, episodes=(card,)))
+    table = Table(["name", "value"], [[NASTY, "1"]], title=NASTY)
+    parts = (Words(f"walk\nto {NASTY}"), table, Terms([(NASTY, NASTY)]))
+    write_report(tmp_path / "report.html", Report(title=NASTY, opening=(), sections=[Section(NASTY, parts)]))
     text = (tmp_path / "report.html").read_text()
     nothing_is_sent(text)
     assert f"walk\nto {SHOWN}" in text, "lines of an instruction stay lines"

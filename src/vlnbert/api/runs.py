@@ -69,7 +69,13 @@ class Run:
     @property
     def weights(self) -> Path:
         """The folder of its best navigator, or of its last where none was validated yet."""
-        return best_weights(self.folder)
+        try:
+            return best_weights(self.folder)
+        except DataError:
+            if has_checkpoint(self.folder):  # a damaged one
+                raise
+            remedy = f"go on with: vlnbert train --resume {self.folder}"
+            raise DataError(self.folder, "has no weights yet", remedy) from None
 
     def describe_weights(self, checkpoint: Checkpoint = "best") -> str:
         """Which weights walk, in words: the best by what, or those of the newest checkpoint."""
@@ -96,6 +102,7 @@ class Run:
         iterations: int | None = None,
         device: str | None = None,
         threads: int | None = None,
+        rank_timeout: float | None = None,
         callbacks: Sequence[Callback] = (),
         bar: bool = True,
         log: bool = True,
@@ -110,6 +117,7 @@ class Run:
             iterations=iterations,
             device=device,
             threads=threads,
+            rank_timeout=rank_timeout,
             callbacks=callbacks,
             bar=bar,
             log=log,

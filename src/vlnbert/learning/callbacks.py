@@ -14,6 +14,7 @@ from typing import Any
 from vlnbert.errors import DataError, UsageError, setting
 from vlnbert.evaluation.tables import Summary
 from vlnbert.progress import Bar
+from vlnbert.sources.checks import is_number
 from vlnbert.sources.files import opened
 from vlnbert.sources.locks import append_whole
 
@@ -149,9 +150,21 @@ def read_log(path: Path) -> list[dict[str, Any]]:
                 line = json.loads(text.decode(errors="replace"))
             except (ValueError, RecursionError):
                 continue  # cut by a kill; the resumed run wrote it again
-            if isinstance(line, dict) and type(line.get("iteration")) is int and ("scores" in line or "total" in line):
+            if _is_line(line):
                 lines[line["iteration"], "scores" in line] = line
     return [lines[key] for key in sorted(lines)]
+
+
+def _is_line(line: Any) -> bool:
+    """Whether a line is a report or a validation as we write them: with an update, and numbers or scores of splits."""
+    if not isinstance(line, dict) or type(line.get("iteration")) is not int or not is_number(line["iteration"]):
+        return False
+    if "scores" not in line:
+        return is_number(line.get("total"))
+    splits = line["scores"].values() if isinstance(line["scores"], dict) else [None]
+    return all(
+        isinstance(one, dict) and all(each is None or is_number(each) for each in one.values()) for one in splits
+    )
 
 
 def _unwritten(path: Path, error: OSError) -> DataError:

@@ -28,6 +28,7 @@ from vlnbert.learning.records import from_plain
 from vlnbert.learning.run_folder import ANEW, CHECKPOINTS, TRAINER, Progress, point_to, remove_others
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.model import allocate, make_backbone
+from vlnbert.navigator.storage.digests import DigestError, noting
 from vlnbert.navigator.storage.folder import (
     CONFIG,
     WEIGHTS,
@@ -35,6 +36,7 @@ from vlnbert.navigator.storage.folder import (
     read_safetensors,
     read_weights,
     require_fit,
+    weight_problem,
 )
 from vlnbert.sources.folders import replaced
 from vlnbert.sources.formats import NewerFormatError
@@ -52,7 +54,9 @@ def save_checkpoint(
     with replaced(folder) as beside:  # one of this name may be left from a kill before the pointer was moved
         try:
             metadata = {"progress": json.dumps(asdict(progress))}
-            save_file({**_optimiser_tensors(optimiser), **learning}, beside / TRAINER, metadata)
+            tensors = {**_optimiser_tensors(optimiser), **learning}
+            with noting(beside, {TRAINER: tensors}):
+                save_file(tensors, beside / TRAINER, metadata)
             with averaged.applied():
                 navigator.save_pretrained(beside)
         except SafetensorError as error:
@@ -97,6 +101,10 @@ def load_checkpoint(folder: Path, navigator: Navigator, optimiser: Optimizer, av
         if any(learning[name].shape != weight.shape for name, weight in averaged.weights.items()):
             raise ValueError("weights of another navigator")
         _check_moments(optimiser, tensors, progress)
+        if any(weight_problem(tensor) for tensor in (*learning.values(), *tensors.values())):
+            raise ValueError("no numbers")
+    except DigestError:
+        raise
     except (DataError, KeyError, TypeError, ValueError, IndexError, UsageError):
         raise DataError(folder / TRAINER, "is not whole", ANEW) from None
     _restore_optimiser(optimiser, tensors)
@@ -109,7 +117,7 @@ def _ours() -> Iterator[None]:
     """A damaged file of a run, unlike others of its kind, can neither be fetched nor saved again."""
     try:
         yield
-    except NewerFormatError:  # which is not damaged
+    except (NewerFormatError, DigestError):  # not damaged, or perhaps on purpose
         raise
     except DataError as error:
         raise DataError(error.path, error.problem, ANEW, error.place) from None

@@ -4,8 +4,10 @@
 before, is told by the pointer, so that to tell it is one move.
 """
 
+import hashlib
 import json
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,10 +19,11 @@ from vlnbert.errors import DataError, UsageError
 from vlnbert.learning.records import from_plain
 from vlnbert.navigator.storage.hub import exists
 from vlnbert.sources.files import read_json, write_json
-from vlnbert.sources.folders import sweep
+from vlnbert.sources.folders import read_whole, sweep
 from vlnbert.sources.moves import aside, remove
 
 RECORD, POINTER, CHECKPOINTS, BEST = "run.json", "last.json", "checkpoints", "best"  # in a run's folder
+DIGEST = "digest"  # of what else a pointer says
 TRAINER = "trainer.safetensors"  # in a checkpoint's folder
 NAME = re.compile(r"\d{7,}")  # of a checkpoint's folder: its update
 WRITTEN_BESIDE = re.compile(r"run\.json|last\.json|best(\.new)?|\d{7,}(\.new)?")  # .new: by older versions
@@ -44,7 +47,8 @@ def is_run(folder: Path) -> bool:
 def best_weights(run: Path) -> Path:
     """The folder of a run's best navigator, or of its last where none was validated yet."""
     best = run / BEST
-    return next((folder for folder in (best, aside(best)) if folder.is_dir()), None) or last_checkpoint(run)
+    places = (best, aside(best), best)  # it may be back by then
+    return next((folder for folder in places if folder.is_dir()), None) or last_checkpoint(run)
 
 
 def has_checkpoint(run: Path) -> bool:
@@ -81,12 +85,20 @@ def _newest_whole(checkpoints: list[Path]) -> Path:
 def _read_pointer(run: Path) -> dict[str, Any]:
     damaged = f"remove it to go on from the newest checkpoint, or {ANEW}"
     pointer = read_json(run / POINTER, "run to resume", "name the folder that a training wrote", damaged=damaged)
-    return pointer if isinstance(pointer, dict) else {"checkpoint": pointer}
+    if not isinstance(pointer, dict):
+        return {"checkpoint": pointer}
+    if DIGEST in pointer and pointer.pop(DIGEST) != _digest(pointer):  # older ones have none
+        raise DataError(run / POINTER, "is not as it was written", damaged)
+    return pointer
+
+
+def _digest(pointer: Mapping[str, Any]) -> str:
+    return hashlib.blake2b(json.dumps(pointer, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 def read_progress(run: Path) -> Progress:
-    """How far a run was at its newest checkpoint, without reading its weights."""
-    return after_validation(run, _saved_progress(last_checkpoint(run)))
+    """How far a run was at its newest checkpoint, without reading its weights; it may be trained meanwhile."""
+    return read_whole(run / POINTER, lambda _: after_validation(run, _saved_progress(last_checkpoint(run))))
 
 
 def after_validation(run: Path, saved: Progress) -> Progress:
@@ -117,7 +129,8 @@ def _saved_progress(checkpoint: Path) -> Progress:
 def point_to(run: Path, checkpoint: Path, validated: Progress | None = None) -> None:
     """Make a checkpoint the run's newest; `validated` is how far the run is since its weights were validated."""
     after = {} if validated is None else {"progress": asdict(validated)}
-    write_json(run / POINTER, {"checkpoint": checkpoint.name, **after}, lasting=True)
+    pointer = {"checkpoint": checkpoint.name, **after}
+    write_json(run / POINTER, {**pointer, DIGEST: _digest(pointer)}, lasting=True)
 
 
 def sweep_run(run: Path) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -24,7 +25,7 @@ from vlnbert.learning.run_lock import kept
 from vlnbert.learning.updates import PARTS, EagerUpdate, GraphUpdate, Learner, Update, set_learning_rate
 from vlnbert.learning.validation import validation_scores
 from vlnbert.navigator import Navigator
-from vlnbert.ranks import ALONE, Ranks
+from vlnbert.ranks import ALONE, Ranks, launcher
 from vlnbert.tasks.splits import Split
 
 
@@ -106,7 +107,8 @@ class Trainer:
 
     def train(self) -> None:
         """Update until done, stopped from outside, or no longer improving; the run is kept from others meanwhile."""
-        with kept(self.run, self.ranks):
+        again = shlex.join([*launcher(), "train", "--resume", str(self.run)])
+        with kept(self.run, self.ranks), self.ranks.needed(f"go on with: {again}"):
             self._train()
 
     def _train(self) -> None:

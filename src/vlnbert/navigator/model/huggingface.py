@@ -98,6 +98,9 @@ def open_pretrained(source: object) -> tuple[Any, Tokenizer, int]:
     _require_encoder(source, encoder)
     if missing := sorted(name for name in info["missing_keys"] if not name.startswith("pooler.")):
         raise DataError(source, f"lacks {len(missing):,} weights of its encoder, such as {missing[0]}", GIVE)
+    for name, weight in encoder.named_parameters():
+        if not all(extreme.isfinite() for extreme in weight.aminmax()):
+            raise DataError(source, f"holds NaN or infinity in {name}", GIVE)
     try:
         tokenizer, padding = open_tokenizer(transformers, source)
     except DataError as error:

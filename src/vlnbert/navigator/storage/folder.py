@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 from torch import Tensor, nn
@@ -14,11 +15,13 @@ from torch import Tensor, nn
 from vlnbert.errors import DataError, UnknownNameError, UsageError, VlnbertError
 from vlnbert.navigator.model import BACKBONES, NavigatorConfig, RecurrentVLNBert, key_shapes
 from vlnbert.navigator.model.config import LARGEST
+from vlnbert.navigator.storage.digests import check_file, check_tensors
 from vlnbert.navigator.storage.hub import exists, fetched, is_hub_name
 from vlnbert.registry import LOAD_PLUGIN
 from vlnbert.sources.files import FETCH_AGAIN, read_json, require_regular
 from vlnbert.sources.formats import FORMAT, format_of
-from vlnbert.tasks.tokens import SPECIAL
+from vlnbert.sources.tokenizer_check import read_tokenizer_file
+from vlnbert.tasks.tokens import ENDS, SPECIAL
 
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
 NEWEST = 2  # format of config.json; 2 renamed two modules, and says so where 1 named no format
@@ -26,6 +29,8 @@ RENAMED_IN_2 = {"views": "view_embedding", "objects": "object_embedding"}
 KNOWN = frozenset(field.name for field in fields(NavigatorConfig))
 GIVE = "give a navigator's folder, or its name on the hub"
 SAVE_AGAIN = "save the navigator again"
+WEIGHT_TYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+WHOLE_WEIGHTS = "give other weights; those of a training that diverged are of no use"
 NAMED_AT_ONCE = 8  # keys on one line
 FEW_LAYERS = 64  # that are built in a moment, whatever the weights are
 
@@ -75,6 +80,7 @@ def read_limits(path: Path) -> Limits:
 
 def read_config(path: Path) -> NavigatorConfig:
     """The configuration in a config.json; what else stands there is left alone."""
+    check_file(path)
     settings = _settings(path)
     format_of(path, settings, NEWEST)
     try:
@@ -147,7 +153,20 @@ def checked_weights(path: Path, tensors: Mapping[str, Tensor], expected: Shapes)
     version = format_of(path.with_name(CONFIG), _settings(path.with_name(CONFIG)), NEWEST)
     tensors = {_key_today(name, version): tensor for name, tensor in tensors.items()}
     _check_fit(path, {name: tuple(tensor.shape) for name, tensor in tensors.items()}, expected)
+    for name, tensor in tensors.items():
+        if (problem := weight_problem(tensor)) is not None:
+            raise DataError(path, problem, WHOLE_WEIGHTS, name)
     return tensors
+
+
+def weight_problem(tensor: Tensor) -> str | None:
+    """Why a tensor cannot be a weight, if it cannot: weights are floating-point numbers, and finite."""
+    if tensor.dtype not in WEIGHT_TYPES:
+        return f"holds {str(tensor.dtype).removeprefix('torch.')}, not weights"
+    # In one pass and without a copy: NaN and infinity end up among the extremes.
+    if tensor.numel() and not all(extreme.isfinite() for extreme in tensor.aminmax()):
+        return "holds NaN or infinity"
+    return None
 
 
 def _key_today(name: str, version: int) -> str:
@@ -164,7 +183,9 @@ def stored_shapes(path: Path) -> dict[str, tuple[int, ...]]:
 def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors and the metadata of a safetensors file, which cannot hold code."""
     with _readable(path), safe_open(path, framework="pt") as file:
-        return {name: file.get_tensor(name) for name in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
+        tensors, metadata = {name: file.get_tensor(name) for name in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
+    check_tensors(path, tensors, metadata)
+    return tensors, metadata
 
 
 @contextmanager
@@ -197,16 +218,14 @@ def _check_fit(path: Path, found: Shapes, expected: Shapes) -> None:
 
 def read_tokenizer(path: Path, special: Sequence[str] = SPECIAL) -> Tokenizer:
     """The tokenizer in a tokenizer.json, which must be that of a BERT; without `special` tokens, any."""
-    try:
-        tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises a bare Exception for anything
-        raise DataError(path, f"is not a tokenizer ({str(error)[:100]})", FETCH_AGAIN) from None
+    check_file(path)
+    tokenizer = read_tokenizer_file(path)
     missing = [token for token in special if tokenizer.token_to_id(token) is None]
     if missing or (special and tokenizer.token_to_id("[PAD]") != 0):
         problem = f"lacks {', '.join(missing)}" if missing else "does not have [PAD] as its first token"
         raise DataError(path, problem, "use the tokenizer of a BERT")
-    tokenizer.no_padding()
-    tokenizer.no_truncation()  # how long an instruction may be is not the tokenizer's to say
+    if special and tuple(tokenizer.encode("").tokens) != ENDS:
+        raise DataError(path, f"does not put {' and '.join(ENDS)} around a text", "use the tokenizer of a BERT")
     return tokenizer
 
 
