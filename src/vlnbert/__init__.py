@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from vlnbert.api.augmenting import augment_paths
     from vlnbert.api.comparing import AgentComparison, compare
     from vlnbert.api.demonstrating import demo, generate_house
     from vlnbert.api.episodes import Episode, episode
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from vlnbert.tasks.task import R2R, REVERIE, Task, register_task
 
 _HOME = {
+    "vlnbert.api.augmenting": ("augment_paths",),
     "vlnbert.api.comparing": ("AgentComparison", "compare"),
     "vlnbert.api.demonstrating": ("demo", "generate_house"),
     "vlnbert.api.episodes": ("Episode", "episode"),
@@ -104,6 +106,7 @@ __all__ = [
     "UnknownNameError",
     "UsageError",
     "VlnbertError",
+    "augment_paths",
     "candidates",
     "caption_features",
     "check_data",
