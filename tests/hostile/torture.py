@@ -77,7 +77,7 @@ def main() -> None:
                 found.seconds[name] = round(time.monotonic() - since, 1)
     except KeyboardInterrupt:
         interrupted = True
-    for one in (table(found.mutations), found.training_table()):
+    for one in (table(found.mutations), *([found.training_table()] if found.trainings else [])):
         print(one.text())
     print("\n".join(found.faults))
     told = {"commit": commit(), "seed": options.seed, "interrupted": interrupted, **found.to_plain()}
