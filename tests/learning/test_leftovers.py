@@ -14,6 +14,7 @@ from tests.learning.samples import CONFIG, SCORED, SHAPE, Watcher, same, trainer
 from tests.processes import together
 from vlnbert.data.data import open_data
 from vlnbert.errors import DataError
+from vlnbert.learning import run_folder
 from vlnbert.learning.callbacks import JsonLog, read_log
 from vlnbert.learning.experiment import Experiment, TrainConfig
 from vlnbert.learning.run_folder import Progress, best_weights, last_checkpoint, read_progress
@@ -210,6 +211,22 @@ def test_a_lost_pointer_is_told_and_the_newest_checkpoint_used(house: Path, run:
     assert one.progress.iteration == 6
     logged(one).train()
     check_same(run, whole)
+
+
+def test_how_far_a_run_is_can_be_asked_while_it_goes_on(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pointer may be moved, and the checkpoint that it named removed, between two looks."""
+    real, newer = run_folder._saved_progress, run / "checkpoints" / "0000008"
+
+    def move_on(checkpoint: Path) -> Progress:
+        if checkpoint.name == "0000006":
+            shutil.copytree(checkpoint, newer)
+            (run / "last.json").unlink()
+            run_folder.point_to(run, newer)
+            shutil.rmtree(checkpoint)
+        return real(checkpoint)
+
+    monkeypatch.setattr(run_folder, "_saved_progress", move_on)
+    assert read_progress(run).iteration == 6, "as the copy says"
 
 
 def test_a_lost_pointer_beside_a_damaged_checkpoint(house: Path, run: Path) -> None:
