@@ -180,6 +180,11 @@ def printable(text: str) -> str:
     return whole if whole.isprintable() else CONTROL.sub(_spelt, whole)
 
 
+def printable_text(text: str) -> str:
+    """The same for text of several lines, in which tabs are blanks."""
+    return "\n".join(printable(line.replace("\t", " ")) for line in text.replace("\r\n", "\n").split("\n"))
+
+
 def cut(text: str, most: int) -> str:
     """Text that ends at so many characters, with dots where it went on."""
     return text if len(text) <= most else f"{text[: most - 3]}..."

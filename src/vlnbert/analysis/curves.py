@@ -1,6 +1,7 @@
 """How a training went, as curves."""
 
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,10 @@ def save_figure(figure: Figure, path: Path) -> None:
     endings = sorted(figure.canvas.get_supported_filetypes())
     if path.suffix.removeprefix(".") not in endings:
         raise UsageError(f"{path} does not end in the name of a picture format; choose one of {', '.join(endings)}")
+    drawn = BytesIO()  # some of matplotlib's writers stumble over their own feet when a disk is full
+    figure.savefig(drawn, format=path.suffix.removeprefix("."), facecolor="white", dpi=150)
     with written_beside(path) as temporary:
-        figure.savefig(temporary, format=path.suffix.removeprefix("."), facecolor="white", dpi=150)
+        temporary.write_bytes(drawn.getbuffer())
 
 
 def _dress(axes: Axes) -> None:

@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -179,7 +179,7 @@ def _train(trainer: Trainer, callbacks: Sequence[Callback], *, log: bool, tensor
                     JsonLog(trainer.run / LOG, {"best_on": trainer.best_on, "best_metric": trainer.best_metric})
                 )
             if tensorboard:
-                watching.append(stack.enter_context(closing(TensorBoard(trainer.run / TENSORBOARD, done))))
+                watching.append(TensorBoard(trainer.run / TENSORBOARD, done))
         trainer.callbacks = watching
         with stopped_by_signals(trainer, bar.say):
             trainer.train()

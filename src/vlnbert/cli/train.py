@@ -1,7 +1,6 @@
 """`vlnbert train`: an experiment by name or from a file, begun or resumed."""
 
 import shlex
-import sys
 from collections.abc import Callable
 from inspect import cleandoc
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from vlnbert.cli.options import DataPath, RunPath
+from vlnbert.cli.options import DataPath, RunPath, tell
 from vlnbert.cli.parsing import parsed, postponed
 from vlnbert.errors import UsageError
 
@@ -157,15 +156,15 @@ def _tell(run: "Run", data: Path | None, again: str) -> None:
         return
     done, where = run.progress, shlex.quote(str(run.folder))
     if run.interrupted:
-        print(f"stopped after {done.iteration} updates; go on with: {again}", file=sys.stderr)
+        tell(f"stopped after {done.iteration} updates; go on with: {again}", aside=True)
     elif done.best is None:
-        print(f"{run.folder}: {done.iteration} updates, none of them validated")
+        tell(f"{run.folder}: {done.iteration} updates, none of them validated")
     else:
         when = f"{done.iteration} updates, the best after {done.best_iteration}"
         metric = METRICS[run.experiment.best_metric][0]
-        print(f"{run.folder}: {when}, {metric} {100 * done.best:.1f} on {run.experiment.best_on}")
+        tell(f"{run.folder}: {when}, {metric} {100 * done.best:.1f} on {run.experiment.best_on}")
         elsewhere = "" if data is None else f" --data {shlex.quote(str(data))}"
-        print(f"score it in full with: vlnbert evaluate {where}{elsewhere}")
+        tell(f"score it in full with: vlnbert evaluate {where}{elsewhere}")
 
 
 def _explanation() -> str:

@@ -78,7 +78,8 @@ class Navigator(
             super()._save_pretrained(save_directory)
             write_config(save_directory / CONFIG, self.config, self.limits)
             if self.tokenizer is not None:
-                self.tokenizer.save(str(save_directory / TOKENIZER))
+                # The library's own `save` raises a bare Exception where a disk is full.
+                (save_directory / TOKENIZER).write_text(self.tokenizer.to_str(pretty=True), encoding="utf-8")
 
     def generate_model_card(self, *args: Any, **kwargs: Any) -> ModelCard:
         """The card shows the configuration; it may be told `preset` and `scores`, or `source` and `family`."""
