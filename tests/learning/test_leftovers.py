@@ -267,3 +267,14 @@ def test_a_pointer_that_tells_of_something_else_is_refused(house: Path, run: Pat
     (run / "last.json").write_text(json.dumps(pointer))
     with pytest.raises(DataError, match=rf"last.json: {expected}.*; begin the training anew"):
         resume_run(run, open_data(house))
+
+
+def test_a_pointer_that_was_changed_is_told(house: Path, run: Path) -> None:
+    pointer = json.loads((run / "last.json").read_text())
+    assert pointer["progress"]["best"] is not None
+    (run / "last.json").write_text(json.dumps({**pointer, "progress": {**pointer["progress"], "best": 0.99}}))
+    with pytest.raises(DataError, match=r"last\.json: is not as it was written; remove it to go on from the newest"):
+        resume_run(run, open_data(house))
+    del pointer["digest"]
+    (run / "last.json").write_text(json.dumps(pointer))
+    assert resume_run(run, open_data(house)).progress.best == pointer["progress"]["best"], "older ones have no digest"

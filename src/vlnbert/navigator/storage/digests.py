@@ -33,9 +33,9 @@ Tensors = Mapping[str, Tensor]
 class DigestError(DataError):
     """A file is not the one that was written, by its digest."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, problem: str = "is not what was written, by its digest") -> None:
         remedy = f"take a whole copy of the folder or, if you changed it on purpose, delete its {DIGESTS}"
-        super().__init__(path, "is not what was written, by its digest", remedy)
+        super().__init__(path, problem, remedy)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from huggingface_hub import ModelCard, PyTorchModelHubMixin
 from tokenizers import Tokenizer
 
 from vlnbert.navigator.model import Backbone, NavigatorConfig, RecurrentVLNBert
-from vlnbert.navigator.storage.digests import noting
+from vlnbert.navigator.storage.digests import DigestError, noting, read_digests
 from vlnbert.navigator.storage.folder import (
     CONFIG,
     TOKENIZER,
@@ -126,6 +126,8 @@ class Navigator(
             own = hasattr(self.backbone, "tokenizer")
             self.tokenizer = read_tokenizer(folder / TOKENIZER, () if own else SPECIAL)
             require_fit(folder / TOKENIZER, self.tokenizer, self.config.vocabulary, padded=own)
+        elif TOKENIZER in read_digests(folder):
+            raise DigestError(folder / TOKENIZER, "is missing, though the folder was written with it")
 
 
 def _facts(config: NavigatorConfig) -> dict[str, str]:
