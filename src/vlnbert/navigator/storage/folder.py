@@ -122,7 +122,7 @@ def checked_weights(
     """
     version = format_of(path.with_name(CONFIG), _settings(path.with_name(CONFIG)), NEWEST)
     tensors = {_key_today(name, version): tensor for name, tensor in tensors.items()}
-    _check_fit(path, tensors, expected)
+    check_fit(path, tensors, expected)
     return tensors
 
 
@@ -142,8 +142,10 @@ def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         raise DataError(path, f"cannot be read ({error.strerror or error})", "check the file") from None
 
 
-def _check_fit(path: Path, tensors: Mapping[str, Tensor], expected: Mapping[str, tuple[int, ...]]) -> None:
-    """A navigator's weights must be all of those that its configuration describes, no others, in their shapes."""
+def check_fit(
+    path: Path, tensors: Mapping[str, Tensor], expected: Mapping[str, tuple[int, ...]], remedy: str = SAVE_AGAIN
+) -> None:
+    """A network's weights must be all of those that its configuration describes, no others, in their shapes."""
     found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     misshapen = [
         f"{name} has shape {shown(found[name])} where {shown(shape)} is expected"
@@ -156,7 +158,7 @@ def _check_fit(path: Path, tensors: Mapping[str, Tensor], expected: Mapping[str,
         "": misshapen,
     }
     if problems := [what + listed(names) for what, names in parts.items() if names]:
-        raise DataError(path, f"does not fit its {CONFIG}: {'; '.join(problems)}", SAVE_AGAIN)
+        raise DataError(path, f"does not fit its {CONFIG}: {'; '.join(problems)}", remedy)
 
 
 def read_tokenizer(path: Path, special: Sequence[str] = SPECIAL) -> Tokenizer:
