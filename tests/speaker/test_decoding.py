@@ -179,7 +179,7 @@ def test_what_came_to_nothing_is_told_again(data: Data, speaker: Speaker, paths:
     once = teller._tell(many, torch.arange(len(many)), decoding, attempt=0, batch=None)
     told = teller.tell(many, decoding)
     assert 0.3 < once.usable.double().mean() < 0.6
-    assert told.usable.double().mean() > 0.8
+    assert told.usable.double().mean() > 0.7
     assert told.tries >= int((~once.usable).sum())
     assert torch.equal(told.tokens[once.usable], once.tokens[once.usable]), "those that were good stay"
 
