@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from vlnbert.api.augmenting import augment_paths
     from vlnbert.api.demonstrating import demo, generate_house
     from vlnbert.api.evaluating import evaluate
     from vlnbert.api.evaluations import Evaluations
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from vlnbert.tasks.task import R2R, REVERIE, Task, register_task
 
 _HOME = {
+    "vlnbert.api.augmenting": ("augment_paths",),
     "vlnbert.api.demonstrating": ("demo", "generate_house"),
     "vlnbert.api.evaluating": ("evaluate",),
     "vlnbert.api.evaluations": ("Evaluations",),
@@ -97,6 +99,7 @@ __all__ = [
     "UnknownNameError",
     "UsageError",
     "VlnbertError",
+    "augment_paths",
     "candidates",
     "caption_features",
     "check_data",

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from tyro.extras import SubcommandApp
 
 from vlnbert import __version__
+from vlnbert.cli.augment import augment_paths
 from vlnbert.cli.bench.evaluate import bench_evaluate
 from vlnbert.cli.bench.growth import bench_growth
 from vlnbert.cli.bench.navigator import bench_navigator
@@ -44,6 +45,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "features views": view_features,
     "features captions": caption_features,
     "features objects": object_features,
+    "augment paths": augment_paths,
     "presets": presets,
     "plugins": plugins,
     "curves": curves,

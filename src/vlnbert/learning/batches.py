@@ -1,10 +1,11 @@
-"""The batches of a training, from one split or from several in turn: each a pure function of its number."""
+"""The batches of a training, from one split or from several: each a pure function of its number."""
 
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from vlnbert.learning.split_schedule import SplitSchedule
 from vlnbert.ranks import Ranks
 from vlnbert.rollout.mixed import SAMPLE, TEACHER, TeacherRows
 from vlnbert.rollout.noise import keys
@@ -15,7 +16,7 @@ from vlnbert.world.world import World
 
 
 class BatchStream:
-    """Updates come from each split in turn, all batches of one update (`accumulate` of them) from the same split.
+    """Updates come from each split in turn or as a schedule says, all `accumulate` batches of one from the same split.
 
     The first half of a batch follows the teacher, the second half explores.
     """
@@ -28,8 +29,11 @@ class BatchStream:
         ranks: Ranks,
         device: torch.device,
         accumulate: int = 1,
+        schedule: SplitSchedule | None = None,
     ) -> None:
         self.splits, self.seed, self.device, self.accumulate = splits, seed, device, accumulate
+        in_turn = [1.0] * len(splits)
+        self.schedule = schedule or SplitSchedule(in_turn, in_turn, iterations=1)
         self.batches = [TrainingBatches(s.tokens.count.cpu(), size, seed, ranks.rank, ranks.count) for s in splits]
         half = size // 2
         self.row_policy = torch.tensor([TEACHER] * half + [SAMPLE] * half)[ranks.rank :: ranks.count].to(device)
@@ -59,5 +63,5 @@ class BatchStream:
     def _place(self, number: int) -> tuple[int, int]:
         """The split that a batch comes from, and the batch's number in it."""
         update, part = divmod(number, self.accumulate)
-        turn, split = divmod(update, len(self.splits))
+        split, turn = self.schedule.place(update)
         return split, turn * self.accumulate + part

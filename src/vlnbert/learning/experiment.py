@@ -12,6 +12,7 @@ from vlnbert.errors import UsageError, setting
 from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.records import require_range
 from vlnbert.learning.rewards import PAPER, RewardConfig
+from vlnbert.learning.split_schedule import SplitSchedule
 from vlnbert.navigator import NavigatorConfig
 from vlnbert.tasks.holdout import DEV
 from vlnbert.tasks.splits import task_and_split
@@ -43,6 +44,12 @@ class TrainConfig:
     """Largest norm of the navigator's gradient; the critic's is not clipped."""
     accumulate: int = 1
     """Batches whose gradients make one update; all of them come from one split."""
+    split_weights: tuple[float, ...] = ()
+    """How many updates come from each split that is learned from, one weight a split: 1 3 takes three from the second
+    for every one from the first. Without any, each in turn."""
+    final_split_weights: tuple[float, ...] = ()
+    """The weights of the splits at the end, towards which they change evenly: 1 0 lets the second fade. Without any,
+    they stay as they are."""
     ema: float = 0.0
     """Decay of an exponential moving average of the weights, such as 0.999; the average is then what is validated,
     evaluated and kept as the best. In update n, from 0, it is (1 + n) / (10 + n) at most. 0 for no average."""
@@ -83,6 +90,21 @@ class TrainConfig:
         require_range(self, 0.0, 1.0, "learning_rate", "weight_decay")
         require_range(self, 0.0, 0.999999, "ema")  # with 1 it would stay at the first weights
         require_range(self, 1e-9, 1e9, "grad_clip")
+        for place in ("split_weights", "final_split_weights"):
+            weights: tuple[float, ...] = getattr(self, place)
+            if weights and (not all(0 <= weight <= MOST for weight in weights) or not any(weights)):
+                spelled = setting(f"training.{place}")
+                raise UsageError(f"{spelled} must be 0 or more, and one of them above; for example 1 3")
+
+    @property
+    def fades(self) -> bool:
+        """Whether the weights of the splits change with time: the training's length then decides about each update."""
+        return bool(self.final_split_weights) and self.final_split_weights != self.split_weights
+
+    def split_schedule(self, splits: int) -> SplitSchedule:
+        """Which of so many splits each update comes from."""
+        first = self.split_weights or (1.0,) * splits
+        return SplitSchedule(first, self.final_split_weights or first, self.iterations)
 
     def learning_rate_at(self, iteration: int) -> float:
         """The learning rate of an update: a pure function, so there is no schedule to save."""
@@ -98,7 +120,7 @@ class Experiment:
     """A training, whole: with its data folder it makes the same navigator anywhere."""
 
     train_on: tuple[str, ...] = ("r2r/train",)
-    """Splits to learn from, as task/split; updates come from each in turn."""
+    """Splits to learn from, as task/split; updates come from each in turn, or by training.split_weights."""
     validate_on: tuple[str, ...] = ("r2r/val_seen", "r2r/val_unseen")
     """Splits to validate on."""
     best_on: str = "r2r/val_unseen"
@@ -165,6 +187,13 @@ class Experiment:
     def __post_init__(self) -> None:
         if not self.train_on:
             raise UsageError(f"no split to learn from; for example {setting('train_on', 'r2r/train')}")
+        for place in ("split_weights", "final_split_weights"):
+            weights = getattr(self.training, place)
+            if weights and len(weights) != len(self.train_on):
+                problem = (
+                    f"{setting(f'training.{place}')} has {len(weights)}, {setting('train_on')} {len(self.train_on)}"
+                )
+                raise UsageError(f"{problem}; give one weight for each split")
         if self.best_on not in self.validate_on:
             problem = f"the best weights are chosen on {self.best_on}, which is not validated"
             raise UsageError(f"{problem}; add it to {setting('validate_on')}, or change {setting('best_on')}")

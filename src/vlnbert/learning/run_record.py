@@ -84,5 +84,8 @@ def extended(record: RunRecord, run: Path, iterations: int) -> RunRecord:
         problem = f"{run} cannot be extended: its {training.schedule} learning rate comes down over"
         remedy = f"begin another from its weights: {setting('start', str(run))}"
         raise UsageError(f"{problem} {training.iterations:,} updates, to its end with the last of them; {remedy}")
+    if iterations > training.iterations and training.fades:
+        problem = f"{run} cannot be extended: the weights of its splits change over {training.iterations:,} updates"
+        raise UsageError(f"{problem}; begin another from its weights: {setting('start', str(run))}")
     longer = replace(training, iterations=iterations)
     return replace(record, experiment=replace(record.experiment, training=longer))

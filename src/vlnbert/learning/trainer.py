@@ -70,7 +70,13 @@ class Trainer:
         self.advanced: Callable[[int], object] = lambda iteration: None  # called after every update, with their number
         device = environment.world.device
         self.batches = BatchStream(
-            train, config.batch, config.seed, ranks=ranks, device=device, accumulate=config.accumulate
+            train,
+            config.batch,
+            config.seed,
+            ranks=ranks,
+            device=device,
+            accumulate=config.accumulate,
+            schedule=config.split_schedule(len(train)),
         )
         teacher_rows = self.batches.teacher_rows(environment.world)
         self.learner: torch.nn.Module = Learner(navigator, environment, config, ranks=ranks, teacher_rows=teacher_rows)

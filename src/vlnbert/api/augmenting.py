@@ -1,0 +1,47 @@
+"""Training data that nobody wrote: paths of R2R's kind through the train houses."""
+
+from pathlib import Path
+
+from vlnbert.api.arguments import checked
+from vlnbert.data.data import Data, open_data
+from vlnbert.runtime import require_within
+from vlnbert.sources.files import write_json
+from vlnbert.tasks.holdout import choose_houses
+from vlnbert.tasks.sampled_paths import SampledPaths, sample_paths
+from vlnbert.tasks.task import R2R
+
+
+@checked()
+def augment_paths(
+    data: Data | str | Path,
+    out: str | Path,
+    count: int | None = None,
+    *,
+    seed: int = 0,
+    holdout: int = 0,
+    holdout_seed: int = 0,
+) -> SampledPaths:
+    """Write paths of R2R's kind through the train houses: shortest ones of four to six hops and at least 5 m.
+
+    None that val_seen describes is among them, and none outside of the houses that R2R trains in.
+
+    Args:
+        data: The data folder, with connectivity/ and r2r/, or what `vln.open_data` gave.
+        out: The file to write, in R2R's form without instructions.
+        count: How many; all of them by default. Fewer are the first of more.
+        seed: Chooses them, and the heading at each start.
+        holdout: Houses of the train split to keep out, as in a training with this setting.
+        holdout_seed: Chooses those houses.
+    """
+    require_within(
+        count=(1 if count is None else count, 1, 1_000_000_000),
+        seed=(seed, 0, 2**63 - 1),
+        holdout=(holdout, 0, 1_000_000),
+        holdout_seed=(holdout_seed, 0, 2**63 - 1),
+    )
+    opened = open_data(data)
+    world = opened.world.to("cpu")
+    kept_out = choose_houses(opened.folder, (R2R.name,), holdout, holdout_seed)
+    found = sample_paths(opened.folder, world, count, seed, kept_out)
+    write_json(Path(out), list(found.items(world, seed)))
+    return found

@@ -1,0 +1,94 @@
+"""How like people's instructions told ones are: BLEU-4 by sacrebleu, and CIDEr-D (Vedantam et al. 2015)."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from vlnbert.errors import UsageError
+
+ORDERS = 4  # n-grams of one to four words
+SIGMA = 6.0  # by how many words a telling may be longer or shorter before CIDEr-D counts it much
+WORD = re.compile(r"\w+(?:'\w+)*")
+
+NGrams = Counter[tuple[str, ...]]
+Vectors = list[dict[tuple[str, ...], float]]  # by order, the weight of each n-gram
+
+
+def bleu(told: Sequence[str], references: Sequence[Sequence[str]]) -> float:
+    """BLEU-4 of a corpus, 0 to 100, as sacrebleu computes it on lower-cased text; each telling has its references."""
+    _check(told, references)
+    try:
+        import sacrebleu
+    except ImportError:
+        problem = "BLEU needs sacrebleu, which is not installed"
+        raise UsageError(f"{problem}; install it with: pip install 'vlnbert[speaker]'") from None
+    most = max(len(some) for some in references)
+    streams = [[some[place] if place < len(some) else None for some in references] for place in range(most)]
+    scored = sacrebleu.corpus_bleu(list(told), streams, lowercase=True)  # type: ignore[arg-type]  # None is none there
+    return float(scored.score)
+
+
+def cider(told: Sequence[str], references: Sequence[Sequence[str]]) -> float:
+    """CIDEr-D of a corpus, times 10 as is usual: 0 where no telling shares a telling n-gram with its references.
+
+    N-grams are weighted by how few of the paths' references have them, so the score depends on the whole corpus.
+    """
+    _check(told, references)
+    counted = [[_ngrams(text) for text in some] for some in references]
+    documents = Counter(ngram for some in counted for ngram in set().union(*some))
+    return sum(
+        _similarity(_ngrams(text), some, documents, len(references)) for text, some in zip(told, counted, strict=True)
+    ) / len(told)
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text, lower-cased, without marks."""
+    return WORD.findall(text.lower())
+
+
+def _similarity(told: NGrams, references: list[NGrams], documents: NGrams, count: int) -> float:
+    """Ten times the mean, over references and orders, of the cosine of weighted n-grams, less for another length."""
+    total, own = 0.0, _weighted(told, documents, count)
+    for reference in references:
+        other = _weighted(reference, documents, count)
+        apart = _length(told) - _length(reference)
+        shared = sum(_cosine(mine, its) for mine, its in zip(own, other, strict=True)) / ORDERS
+        total += shared * math.exp(-(apart**2) / (2 * SIGMA**2))
+    return 10 * total / len(references)
+
+
+def _cosine(told: dict[tuple[str, ...], float], reference: dict[tuple[str, ...], float]) -> float:
+    """What a telling repeats more often than its reference counts no further: that is CIDEr-D's clipping."""
+    norms = math.sqrt(sum(w * w for w in told.values()) * sum(w * w for w in reference.values()))
+    if not norms:
+        return 0.0
+    return (
+        sum(min(weight, reference.get(ngram, 0.0)) * reference.get(ngram, 0.0) for ngram, weight in told.items())
+        / norms
+    )
+
+
+def _weighted(ngrams: NGrams, documents: NGrams, count: int) -> Vectors:
+    vectors: Vectors = [{} for _ in range(ORDERS)]
+    for ngram, times in ngrams.items():
+        vectors[len(ngram) - 1][ngram] = times * (math.log(count) - math.log(max(1, documents[ngram])))
+    return vectors
+
+
+def _ngrams(text: str) -> NGrams:
+    words = words_of(text)
+    return Counter(
+        tuple(words[start : start + order]) for order in range(1, ORDERS + 1) for start in range(len(words) - order + 1)
+    )
+
+
+def _length(ngrams: NGrams) -> int:
+    return sum(times for ngram, times in ngrams.items() if len(ngram) == 1)
+
+
+def _check(told: Sequence[str], references: Sequence[Sequence[str]]) -> None:
+    if not told:
+        raise UsageError("nothing was told, so there is nothing to score")
+    if len(told) != len(references) or not all(references):
+        raise UsageError("every telling needs at least one reference; give one list of references for each")
