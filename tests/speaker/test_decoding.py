@@ -46,7 +46,7 @@ def test_what_is_kept_changes_no_word(
 ) -> None:
     speaker = make_speaker(seed)
     teller = Teller(speaker, data.environment)
-    told = teller._tell(paths, torch.arange(len(paths)), decoding, attempt=0, batch=None)
+    told = teller.tell_once(paths, decoding)
     tokens, total = written_without_a_cache(speaker, data, paths, decoding)
     assert torch.equal(told.tokens, tokens)
     torch.testing.assert_close(told.log_probability, total, rtol=1e-4, atol=1e-4)
@@ -97,7 +97,7 @@ def test_the_nucleus_holds_the_likeliest_alone_and_in_proportion() -> None:
 def test_a_nucleus_of_next_to_nothing_is_greedy(data: Data, speaker: Speaker, paths: Paths) -> None:
     teller = Teller(speaker, data.environment)
     sharp = Decoding("nucleus", top_p=1e-6)
-    told = teller._tell(paths, torch.arange(len(paths)), sharp, attempt=0, batch=None)
+    told = teller.tell_once(paths, sharp)
     assert torch.equal(told.tokens, teller.tell(paths).tokens)
 
 
@@ -176,7 +176,7 @@ def test_what_came_to_nothing_is_told_again(data: Data, speaker: Speaker, paths:
     """Random weights give an instruction about every other time; four tries give far more."""
     many = paths.select(torch.arange(len(paths)).repeat(40))
     teller, decoding = Teller(speaker, data.environment), Decoding("nucleus", top_p=1.0, temperature=1.0)
-    once = teller._tell(many, torch.arange(len(many)), decoding, attempt=0, batch=None)
+    once = teller.tell_once(many, decoding)
     told = teller.tell(many, decoding)
     assert 0.3 < once.usable.double().mean() < 0.6
     assert told.usable.double().mean() > 0.7

@@ -115,7 +115,10 @@ class SpeakerModel(nn.Module):
 
     def forward(self, sights: PathSights, tokens: Tensor) -> Tensor:
         """[row, token, hidden] what is thought behind each of the words [row, token]; `logits` tells the next ones."""
-        paths = self.encode(sights)
+        return self.decode(self.encode(sights), tokens)
+
+    def decode(self, paths: EncodedPaths, tokens: Tensor) -> Tensor:
+        """The same for paths that were read before."""
         words = self.word(tokens) + self.position.weight[: tokens.shape[1]]
         words = self.dropout(self.word_norm(words))
         for layer, kept in zip(self._decoder_layers(), paths.kept, strict=True):

@@ -82,22 +82,33 @@ class Teller:
         self, paths: Paths, decoding: Decoding | None = None, telling: int = 0, batch: int | None = None
     ) -> Tellings:
         """An instruction for each path; `telling` numbers those of one path, which nucleus sampling tells apart."""
-        decoding, every = decoding or Decoding(), torch.arange(len(paths))
-        told = self._tell(paths, every, decoding, attempt=telling * TRIES, batch=batch)
+        decoding = decoding or Decoding()
+        told = self.tell_once(paths, decoding, attempt=telling * TRIES, batch=batch)
         tries = 0
         for attempt in range(1, TRIES if decoding.method == "nucleus" else 1):
             again = (~told.usable).nonzero().flatten().cpu()
             if not len(again):
                 break
             tries += len(again)
-            other = self._tell(paths, again, decoding, attempt=telling * TRIES + attempt, batch=batch)
+            other = self.tell_once(paths, decoding, attempt=telling * TRIES + attempt, batch=batch, rows=again)
             for name in ("tokens", "log_probability", "ended"):
                 getattr(told, name)[again.to(told.tokens.device)] = getattr(other, name)
         return replace(told, tries=tries)
 
     @torch.no_grad()
-    def _tell(self, paths: Paths, rows: Tensor, decoding: Decoding, attempt: int, batch: int | None) -> Tellings:
-        """Batches of one shape: the last one is filled up, and what it tells twice is left away."""
+    def tell_once(
+        self,
+        paths: Paths,
+        decoding: Decoding,
+        attempt: int = 0,
+        batch: int | None = None,
+        rows: Tensor | None = None,
+    ) -> Tellings:
+        """The same without telling again what came to nothing; of some rows alone, where these are named.
+
+        Batches are of one shape: where that is recorded the last one is filled up, and what it tells twice left away.
+        """
+        rows = torch.arange(len(paths)) if rows is None else rows
         device, limit = self.environment.world.device, self._limit(decoding)
         size = min(batch or (GPU_BATCH if device.type == "cuda" else BATCH), max(1, len(rows)))
         found = [Written.nothing(limit, device)]
