@@ -13,7 +13,7 @@ from tests.learning.samples import same
 from vlnbert.api.walkers import find_walker
 from vlnbert.learning import run_record
 from vlnbert.learning.callbacks import read_log
-from vlnbert.learning.checkpoints import last_checkpoint
+from vlnbert.learning.run_folder import last_checkpoint
 from vlnbert.navigator import Navigator
 
 SPLIT = ("--splits", "val_unseen")

@@ -1,7 +1,9 @@
 """Small trainings in a small house, for the tests and for the processes that they start."""
 
+import fcntl
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from multiprocessing.synchronize import Event
 from pathlib import Path
@@ -11,13 +13,14 @@ import torch
 
 from vlnbert.data.data import open_data
 from vlnbert.environment.environment import Environment
-from vlnbert.learning.checkpoints import POINTER, last_checkpoint
 from vlnbert.learning.experiment import Experiment, TrainConfig
+from vlnbert.learning.run_folder import POINTER, last_checkpoint
 from vlnbert.learning.runs import begin_run
 from vlnbert.learning.trainer import Summary, Trainer
 from vlnbert.navigator import SIZES, Navigator, NavigatorConfig
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.sources.layout import open_folder
+from vlnbert.sources.locks import LOCK
 from vlnbert.tasks.splits import Split, open_split
 from vlnbert.tasks.tokens import load_tokenizer
 from vlnbert.world import open_features, open_world
@@ -77,6 +80,14 @@ class Watcher:
 
     def validated(self, iteration: int, scores: Mapping[str, Summary]) -> None:
         self.scores[iteration] = scores
+
+
+@contextmanager
+def in_use(run: Path) -> Iterator[None]:
+    """Another opening of a run's lock is another process's, as far as the lock can tell."""
+    with (run / LOCK).open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
 
 
 def weights(run: Path) -> dict[str, torch.Tensor]:

@@ -8,14 +8,13 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from tests.learning.samples import CONFIG, trainer
+from tests.learning.samples import CONFIG, in_use, trainer
 from vlnbert.errors import DataError, UsageError
 from vlnbert.learning.callbacks import read_log
-from vlnbert.learning.checkpoints import TRAINER, last_checkpoint
 from vlnbert.learning.experiment import TrainConfig
 from vlnbert.learning.objective import ObjectiveConfig
+from vlnbert.learning.run_folder import TRAINER, last_checkpoint
 from vlnbert.learning.trainer import TrainingError
-from vlnbert.sources.folders import locked
 
 SHORT = replace(CONFIG, iterations=4)
 
@@ -65,7 +64,7 @@ def test_weights_that_are_no_numbers_are_not_saved(house: Path, run: Path) -> No
 
 
 def test_two_cannot_train_in_one_folder(house: Path, run: Path) -> None:
-    with locked(run), pytest.raises(DataError, match="is in use by another process"):
+    with in_use(run), pytest.raises(DataError, match="is in use by another process"):
         trainer(house, run, SHORT).train()
     trainer(house, run, SHORT).train()
 

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.learning.samples import SCORED, SHAPE, same, weights
+from tests.learning.samples import SCORED, SHAPE, in_use, same, weights
 from vlnbert.data.data import open_data
 from vlnbert.errors import DataError, UsageError
 from vlnbert.learning.experiment import Experiment, TrainConfig
 from vlnbert.learning.runs import begin_run, read_record, resume_run
-from vlnbert.sources.folders import locked
 
 TRAINING = TrainConfig(iterations=2, batch=4, learning_rate=1e-3, validate_every=2, max_steps=5, warmup=3)
 EXPERIMENT = Experiment(validate_on=(SCORED,), navigator=SHAPE, training=TRAINING)
@@ -49,7 +48,7 @@ def test_an_older_run_is_of_todays_format_then(house: Path, tmp_path: Path) -> N
     (run / "run.json").write_text(json.dumps({**values, "format": 2}))
     resume_run(run, iterations=3)
     found = json.loads((run / "run.json").read_text())
-    assert (found["format"], found["experiment"]["navigator"]) == (3, shape)
+    assert (found["format"], found["experiment"]["navigator"]) == (4, shape)
 
 
 REFUSALS = {
@@ -73,7 +72,7 @@ def test_what_cannot_be_extended_is_told_and_left_alone(house: Path, tmp_path: P
 def test_a_run_in_use_is_left_alone(house: Path, tmp_path: Path) -> None:
     run = trained(house, tmp_path / "run")
     before = (run / "run.json").read_bytes()
-    with locked(run), pytest.raises(DataError, match="is in use by another process"):
+    with in_use(run), pytest.raises(DataError, match="is in use by another process"):
         resume_run(run, iterations=5)
     assert (run / "run.json").read_bytes() == before
 

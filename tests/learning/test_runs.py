@@ -15,8 +15,8 @@ from vlnbert.data.data import open_data
 from vlnbert.data.spec import CAPTIONS, FeatureSpec
 from vlnbert.errors import DataError, UsageError
 from vlnbert.learning import start as starting
-from vlnbert.learning.checkpoints import best_weights, is_run, last_checkpoint
 from vlnbert.learning.experiment import Experiment
+from vlnbert.learning.run_folder import best_weights, is_run, last_checkpoint
 from vlnbert.learning.runs import begin_run, fingerprints, read_record, resume_run
 from vlnbert.navigator import Backbone, Navigator, NavigatorConfig
 from vlnbert.navigator.storage import folder
@@ -204,7 +204,9 @@ def test_a_missing_checkpoint_is_told(run: Path, pointer: str) -> None:
 
 def test_a_damaged_pointer_is_told(run: Path) -> None:
     (run / "last.json").write_text('{"checkpoint": ')
-    with pytest.raises(DataError, match=r"is not whole JSON .*; begin the training anew in another folder"):
+    with pytest.raises(
+        DataError, match=r"is not whole JSON .*; remove it to go on from the newest checkpoint, or begin"
+    ):
         resume_run(run)
 
 

@@ -16,7 +16,8 @@ import vlnbert.learning.trainer
 from tests.learning.samples import CONFIG, SCORED, Watcher, go_on, same, trainer, weights
 from tests.processes import PROCESSES
 from vlnbert.evaluation.evaluate import evaluate_agent
-from vlnbert.learning.checkpoints import POINTER, Progress, last_checkpoint, save_checkpoint
+from vlnbert.learning.checkpoints import save_checkpoint
+from vlnbert.learning.run_folder import POINTER, Progress, last_checkpoint
 from vlnbert.learning.trainer import Trainer, TrainingError, dropout_seed
 from vlnbert.navigator import Navigator
 from vlnbert.rollout.greedy import GreedyAgent

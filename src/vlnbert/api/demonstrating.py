@@ -11,8 +11,8 @@ from vlnbert.api.training import resume, train
 from vlnbert.data.data import Data, open_data
 from vlnbert.errors import UnknownNameError
 from vlnbert.house import generate
-from vlnbert.learning.checkpoints import is_run
 from vlnbert.learning.presets import presets
+from vlnbert.learning.run_folder import is_run
 from vlnbert.progress import quiet
 from vlnbert.runtime import require_within
 from vlnbert.sources.folders import refuse_full

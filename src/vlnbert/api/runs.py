@@ -13,8 +13,8 @@ from vlnbert.data.spec import IN_MEMORY
 from vlnbert.errors import DataError, UsageError
 from vlnbert.evaluation.tables import METRICS, shown
 from vlnbert.learning.callbacks import read_log
-from vlnbert.learning.checkpoints import BEST, POINTER, Progress, best_weights, last_checkpoint, read_progress
 from vlnbert.learning.experiment import Experiment
+from vlnbert.learning.run_folder import BEST, Progress, best_weights, has_checkpoint, read_progress
 from vlnbert.learning.run_record import RunRecord, read_record
 from vlnbert.learning.trainer import Callback
 from vlnbert.navigator import Navigator
@@ -54,9 +54,9 @@ class Run:
     @property
     def progress(self) -> Progress:
         """Updates made so far, the best score and when it was reached."""
-        if not (self.folder / POINTER).exists():  # killed before the first checkpoint
+        if not has_checkpoint(self.folder):  # killed before the first
             return Progress(0, None, None)
-        return read_progress(last_checkpoint(self.folder))
+        return read_progress(self.folder)
 
     @property
     def log(self) -> list[dict[str, Any]]:

@@ -1,8 +1,6 @@
 """Train to the end with bars and logs, and stop without losing anything."""
 
 import shutil
-import signal
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
@@ -10,17 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from vlnbert.api.arguments import checked
+from vlnbert.api.interrupts import stopped_by_signals
 from vlnbert.api.runs import LOG, Run, open_run
 from vlnbert.data.data import Data, open_data
 from vlnbert.data.own import Features, is_own
 from vlnbert.data.spec import FeatureSpec
 from vlnbert.errors import DataError, setting
 from vlnbert.learning.callbacks import JsonLog, ProgressBar, TensorBoard, require_callbacks
-from vlnbert.learning.checkpoints import CHECKPOINTS, POINTER, RECORD, is_run
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.experiment_file import SUFFIX, read_experiment
 from vlnbert.learning.presets import Preset, presets
 from vlnbert.learning.records import asked_places, chosen, with_changes
+from vlnbert.learning.run_folder import CHECKPOINTS, POINTER, RECORD, is_run
+from vlnbert.learning.run_lock import begun_alone, kept
 from vlnbert.learning.run_record import RENAMED, read_record
 from vlnbert.learning.runs import begin_run, resume_run
 from vlnbert.learning.trainer import Callback, Trainer
@@ -28,7 +28,7 @@ from vlnbert.progress import Bar, quiet, say
 from vlnbert.ranks import Ranks, joined
 from vlnbert.registry import load_recorded
 from vlnbert.runtime import require_device, use_threads
-from vlnbert.sources.folders import LOCK
+from vlnbert.sources.locks import LOCK
 
 TENSORBOARD = "tensorboard"  # in a run's folder
 CUSTOM = "custom"  # the preset that a run of somebody's own experiment names
@@ -74,14 +74,13 @@ def train(
     require_callbacks(callbacks)
     use_threads(threads)
     _load_plugins_of(preset.experiment.start)
-    with quiet(not bar), _opened(data, device) as (opened, ranks):
+    with quiet(not bar), _opened(data, device) as (opened, ranks), begun_alone(out, ranks):
         opened = opened if own is None else opened.seen_by(own)
         experiment = replace(preset.experiment, features=preset.experiment.features.updated_by(opened.features))
-        made = not out.exists()  # by us, then
         trainer = begin_run(preset.name, experiment, opened, out, ranks=ranks, tell=say, asked=preset.asked)
         if ranks.writes and preset.experiment.start is None and preset.start_hint:
             say(f"starting from random weights; {preset.start_hint}: {setting('start', 'FILE')}")
-        with _nothing_left(trainer, made):
+        with _nothing_left(trainer):
             return _train(trainer, callbacks, log=log, tensorboard=tensorboard)
 
 
@@ -114,7 +113,8 @@ def resume(
     run = open_run(run)
     require_callbacks(callbacks)
     use_threads(threads)
-    with quiet(not bar), _opened(run.record.data if data is None else data, device) as (opened, ranks):
+    data = run.record.data if data is None else data
+    with quiet(not bar), _opened(data, device) as (opened, ranks), kept(run.folder, ranks):
         trainer = resume_run(run.folder, opened, ranks, iterations, tell=say)
         return _train(trainer, callbacks, log=log, tensorboard=tensorboard)
 
@@ -161,8 +161,9 @@ def _train(trainer: Trainer, callbacks: Sequence[Callback], *, log: bool, tensor
     done, total = trainer.progress.iteration, trainer.config.iterations
     with ExitStack() as stack:
         watching: list[Callback] = list(callbacks)
+        bar = Bar("training", total, done, lasting=True)
         if trainer.ranks.writes:
-            bar, on_cpu = Bar("training", total, done, lasting=True), trainer.environment.world.device.type == "cpu"
+            on_cpu = trainer.environment.world.device.type == "cpu"
             shown = ProgressBar(stack.enter_context(bar), timed=on_cpu)
             watching.append(shown)
             trainer.advanced = shown.advanced
@@ -173,20 +174,20 @@ def _train(trainer: Trainer, callbacks: Sequence[Callback], *, log: bool, tensor
             if tensorboard:
                 watching.append(stack.enter_context(closing(TensorBoard(trainer.run / TENSORBOARD, done))))
         trainer.callbacks = watching
-        with _stopping(trainer):
+        with stopped_by_signals(trainer, bar.say):
             trainer.train()
-    return Run(trainer.run, interrupted=trainer.stopping and trainer.progress.iteration < total)
+    return Run(trainer.run, interrupted=trainer.stopping and not trainer.ended)
 
 
 @contextmanager
-def _nothing_left(trainer: Trainer, made: bool) -> Iterator[None]:
+def _nothing_left(trainer: Trainer) -> Iterator[None]:
     """What cannot be trained, such as a backbone of another width, leaves no run behind that never learned.
 
-    Only what a run writes before its first update is removed; the folder too, if it was `made` for the run.
+    Only what a run writes before its first update is removed; a folder that was made for it goes with its lock.
     """
     try:
         yield
-    except DataError:  # such as a full disk, or a run that is another process's by now
+    except DataError:  # such as a full disk
         raise
     except Exception:
         if trainer.ranks.writes and trainer.progress.iteration == 0:
@@ -194,27 +195,4 @@ def _nothing_left(trainer: Trainer, made: bool) -> Iterator[None]:
                 shutil.rmtree(trainer.run / name, ignore_errors=True)
             for name in (RECORD, POINTER, LOG, LOCK):
                 (trainer.run / name).unlink(missing_ok=True)
-            if made:
-                with suppress(OSError):  # somebody else's files are in it
-                    trainer.run.rmdir()
         raise
-
-
-@contextmanager
-def _stopping(trainer: Trainer) -> Iterator[None]:
-    """Interrupts within the block stop the training after the update under way; a second one stops it at once."""
-    if threading.current_thread() is not threading.main_thread():  # signals are the main thread's business
-        yield
-        return
-
-    def stop(*_: object) -> None:
-        trainer.stopping = True
-        for name in before:  # who asks twice does not want to wait
-            signal.signal(name, signal.default_int_handler)
-
-    before = {name: signal.signal(name, stop) for name in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for name, handler in before.items():
-            signal.signal(name, handler)

@@ -7,7 +7,7 @@ from pathlib import Path
 from vlnbert.api.runs import Checkpoint, Run, open_run
 from vlnbert.data.spec import FeatureSpec
 from vlnbert.errors import UnknownNameError, UsageError, near_names
-from vlnbert.learning.checkpoints import BEST, is_run, last_checkpoint
+from vlnbert.learning.run_folder import BEST, is_run, last_checkpoint
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.storage.hub import NoSuchSourceError
 from vlnbert.progress import say

@@ -7,7 +7,7 @@ from typing import Any
 from vlnbert.api.arguments import checked
 from vlnbert.api.runs import open_run
 from vlnbert.errors import UnknownNameError
-from vlnbert.learning.checkpoints import is_run
+from vlnbert.learning.run_folder import is_run
 from vlnbert.registry import load_recorded
 from vlnbert.weights import exporting, importing
 from vlnbert.weights.exporting import ExportReport

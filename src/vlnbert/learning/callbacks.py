@@ -1,6 +1,7 @@
 """Callbacks watch a training: a bar for people, lines for programs, curves for TensorBoard."""
 
 import json
+import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -11,7 +12,9 @@ from typing import Any
 from vlnbert.errors import DataError, UsageError, setting
 from vlnbert.evaluation.tables import Summary
 from vlnbert.progress import Bar
+from vlnbert.sources.locks import open_regular
 
+NEWLINE = "\n"
 NEVER = 10**9  # seconds
 LONG = 20 * 60  # seconds of a training of which people want to know beforehand
 TIMED = 3  # updates whose time tells that of the others
@@ -34,8 +37,11 @@ class JsonLog:
     def _write(self, line: dict[str, Any]) -> None:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"time": round(time.time(), 3), **line}) + "\n")
+            with os.fdopen(open_regular(self.path, os.O_RDWR | os.O_APPEND), "ab") as file:
+                size = os.fstat(file.fileno()).st_size
+                cut = size > 0 and os.pread(file.fileno(), 1, size - 1) != b"\n"  # by a kill
+                text = json.dumps({"time": round(time.time(), 3), **line})
+                file.write(f"{NEWLINE * cut}{text}{NEWLINE}".encode())
         except OSError as error:
             raise _unwritten(self.path, error) from None
 
@@ -46,6 +52,8 @@ class TensorBoard:
     def __init__(self, folder: Path, done: int) -> None:
         from torch.utils.tensorboard import SummaryWriter  # it takes a second to import
 
+        if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+            raise DataError(folder, "is a link or a file, where a folder of the run's own belongs", "move it away")
         # What is written after the checkpoint is written again. To flush is left to us, who can tell what goes wrong.
         self.writer = SummaryWriter(str(folder), purge_step=done + 1, flush_secs=NEVER)
 

@@ -2,23 +2,22 @@
 
 A run holds `checkpoints/<iteration>/` (a navigator's folder and `trainer.safetensors`) and `last.json`, which names the
 newest whole one. The folder is written beside and renamed, then the pointer, then older folders go; at every moment the
-pointer names a checkpoint that is whole. `best/` is the navigator that scored best, where one was validated.
+pointer names a checkpoint that is whole and on the disk (`run_folder.py`). `best/` is the navigator that scored best,
+where one was validated.
 
 Where weights are averaged, the navigator of either folder is the average, so that whoever opens one gets the weights
 that were validated; those that go on learning lie in `trainer.safetensors`, since only who resumes needs them.
 """
 
 import json
-import re
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 from torch.optim import Optimizer
@@ -26,6 +25,7 @@ from torch.optim import Optimizer
 from vlnbert.errors import DataError, UsageError
 from vlnbert.learning.averaging import AveragedWeights
 from vlnbert.learning.records import from_plain
+from vlnbert.learning.run_folder import ANEW, CHECKPOINTS, TRAINER, Progress, point_to, remove_others
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.model import allocate, make_backbone
 from vlnbert.navigator.storage.folder import (
@@ -35,26 +35,11 @@ from vlnbert.navigator.storage.folder import (
     read_safetensors,
     read_weights,
 )
-from vlnbert.navigator.storage.hub import exists
-from vlnbert.sources.files import read_json, write_json
 from vlnbert.sources.folders import replaced
 from vlnbert.sources.formats import NewerFormatError
 
-TRAINER = "trainer.safetensors"
-NAME = re.compile(r"\d{7,}")  # of a checkpoint's folder: its update
 LEARNING = "weights."  # before the names of weights that go on learning, beside their average
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # AdamW's
-RECORD, POINTER, CHECKPOINTS, BEST = "run.json", "last.json", "checkpoints", "best"  # in a run's folder
-ANEW = "begin the training anew in another folder"
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Where a run is, beside the weights: plain values that go into the checkpoint's header."""
-
-    iteration: int
-    best: float | None  # the best score so far
-    best_iteration: int | None
 
 
 def save_checkpoint(
@@ -65,16 +50,14 @@ def save_checkpoint(
     folder = run / CHECKPOINTS / f"{progress.iteration:07d}"
     with replaced(folder) as beside:  # one of this name may be left from a kill before the pointer was moved
         try:
-            metadata = {"progress": json.dumps(progress.__dict__)}
+            metadata = {"progress": json.dumps(asdict(progress))}
             save_file({**_optimiser_tensors(optimiser), **learning}, beside / TRAINER, metadata)
             with averaged.applied():
                 navigator.save_pretrained(beside)
         except SafetensorError as error:
             raise DataError(folder, f"cannot be written ({error})", "free some space; the last one is whole") from None
-    write_json(run / POINTER, {"checkpoint": folder.name})
-    for old in folder.parent.iterdir():
-        if NAME.fullmatch(old.name) and old.name != folder.name:
-            shutil.rmtree(old, ignore_errors=True)
+    point_to(run, folder)
+    remove_others(folder)
     return folder
 
 
@@ -85,37 +68,6 @@ def save_navigator(folder: Path, navigator: Navigator, card: Mapping[str, Any]) 
             navigator.save_pretrained(beside, model_card_kwargs=dict(card))
         except SafetensorError as error:
             raise DataError(folder, f"cannot be written ({error})", "free some space and resume") from None
-
-
-def is_run(folder: Path) -> bool:
-    return exists(folder / RECORD)
-
-
-def best_weights(run: Path) -> Path:
-    """The folder of a run's best navigator, or of its last where none was validated yet."""
-    best = run / BEST
-    return best if best.is_dir() else last_checkpoint(run)
-
-
-def last_checkpoint(run: Path) -> Path:
-    """The newest whole checkpoint of a run."""
-    pointer = read_json(run / POINTER, "run to resume", "name the folder that a training wrote", damaged=ANEW)
-    name = str(pointer.get("checkpoint") if isinstance(pointer, dict) else pointer)
-    folder = run / CHECKPOINTS / name
-    if not NAME.fullmatch(name) or not (folder / TRAINER).is_file():
-        raise DataError(folder, "the checkpoint is missing", ANEW)
-    return folder
-
-
-def read_progress(checkpoint: Path) -> Progress:
-    """How far a run was at a checkpoint, without reading its moments."""
-    path = checkpoint / TRAINER
-    try:
-        with safe_open(path, framework="pt") as file:
-            header = dict(file.metadata() or {})
-        return from_plain(Progress, json.loads(header["progress"]))
-    except (OSError, SafetensorError, KeyError, ValueError, UsageError):
-        raise DataError(path, "is not whole", ANEW) from None
 
 
 def unfilled_navigator(folder: Path) -> Navigator:

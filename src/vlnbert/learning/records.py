@@ -41,6 +41,17 @@ def from_plain(kind: type[Settings], values: Any, place: str = "") -> Settings:
     return kind(**{name: _value(hints[name], value, f"{place}.{name}".strip(".")) for name, value in values.items()})
 
 
+def missing(kind: type[Any], values: Mapping[str, Any], place: str = "") -> Iterator[str]:
+    """The places of a dataclass's fields that plain values do not hold."""
+    hints = get_type_hints(kind)
+    for item in fields(kind):
+        name = f"{place}{item.name}"
+        if item.name not in values:
+            yield name
+        elif is_dataclass(hints[item.name]) and isinstance(values[item.name], Mapping):
+            yield from missing(hints[item.name], values[item.name], f"{name}.")
+
+
 def with_changes(settings: Settings, changes: Mapping[str, Any], renamed: Mapping[str, str] | None = None) -> Settings:
     """The same settings with some changed: each by its name (batch) or by its place (training.batch).
 

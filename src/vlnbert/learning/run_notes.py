@@ -5,6 +5,7 @@ from pathlib import Path
 
 from vlnbert.data.data import Data
 from vlnbert.errors import setting
+from vlnbert.learning.run_folder import POINTER
 from vlnbert.learning.run_record import RunRecord, record_format
 from vlnbert.learning.trainer import Trainer
 from vlnbert.tasks.holdout import DEV, inside_houses
@@ -19,8 +20,12 @@ def begin_notes(record: RunRecord, data: Data, trainer: Trainer) -> Iterator[str
     yield from _oddities(data, trainer)
 
 
-def resume_notes(run: Path, trainer: Trainer) -> Iterator[str]:
-    """In what a run of an older version goes on otherwise than it began."""
+def resume_notes(run: Path, trainer: Trainer, lost: bool) -> Iterator[str]:
+    """Where a run goes on whose pointer is `lost`, and in what one of an older version goes on otherwise."""
+    if lost and trainer.saved is None:
+        yield f"{run} holds no checkpoint; it begins with its first update"
+    elif lost:
+        yield f"{run / POINTER} is missing; going on from the newest checkpoint, after {trainer.saved:,} updates"
     if record_format(run) >= 3 or trainer.progress.iteration >= trainer.config.iterations:
         return
     shape, changes = trainer.navigator.config, list[str]()

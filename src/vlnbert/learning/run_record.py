@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from vlnbert.errors import DataError, UsageError, setting
-from vlnbert.learning.checkpoints import RECORD
 from vlnbert.learning.experiment import Experiment
-from vlnbert.learning.records import from_plain, moved, to_plain
+from vlnbert.learning.records import from_plain, missing, moved, to_plain
+from vlnbert.learning.run_folder import RECORD
 from vlnbert.sources.files import read_json, write_json
 from vlnbert.sources.formats import FORMAT, format_of
 
-NEWEST = 3  # format of run.json; 3 keeps the shape that was trained, where 2 kept the one that was asked for
+NEWEST = 4  # format of run.json; 3 keeps the shape that was trained, where 2 kept the one that was asked for
+COMPLETE = 4  # from this one on every field is there, so that one that is missing was lost
 # Settings that format 2 calls otherwise than format 1, by their places in an experiment.
 RENAMED = {
     "features": "features.views",
@@ -58,20 +59,24 @@ def read_record(run: Path) -> RunRecord:
     goes_on = f"{setting('start', str(run))} goes on from the weights of this one"
     path, anew = run / RECORD, f"begin anew in another folder; {goes_on}"
     values: Any = read_json(path, "run", "name the folder that a training wrote", damaged=anew)
+    version = NEWEST
     try:
         if isinstance(values, dict):
             version = format_of(path, values, NEWEST)
             values = {name: value for name, value in values.items() if name != FORMAT}
             if version == 1 and isinstance(values.get("experiment"), dict):
                 values["experiment"] = moved(values["experiment"], RENAMED)
-        return from_plain(RunRecord, values)
+        record = from_plain(RunRecord, values)
+        if version >= COMPLETE and (lost := sorted(missing(RunRecord, values))):
+            raise UsageError(f"it lacks {', '.join(lost)}")
+        return record
     except (UsageError, TypeError) as error:
         raise DataError(path, f"is damaged ({error})", anew) from None
 
 
 def write_record(run: Path, record: RunRecord) -> None:
     """Write what a run is, in today's format."""
-    write_json(run / RECORD, {FORMAT: NEWEST, **to_plain(record)}, indent=2)
+    write_json(run / RECORD, {FORMAT: NEWEST, **to_plain(record)}, indent=2, lasting=True)
 
 
 def extended(record: RunRecord, run: Path, iterations: int) -> RunRecord:

@@ -13,21 +13,21 @@ from vlnbert.data.features import object_feature_file, view_feature_file
 from vlnbert.data.own import bank_digest
 from vlnbert.data.spec import OFF
 from vlnbert.errors import DataError, UsageError, setting
-from vlnbert.learning.checkpoints import POINTER, RECORD, last_checkpoint, unfilled_navigator
+from vlnbert.learning.checkpoints import unfilled_navigator
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.rewards import REWARDS
+from vlnbert.learning.run_folder import POINTER, has_checkpoint, last_checkpoint, point_to
+from vlnbert.learning.run_lock import begun_alone, kept
 from vlnbert.learning.run_notes import begin_notes, resume_notes
 from vlnbert.learning.run_record import RunRecord, extended, read_record, write_record
 from vlnbert.learning.start import initial_navigator, kept_by_start, trained_shape
 from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.storage.folder import Limits
-from vlnbert.navigator.storage.hub import exists
 from vlnbert.perception.sentences import encoder_digest
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.registry import LOAD_PLUGIN, load_recorded, loaded_plugins
 from vlnbert.sources.boxes import box_files
-from vlnbert.sources.folders import locked, refuse_full
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.holdout import choose_houses, file_of, without_houses
 from vlnbert.tasks.splits import task_and_split
@@ -35,7 +35,6 @@ from vlnbert.tasks.task import TASKS
 from vlnbert.world.cache import Key
 
 OF_OBJECTS = ("features.object_width", "features.max_objects")
-ANOTHER = "resume it with: vlnbert train --resume {run}, or choose another folder"
 
 
 def begin_run(
@@ -52,32 +51,30 @@ def begin_run(
     `tell` is told, line by line, what in the data or the weights does not fit. `asked` are the places of settings that
     somebody chose, such as navigator.layers: they are kept, or refused by name.
     """
-    if exists(run / RECORD):
-        raise DataError(run, f"holds a run of {read_record(run).preset}", ANOTHER.format(run=run))
-    refuse_full(run)
-    _require_used(experiment, asked)
-    experiment = _anchored(experiment)
-    digests = fingerprints(experiment, data.folder)
-    held_out = choose_houses(data.folder, experiment.tasks, experiment.holdout, experiment.holdout_seed)
-    data = data.seen_as(experiment.seen).holding_out(held_out)
-    navigator = initial_navigator(experiment, data, asked)
-    notes = list(kept_by_start(experiment.navigator, navigator))
-    record = RunRecord(
-        preset=preset,
-        data=str(data.folder.root.resolve()),
-        experiment=replace(experiment, navigator=trained_shape(experiment, navigator)),
-        fingerprints={**digests, **_own_fingerprint(data)},
-        plugins=loaded_plugins(),
-        held_out=held_out,
-        asked=tuple(asked),
-    )
-    trainer = _trainer(record, run, data, navigator, ranks)
-    ranks.wait()  # until all have found the folder empty
-    if ranks.writes:
-        write_record(run, record)
-        for line in (*notes, *begin_notes(record, data, trainer)):
-            tell(line)
-    return trainer
+    with begun_alone(run, ranks):
+        _require_used(experiment, asked)
+        experiment = _anchored(experiment)
+        digests = fingerprints(experiment, data.folder)
+        held_out = choose_houses(data.folder, experiment.tasks, experiment.holdout, experiment.holdout_seed)
+        data = data.seen_as(experiment.seen).holding_out(held_out)
+        navigator = initial_navigator(experiment, data, asked)
+        notes = list(kept_by_start(experiment.navigator, navigator))
+        record = RunRecord(
+            preset=preset,
+            data=str(data.folder.root.resolve()),
+            experiment=replace(experiment, navigator=trained_shape(experiment, navigator)),
+            fingerprints={**digests, **_own_fingerprint(data)},
+            plugins=loaded_plugins(),
+            held_out=held_out,
+            asked=tuple(asked),
+        )
+        trainer = _trainer(record, run, data, navigator, ranks)
+        ranks.wait()  # until all have found the folder empty
+        if ranks.writes:
+            write_record(run, record)
+            for line in (*notes, *begin_notes(record, data, trainer)):
+                tell(line)
+        return trainer
 
 
 def resume_run(
@@ -92,33 +89,37 @@ def resume_run(
     `iterations`, where given, is how many updates it shall have in the end; run.json then says so. `tell` is told, line
     by line, in what an older run goes on otherwise than it began.
     """
-    record = read_record(run)
-    longer = record if iterations is None else extended(record, run, iterations)
-    load_recorded(record.plugins)
-    if (reward := record.experiment.training.reward) not in REWARDS:
-        problem = f"the run learns by the reward '{reward}', which nobody registers here"
-        raise UsageError(f"{problem}; {LOAD_PLUGIN}")
-    data = (open_data(record.data) if data is None else data).seen_as(record.experiment.seen)
-    data = data.holding_out(record.held_out)
-    _require_unchanged(record, data)
-    if not (run / POINTER).exists():  # killed before the first checkpoint
-        trainer = _trainer(longer, run, data, initial_navigator(record.experiment, data, record.asked), ranks)
-    else:
-        trainer = _trainer(longer, run, data, unfilled_navigator(last_checkpoint(run)), ranks)
-        trainer.resume()
-    notes = list(resume_notes(run, trainer))  # before the record is of today's format
-    if longer != record:
-        if trainer.stale:
+    read_record(run)  # what is no run gets no lock
+    with kept(run, ranks):
+        record = read_record(run)
+        longer = record if iterations is None else extended(record, run, iterations)
+        load_recorded(record.plugins)
+        if (reward := record.experiment.training.reward) not in REWARDS:
+            problem = f"the run learns by the reward '{reward}', which nobody registers here"
+            raise UsageError(f"{problem}; {LOAD_PLUGIN}")
+        data = (open_data(record.data) if data is None else data).seen_as(record.experiment.seen)
+        data = data.holding_out(record.held_out)
+        _require_unchanged(record, data)
+        lost = not (run / POINTER).exists()
+        if has_checkpoint(run):
+            trainer = _trainer(longer, run, data, unfilled_navigator(last_checkpoint(run)), ranks)
+            trainer.resume()
+        else:
+            trainer = _trainer(longer, run, data, initial_navigator(record.experiment, data, record.asked), ranks)
+        notes = list(resume_notes(run, trainer, lost))  # before the record is of today's format
+        if longer != record and trainer.stale:
             problem = f"{run} stopped since it no longer got better ({setting('training.patience')})"
             raise UsageError(f"{problem}; begin another from its weights: {setting('start', str(run))}")
-        ranks.wait()  # until all have read the old one
+        ranks.wait()  # until all have read what may be written now
         if ranks.writes:
-            shape = trained_shape(record.experiment, trainer.navigator)
-            with locked(run):  # who may not train in it may not change what it says
+            if longer != record:
+                shape = trained_shape(record.experiment, trainer.navigator)
                 write_record(run, replace(longer, experiment=replace(longer.experiment, navigator=shape)))
-    for line in notes if ranks.writes else ():
-        tell(line)
-    return trainer
+            if lost and trainer.saved is not None:
+                point_to(run, last_checkpoint(run))
+            for line in notes:
+                tell(line)
+        return trainer
 
 
 def fingerprints(experiment: Experiment, folder: DataFolder) -> dict[str, str]:

@@ -9,8 +9,8 @@ import torch
 
 from vlnbert.data.data import Data
 from vlnbert.errors import UsageError, setting
-from vlnbert.learning.checkpoints import best_weights, is_run
 from vlnbert.learning.experiment import Experiment
+from vlnbert.learning.run_folder import best_weights, is_run
 from vlnbert.navigator import Navigator, NavigatorConfig
 from vlnbert.navigator.model import make_backbone
 from vlnbert.navigator.storage.folder import CONFIG, describes_navigator

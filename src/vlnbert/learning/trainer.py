@@ -4,6 +4,7 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,26 +14,18 @@ from torch.nn.parallel import DistributedDataParallel
 
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import VlnbertError
-from vlnbert.evaluation.evaluate import evaluate_agent
 from vlnbert.evaluation.tables import Summary
 from vlnbert.learning.averaging import AveragedWeights
 from vlnbert.learning.batches import BatchStream
-from vlnbert.learning.checkpoints import (
-    BEST,
-    Progress,
-    last_checkpoint,
-    load_checkpoint,
-    save_checkpoint,
-    save_navigator,
-)
+from vlnbert.learning.checkpoints import load_checkpoint, save_checkpoint, save_navigator
 from vlnbert.learning.experiment import TrainConfig, best_metric
-from vlnbert.learning.updates import PARTS, EagerUpdate, GraphUpdate, Learner, Update
+from vlnbert.learning.run_folder import BEST, Progress, after_validation, last_checkpoint, point_to
+from vlnbert.learning.run_lock import kept
+from vlnbert.learning.updates import PARTS, EagerUpdate, GraphUpdate, Learner, Update, set_learning_rate
+from vlnbert.learning.validation import validation_scores
 from vlnbert.navigator import Navigator
 from vlnbert.ranks import ALONE, Ranks
-from vlnbert.rollout.greedy import GreedyAgent
-from vlnbert.sources.folders import locked
 from vlnbert.tasks.splits import Split
-from vlnbert.tasks.task import TASKS
 
 
 class TrainingError(VlnbertError):
@@ -102,43 +95,61 @@ class Trainer:
         self.progress = Progress(0, None, None)
         self.saved: int | None = None  # the update after which the newest checkpoint was made
         self.unreported: list[Tensor] = []  # the losses of the last updates, which nobody has looked at yet
-        self.stopping: bool = False  # set from outside to end after the update under way
+        self.stopping: bool = False  # set from outside to end after the update under way, and its validation
+        self.hurrying: bool = False  # set from outside to leave that validation to whoever resumes the run
+        self.walking: bool = False  # whether a validation is under way, which loses nothing if it is interrupted
 
     def resume(self) -> None:
         """Go on from the newest checkpoint of the run."""
-        self.progress = load_checkpoint(last_checkpoint(self.run), self.navigator, self.optimiser, self.averaged)
-        self.saved = self.progress.iteration
+        saved = load_checkpoint(last_checkpoint(self.run), self.navigator, self.optimiser, self.averaged)
+        self.progress, self.saved = after_validation(self.run, saved), saved.iteration
 
     def train(self) -> None:
         """Update until done, stopped from outside, or no longer improving; the run is kept from others meanwhile."""
-        with locked(self.run) if self.ranks.writes else nullcontext():
+        with kept(self.run, self.ranks):
             self._train()
 
     def _train(self) -> None:
         if self.progress.iteration == 0:
             self._save()
-        stopped = False
+        stopped = self._validate_if_due(stopped=False)  # where a kill came between
         while self.progress.iteration < self.config.iterations and not stopped and not self.stale:
             self.advance(self.progress.iteration)
-            best = self.progress.best, self.progress.best_iteration
-            self.progress = Progress(self.progress.iteration + 1, *best)
+            self.progress = replace(self.progress, iteration=self.progress.iteration + 1)
             self.advanced(self.progress.iteration)
-            validate = self._due(self.config.validate_every)
-            if validate or self._due(self.config.report_every) or (self.stopping and self.ranks.count == 1):
+            validate = self.due(self.config.validate_every)
+            self.progress = replace(self.progress, validated=not validate)
+            if validate or self.due(self.config.report_every) or (self.stopping and self.ranks.count == 1):
                 self._report()  # a loss that is no number must not be saved
-                stopped = self.ranks.any(self.stopping, self.environment.world.device)
-                if stopped:
-                    self.stopping = True  # though it may be another rank that was asked to
+                stopped = self._agree(self.stopping)
             if validate or stopped:
                 self._require_numbers()
-            if validate:
-                with self.averaged.applied():
-                    self._validate()
-            if validate or stopped:
                 self._save()
+            stopped = self._validate_if_due(stopped)
 
-    def _due(self, every: int) -> bool:
-        return self.progress.iteration % every == 0 or self.progress.iteration == self.config.iterations
+    def _agree(self, flag: bool) -> bool:
+        """Whether any rank was asked to stop; then all are."""
+        agreed = self.ranks.any(flag, self.environment.world.device)
+        self.stopping = self.stopping or agreed
+        return agreed
+
+    def _validate_if_due(self, stopped: bool) -> bool:
+        """Validate what was saved and not validated yet; whether to stop then."""
+        if self.progress.validated or (stopped and self._agree(self.hurrying)):
+            return stopped
+        try:
+            with self.averaged.applied():
+                self._validate()
+        except KeyboardInterrupt:
+            if not self.hurrying or self.ranks.count > 1:  # others would wait for this one
+                raise
+            return True
+        return stopped or self._agree(self.stopping)
+
+    def due(self, every: int, ahead: int = 0) -> bool:
+        """Whether something that is done every so many updates is to be done after this one, or one ahead."""
+        iteration = self.progress.iteration + ahead
+        return iteration % every == 0 or iteration == self.config.iterations
 
     def advance(self, iteration: int) -> None:
         """One update, from one batch or several. Nothing in it waits for the device."""
@@ -146,7 +157,7 @@ class Trainer:
         self.averaged.update(iteration)
 
     def _learn(self, iteration: int) -> None:
-        self._set_learning_rate(self.config.learning_rate_at(iteration))
+        set_learning_rate(self.optimiser, self.config.learning_rate_at(iteration))
         self.navigator.train()
         torch.manual_seed(dropout_seed(self.config.seed, iteration, self.ranks.rank))
         count = self.config.accumulate
@@ -158,13 +169,6 @@ class Trainer:
             with self._apart() if part < count - 1 else nullcontext():
                 self.unreported.append(self.eager.accumulate(*self.batches[iteration * count + part], share=1 / count))
         self.eager.step()
-
-    def _set_learning_rate(self, rate: float) -> None:
-        for group in self.optimiser.param_groups:
-            if isinstance(group["lr"], Tensor):  # a graph reads it where it lies
-                group["lr"].fill_(rate)
-            else:
-                group["lr"] = rate
 
     def _apart(self) -> AbstractContextManager[None]:
         """Gradients stay with their rank for now: more are to come before they are shared."""
@@ -204,27 +208,25 @@ class Trainer:
         raise TrainingError(f"{problem}; {self._remedy}")
 
     def _validate(self) -> None:
-        """Walk the validation splits, remember the best and keep its weights."""
-        scores = {name: self._scores(split) for name, split in self.validation.items()}
-        for callback in self.callbacks:
-            callback.validated(self.progress.iteration, scores)
+        """Walk the validation splits, keep the best weights and tell."""
+        self.walking = True
+        try:
+            scores = validation_scores(
+                self.environment, self.navigator, self.validation, config=self.config, ranks=self.ranks
+            )
+        finally:
+            self.walking = False
         score = scores[self.best_on][self.best_metric] if self.best_on in scores else None
+        done = replace(self.progress, validated=True)
         if score is not None and (self.progress.best is None or score > self.progress.best):
-            self.progress = Progress(self.progress.iteration, float(score), self.progress.iteration)
+            done = replace(done, best=float(score), best_iteration=self.progress.iteration)
             if self.ranks.writes:
                 save_navigator(self.run / BEST, self.navigator, {**self.card, "scores": scores})
-
-    def _scores(self, split: Split) -> Summary:
-        result = evaluate_agent(
-            self.environment,
-            GreedyAgent(self.navigator),
-            split.episodes,
-            split.tokens,
-            max_steps=self.config.max_steps or TASKS[split.episodes.task].max_steps,
-            batch=self.config.validation_batch,
-            ranks=self.ranks,
-        )
-        return result.scores.summary() if result.scores is not None else {}
+        for callback in self.callbacks:
+            callback.validated(self.progress.iteration, scores)
+        self.progress = done
+        if self.ranks.writes:
+            point_to(self.run, last_checkpoint(self.run), validated=done)
 
     def _save(self) -> None:
         if self.saved == self.progress.iteration:  # to write it again would leave a moment without any
@@ -235,9 +237,14 @@ class Trainer:
         self.ranks.wait()
 
     @property
+    def ended(self) -> bool:
+        """Whether all updates are made, and the last is validated."""
+        return self.progress.iteration >= self.config.iterations and self.progress.validated
+
+    @property
     def stale(self) -> bool:
         """Whether its patience is at an end: no better score for too many validations."""
-        if not self.config.patience or self.progress.best_iteration is None:
+        if not self.config.patience or self.progress.best_iteration is None or not self.progress.validated:
             return False
         since = self.progress.iteration - self.progress.best_iteration
         return since >= self.config.patience * self.config.validate_every

@@ -164,6 +164,15 @@ class GraphUpdate:
         return _Recording(graph, own, own_key, losses)
 
 
+def set_learning_rate(optimiser: Optimizer, rate: float) -> None:
+    """The rate of the next update, where a recorded graph reads it too."""
+    for group in optimiser.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
 def unrecordable(error: RuntimeError) -> Exception:
     """What keeps an update from being recorded, in one line that names the culprit; other errors as they are."""
     causes = [error, *(cause for cause in (error.__context__, error.__cause__) if isinstance(cause, RuntimeError))]

@@ -13,12 +13,14 @@ from typing import IO, Any, TypeVar
 
 from vlnbert.errors import DataError, Faults
 from vlnbert.progress import Bar, WatchedFile
+from vlnbert.sources.moves import sync
 
 Panorama = TypeVar("Panorama")
 
 FETCH_AGAIN = "fetch the file again"
 CHUNK = 1 << 20  # bytes of a streamed file that are read at a time
 DECODER = json.JSONDecoder()
+TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{16}", re.DOTALL)  # what `temporary_name` makes of a name
 BLANK = re.compile(r"[ \t\n\r]*")  # what JSON allows between its marks
 
 
@@ -89,16 +91,18 @@ def stream_json_list(path: Path, what: str, remedy: str = "check the path") -> I
         raise DataError(path, problem, FETCH_AGAIN, f"after item {count}")
 
 
-def write_json(path: Path, document: Any, indent: int | None = None) -> None:
-    with written_beside(path) as temporary:
+def write_json(path: Path, document: Any, indent: int | None = None, lasting: bool = False) -> None:
+    """Write a JSON document beside its place and rename it; a `lasting` one is on the disk then."""
+    with written_beside(path, lasting) as temporary:
         temporary.write_text(json.dumps(document, indent=indent) + "\n", encoding="utf-8")
 
 
 @contextmanager
-def written_beside(path: Path) -> Iterator[Path]:
+def written_beside(path: Path, lasting: bool = False) -> Iterator[Path]:
     """Give a temporary name beside `path`; rename it into place when the block succeeds, remove it when it fails.
 
-    A reader, or another writer of the same file, never sees half of it.
+    A reader, or another writer of the same file, never sees half of it. A `lasting` file survives a power cut too,
+    which takes the disk's time.
     """
     if path.exists() and not path.is_file():  # a folder, or a device that a rename would replace
         raise DataError(path, "is not a regular file, so it cannot be replaced", "choose another name")
@@ -111,7 +115,11 @@ def written_beside(path: Path) -> Iterator[Path]:
             raise DataError(path, f"cannot be written ({error.strerror})", "choose a folder you may write to") from None
         yield temporary
         temporary.chmod(masked(0o666))  # a temporary file is private, what we write need not be
+        if lasting:
+            sync(temporary)
         temporary.replace(path)
+        if lasting:
+            sync(path.parent)
     except OSError as error:
         problem = f"cannot be written ({error.strerror or error})"
         raise DataError(path, problem, "free some space or choose another folder") from None

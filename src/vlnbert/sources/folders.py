@@ -1,22 +1,25 @@
 """Folders written beside their place and renamed, so that no reader ever sees half of one."""
 
-import fcntl
 import os
-import shutil
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from vlnbert.errors import DataError
-from vlnbert.sources.files import masked, temporary_name
+from vlnbert.sources.files import TEMPORARY, masked, temporary_name
+from vlnbert.sources.moves import remove, replace_folder, sync_all
 
-LOCK = "lock"  # the file that keeps a folder to one process
+Read = TypeVar("Read")
+
+ATTEMPTS = 100  # to read a folder that is replaced again and again
 
 
-def refuse_full(folder: Path) -> None:
-    """Only a new or an empty folder may be written to."""
+def refuse_full(folder: Path, besides: Collection[str] = ()) -> None:
+    """Only a new or an empty folder may be written to; files called as in `besides` may lie in it."""
     if folder.is_dir():
-        if any(folder.iterdir()):
+        if any(path.name not in besides for path in folder.iterdir()):
             raise DataError(folder, "the folder is not empty", "choose a new folder, or empty this one first")
     elif folder.exists() or folder.is_symlink():
         raise DataError(folder, "is not a folder", "choose a new folder")
@@ -35,6 +38,28 @@ def require_writable(folder: Path) -> None:
 def built_beside(folder: Path) -> Iterator[Path]:
     """A temporary folder beside `folder`, renamed to it at the end; whatever happens before leaves nothing behind."""
     refuse_full(folder)
+    with _beside(folder) as temporary:
+        yield temporary
+        _make_public(temporary)
+        refuse_full(folder)
+        os.rename(temporary, folder)  # noqa: PTH104  # replaces an empty folder, and fails where another writer was first
+
+
+@contextmanager
+def replaced(folder: Path) -> Iterator[Path]:
+    """The same for a folder that may be there already: readers see the old one or the new, and either is whole.
+
+    The new one is on the disk before it takes its place.
+    """
+    with _beside(folder) as temporary:
+        yield temporary
+        _make_public(temporary)
+        sync_all(temporary)
+        replace_folder(temporary, folder)
+
+
+@contextmanager
+def _beside(folder: Path) -> Iterator[Path]:
     temporary = temporary_name(folder)
     try:  # an interrupt may come as soon as it is there
         try:
@@ -44,41 +69,44 @@ def built_beside(folder: Path) -> Iterator[Path]:
             remedy = "choose a folder you may write to"
             raise DataError(folder, f"cannot be written ({error.strerror})", remedy) from None
         yield temporary
-        for path in temporary.rglob("*"):
-            path.chmod(masked(0o777 if path.is_dir() else 0o666))  # some writers leave private files
-        temporary.chmod(masked(0o777))
-        refuse_full(folder)
-        os.rename(temporary, folder)  # noqa: PTH104  # replaces an empty folder, and fails where another writer was first
     except OSError as error:
         problem = f"cannot be written ({error.strerror or error})"
         raise DataError(folder, problem, "free some space or choose a folder that is new or empty") from None
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        remove(temporary)
 
 
-@contextmanager
-def replaced(folder: Path) -> Iterator[Path]:
-    """The same for a folder that may be there already: the old one stays until the new one is whole."""
-    new = folder.with_name(f"{folder.name}.new")
-    shutil.rmtree(new, ignore_errors=True)  # left by a kill
-    with built_beside(new) as temporary:
-        yield temporary
-    shutil.rmtree(folder, ignore_errors=True)
-    new.rename(folder)
+def _make_public(folder: Path) -> None:
+    """Some writers leave private files; a folder and what is in it get the modes that the user's umask allows."""
+    for path in folder.rglob("*"):
+        path.chmod(masked(0o777 if path.is_dir() else 0o666))
+    folder.chmod(masked(0o777))
 
 
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Keep a folder to this process while the block lasts; the lock goes with the process, however that ends."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / LOCK).open("w")
-    except OSError as error:
-        raise DataError(folder, f"cannot be written ({error.strerror})", "choose a folder you may write to") from None
-    with file:
+def sweep(folder: Path, names: re.Pattern[str]) -> None:
+    """Remove what writers of some names left in a folder when they were killed; nobody else may write them now."""
+    for path in folder.iterdir() if folder.is_dir() else ():
+        found = TEMPORARY.fullmatch(path.name)
+        if found and names.fullmatch(found[1]):
+            remove(path)
+
+
+def read_whole(folder: Path, read: Callable[[Path], Read]) -> Read:
+    """What `read` makes of a folder. If that fails while another takes its place, the other one is read."""
+    for _ in range(ATTEMPTS):
+        before = _state(folder)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            remedy = "wait for it to end, or choose another folder"
-            raise DataError(folder, "is in use by another process", remedy) from None
-        yield
+            return read(folder)
+        except DataError:
+            if _state(folder) == before:
+                raise
+    return read(folder)
+
+
+def _state(folder: Path) -> tuple[int, ...] | None:
+    """What tells a folder from others that had its name."""
+    try:
+        found = folder.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_ctime_ns

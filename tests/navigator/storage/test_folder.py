@@ -13,7 +13,8 @@ from safetensors.torch import load_file, save_file
 from tests.navigator.samples import CONFIGS, ONE, make, sight, words
 from vlnbert.errors import DataError, VlnbertError
 from vlnbert.learning.averaging import AveragedWeights
-from vlnbert.learning.checkpoints import Progress, load_checkpoint, save_checkpoint, unfilled_navigator
+from vlnbert.learning.checkpoints import load_checkpoint, save_checkpoint, unfilled_navigator
+from vlnbert.learning.run_folder import Progress
 from vlnbert.learning.start import own_weights
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.storage import hub

@@ -20,6 +20,7 @@ from vlnbert.navigator.storage.folder import (
     read_weights,
     write_config,
 )
+from vlnbert.sources.folders import read_whole
 from vlnbert.tasks.tokens import SPECIAL
 
 TEMPLATE = """---
@@ -104,6 +105,10 @@ class Navigator(
             local_files_only=local_files_only,
             revision=revision,
         )
+        return read_whole(folder, cls._opened)
+
+    @classmethod
+    def _opened(cls, folder: Path) -> Self:
         config = read_config(folder / CONFIG)
         weights = read_weights(folder / WEIGHTS, expected_shapes(folder / CONFIG, config, cls))
         navigator = cls(config)

@@ -1,0 +1,52 @@
+"""Ctrl-C, and its like from other programs, end a training without losing what was trained."""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from vlnbert.learning.trainer import Trainer
+
+
+@contextmanager
+def stopped_by_signals(trainer: Trainer, tell: Callable[[str], object]) -> Iterator[None]:
+    """Interrupts within the block stop the training: it finishes what is under way and saves.
+
+    A second one does without the validation, which the resumed run makes up for. Only a third stops at once, and loses
+    the updates since the last checkpoint. `tell` is told what is waited for.
+    """
+    if threading.current_thread() is not threading.main_thread():  # signals are the main thread's business
+        yield
+        return
+
+    def stop(*_: object) -> None:
+        if trainer.hurrying:
+            raise KeyboardInterrupt
+        if trainer.stopping:
+            trainer.hurrying = True
+            if trainer.walking:
+                raise KeyboardInterrupt
+        trainer.stopping = True
+        if trainer.ranks.writes:
+            with suppress(RuntimeError):  # of an output that was just being written to
+                tell(waiting(trainer))
+
+    before = {name: signal.signal(name, stop) for name in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)
+
+
+def waiting(trainer: Trainer) -> str:
+    """What a training that is asked to stop waits for, and what asking again would do."""
+    if trainer.hurrying:
+        return "stopping after the update under way is saved; Ctrl-C ends at once, and loses what is not saved"
+    if trainer.walking:
+        return "stopping after the validation under way; Ctrl-C leaves it to whoever resumes the run"
+    if trainer.ranks.count > 1:
+        return "stopping at the next report of the losses, and saving"
+    if trainer.due(trainer.config.validate_every, ahead=1):
+        return "stopping after the update under way is saved and validated; Ctrl-C leaves out the validation"
+    return "stopping after the update under way is saved"

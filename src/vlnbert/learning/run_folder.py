@@ -1,0 +1,140 @@
+"""A run's folder: where its checkpoints and its best weights lie, how far it is, and what a kill may have left there.
+
+`last.json` is the pointer to the newest whole checkpoint. What comes of the validation of a checkpoint, which is saved
+before, is told by the pointer, so that to tell it is one move.
+"""
+
+import json
+import re
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from vlnbert.errors import DataError, UsageError
+from vlnbert.learning.records import from_plain
+from vlnbert.navigator.storage.hub import exists
+from vlnbert.sources.files import read_json, write_json
+from vlnbert.sources.folders import sweep
+from vlnbert.sources.moves import aside, remove
+
+RECORD, POINTER, CHECKPOINTS, BEST = "run.json", "last.json", "checkpoints", "best"  # in a run's folder
+TRAINER = "trainer.safetensors"  # in a checkpoint's folder
+NAME = re.compile(r"\d{7,}")  # of a checkpoint's folder: its update
+WRITTEN_BESIDE = re.compile(r"run\.json|last\.json|best(\.new)?|\d{7,}(\.new)?")  # .new: by older versions
+ANEW = "begin the training anew in another folder"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run is, beside the weights: plain values that go into the checkpoint's header."""
+
+    iteration: int
+    best: float | None  # the best score so far
+    best_iteration: int | None
+    validated: bool = True  # or it is still to be
+
+
+def is_run(folder: Path) -> bool:
+    return exists(folder / RECORD)
+
+
+def best_weights(run: Path) -> Path:
+    """The folder of a run's best navigator, or of its last where none was validated yet."""
+    best = run / BEST
+    return next((folder for folder in (best, aside(best)) if folder.is_dir()), None) or last_checkpoint(run)
+
+
+def has_checkpoint(run: Path) -> bool:
+    """Whether a run came to its first checkpoint, be its pointer lost since."""
+    return (run / POINTER).exists() or bool(_checkpoints(run))
+
+
+def last_checkpoint(run: Path) -> Path:
+    """The newest whole checkpoint of a run: the one that its pointer names or, if that is lost, the newest there is."""
+    if not (run / POINTER).exists() and (found := _checkpoints(run)):
+        return _newest_whole(found)
+    name = str(_read_pointer(run).get("checkpoint"))
+    folder = run / CHECKPOINTS / name
+    if not NAME.fullmatch(name) or not (folder / TRAINER).is_file():
+        raise DataError(folder, "the checkpoint is missing", ANEW)
+    return folder
+
+
+def _checkpoints(run: Path) -> list[Path]:
+    """All checkpoints of a run, the newest first."""
+    folder = run / CHECKPOINTS
+    found = [path for path in folder.iterdir() if NAME.fullmatch(path.name)] if folder.is_dir() else []
+    return sorted(found, key=lambda path: int(path.name), reverse=True)
+
+
+def _newest_whole(checkpoints: list[Path]) -> Path:
+    for folder in checkpoints:
+        with suppress(DataError):
+            _saved_progress(folder)
+            return folder
+    raise DataError(checkpoints[0].parent, f"holds no whole checkpoint, and {POINTER} is missing", ANEW)
+
+
+def _read_pointer(run: Path) -> dict[str, Any]:
+    damaged = f"remove it to go on from the newest checkpoint, or {ANEW}"
+    pointer = read_json(run / POINTER, "run to resume", "name the folder that a training wrote", damaged=damaged)
+    return pointer if isinstance(pointer, dict) else {"checkpoint": pointer}
+
+
+def read_progress(run: Path) -> Progress:
+    """How far a run was at its newest checkpoint, without reading its weights."""
+    return after_validation(run, _saved_progress(last_checkpoint(run)))
+
+
+def after_validation(run: Path, saved: Progress) -> Progress:
+    """How far a run is by its pointer, which tells of the validation after the newest checkpoint was saved."""
+    told = _read_pointer(run).get("progress") if (run / POINTER).exists() else None
+    if told is None:
+        return saved
+    try:
+        progress = from_plain(Progress, told)
+    except (UsageError, TypeError) as error:
+        raise DataError(run / POINTER, f"is damaged ({error})", ANEW) from None
+    if progress.iteration != saved.iteration:
+        problem = f"tells of update {progress.iteration}, its checkpoint is of {saved.iteration}"
+        raise DataError(run / POINTER, problem, ANEW)
+    return progress
+
+
+def _saved_progress(checkpoint: Path) -> Progress:
+    path = checkpoint / TRAINER
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = dict(file.metadata() or {})
+        return from_plain(Progress, json.loads(header["progress"]))
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError, UsageError):
+        raise DataError(path, "is not whole", ANEW) from None
+
+
+def point_to(run: Path, checkpoint: Path, validated: Progress | None = None) -> None:
+    """Make a checkpoint the run's newest; `validated` is how far the run is since its weights were validated."""
+    after = {} if validated is None else {"progress": asdict(validated)}
+    write_json(run / POINTER, {"checkpoint": checkpoint.name, **after}, lasting=True)
+
+
+def sweep_run(run: Path) -> None:
+    """Remove what a training that was killed left half done; the run must be kept to this process."""
+    for folder in (run, run / CHECKPOINTS):
+        sweep(folder, WRITTEN_BESIDE)
+        for path in folder.glob("*.new"):
+            if WRITTEN_BESIDE.fullmatch(path.name):
+                remove(path)
+    if (run / BEST).is_dir():
+        remove(aside(run / BEST))
+    if (run / POINTER).is_file():
+        with suppress(DataError):  # of a damaged run, which is told where it matters
+            remove_others(last_checkpoint(run))
+
+
+def remove_others(checkpoint: Path) -> None:
+    for other in checkpoint.parent.iterdir():
+        if NAME.fullmatch(other.name.removesuffix(".old")) and other.name != checkpoint.name:
+            remove(other)
