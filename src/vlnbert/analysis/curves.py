@@ -20,7 +20,11 @@ def draw_curves(log: Sequence[dict[str, Any]], split: str, others: Mapping[str, 
     figure.set_label(f"Learning curves: the losses, and the scores on {split}")
     left, right = figure.subplots(1, 2)
     _draw_losses(left, [line for line in log if "total" in line])
-    _draw_rates(right, [line for line in log if split in line.get("scores", {})], split, others)
+    validations = [line for line in log if split in line.get("scores", {})]
+    if any("perplexity" in line["scores"][split] for line in validations):
+        _draw_perplexity(right, validations, split)
+    else:
+        _draw_rates(right, validations, split, others)
     for axes in (left, right):
         axes.set_facecolor("none")
         axes.tick_params(labelsize=8, colors=PALETTE["quiet"])
@@ -40,12 +44,24 @@ def save_figure(figure: Figure, path: Path) -> None:
 
 
 def _draw_losses(axes: Axes, updates: Sequence[dict[str, Any]]) -> None:
-    colours = {"imitation": PALETTE["reference"], "value": PALETTE["goal"]}
+    usual = {"imitation": PALETTE["reference"], "value": PALETTE["goal"]}
+    of_speaker = {"total": PALETTE["reference"], "cross_entropy": PALETTE["goal"]}
+    colours = of_speaker if any("cross_entropy" in line for line in updates) else usual
     for name, colour in colours.items():
         known = [(line["iteration"], line[name]) for line in updates if isinstance(line.get(name), float | int)]
-        axes.plot(*zip(*known, strict=True) if known else ([], []), color=colour, linewidth=1, label=f"{name} loss")
+        label = f"{name.replace('_', ' ')} loss"
+        axes.plot(*zip(*known, strict=True) if known else ([], []), color=colour, linewidth=1, label=label)
     axes.legend(frameon=False, fontsize=8, labelcolor=PALETTE["ink"])
     axes.set_ylim(bottom=0)
+
+
+def _draw_perplexity(axes: Axes, lines: Sequence[dict[str, Any]], split: str) -> None:
+    """A speaker's, on a logarithmic scale: at first it is in the thousands."""
+    known = [(line["iteration"], line["scores"][split].get("perplexity")) for line in lines]
+    found = [(iteration, value) for iteration, value in known if isinstance(value, float | int)]
+    axes.plot(*zip(*found, strict=True), color=PALETTE["walked"], marker="o", markersize=3)
+    axes.set_yscale("log")
+    axes.set_title(f"{split}, perplexity", fontsize=9, color=PALETTE["ink"])
 
 
 def _draw_rates(axes: Axes, lines: Sequence[dict[str, Any]], split: str, others: Mapping[str, float]) -> None:

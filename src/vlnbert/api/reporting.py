@@ -106,9 +106,9 @@ def compare(run: Run, data: Data | str | Path | None = None, *, split: str | Non
     load_recorded(run.record.plugins)
     name = _validated(run, split)
     opened = open_data(run.record.data if data is None else data)
-    features = run.experiment.features.updated_by(opened.features)
+    features = run.navigator_experiment.features.updated_by(opened.features)
     opened = opened.seen_as(replace(run.experiment, features=features).seen).holding_out(run.record.held_out)
-    steps = run.experiment.training.max_steps
+    steps = run.navigator_experiment.training.max_steps
     agents: dict[str, Run | str] = {"random": "random", "shortest": "shortest", "navigator": run}
     walked = {agent: evaluate(one, opened, name, seed=seed, max_steps=steps)[name] for agent, one in agents.items()}
     return Comparison(opened, name, walked)
@@ -147,7 +147,7 @@ def _report(run: Run, compared: Comparison, episodes: int, title: str, context: 
     others = {agent: float(compared.scores[agent]["sr"] or 0) for agent in ("random", "shortest")}
     drawn = Drawing(figure_svg(draw_curves(run.log, compared.split, others)), "How it learned.")
     navigator = run.navigator
-    split = data.split(compared.split, navigator.tokenizer, run.experiment.max_tokens)
+    split = data.split(compared.split, navigator.tokenizer, run.navigator_experiment.max_tokens)
     told = context or CONTEXT.format(run=run.folder.name, updates=run.progress.iteration, preset=run.preset)
     told += f" The navigator walks with {run.describe_weights()}."
     if evaluation.predicted_objects is not None:

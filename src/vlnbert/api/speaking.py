@@ -12,7 +12,7 @@ from vlnbert.api.instructions import Instruction, Instructions
 from vlnbert.api.runs import Checkpoint, Run, open_run
 from vlnbert.data.data import Data, open_data
 from vlnbert.errors import UnknownNameError, UsageError, setting
-from vlnbert.learning.checkpoints import is_run, last_checkpoint
+from vlnbert.learning.run_folder import is_run, last_checkpoint
 from vlnbert.progress import quiet, say
 from vlnbert.registry import load_recorded
 from vlnbert.runtime import Precision, chosen_precision, require_within
@@ -143,8 +143,8 @@ def _of_split(data: Data, split: str) -> _Described:
     sees_objects = TASKS[task_and_split(split)[0]].sees_objects and data.object_bank is not None
     first, people = dict[Any, int](), dict[Any, list[str]]()
     rows = zip(episodes.path.tolist(), episodes.heading.tolist(), episodes.targets, episodes.texts, strict=True)
-    for row, (path, heading, target, text) in enumerate(rows):
-        key = (tuple(path), heading, target)
+    for row, (path, heading, sought, text) in enumerate(rows):
+        key = (tuple(path), heading, sought)
         first.setdefault(key, row)
         people.setdefault(key, []).append(text)
     some = episodes.select(torch.tensor(list(first.values())))

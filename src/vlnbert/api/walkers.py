@@ -70,7 +70,10 @@ def _found(agent: object, checkpoint: Checkpoint) -> Walker:
     if not isinstance(agent, Run):
         return _navigating(Path(agent).resolve().name, _opened_navigator(str(agent)))
     load_recorded(agent.record.plugins)
-    experiment, weights = agent.experiment, agent.weights if checkpoint == "best" else last_checkpoint(agent.folder)
+    experiment, weights = (
+        agent.navigator_experiment,
+        agent.weights if checkpoint == "best" else last_checkpoint(agent.folder),
+    )
     if checkpoint == "best" and weights.name != BEST:
         say(f"{agent.folder}: nothing was validated yet; walking with the last checkpoint")
     return Walker(

@@ -39,7 +39,7 @@ def speak(
 
     Example: vlnbert speak runs/speaker --split r2r/val_unseen --decoding nucleus --seed 1 --out told.json
 
-    Example: vlnbert speak runs/speaker --path 17DRP5sb8fy:00ebbf3782c64d74aaf7dd39cd561175,08c774f20c984008882da2b8547850eb
+    Example: vlnbert speak runs/speaker --path scan:viewpoint,viewpoint,viewpoint
 
     Args:
         run: A run of a speaker, whose best weights speak; or a speaker's folder or hub name.

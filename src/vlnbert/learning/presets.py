@@ -9,7 +9,7 @@ from vlnbert.errors import UnknownNameError, UsageError
 from vlnbert.learning.experiment import Experiment, TrainConfig
 from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.rewards import RewardConfig
-from vlnbert.learning.speaker_experiment import SpeakerExperiment
+from vlnbert.learning.speaker_experiment import AnyExperiment, SpeakerExperiment
 from vlnbert.learning.speaker_presets import SPEAKER_DEMO, SPEAKER_OPEN, SPEAKER_REVERIE_OPEN
 from vlnbert.navigator import SIZES, NavigatorConfig
 from vlnbert.tables import Table
@@ -21,7 +21,7 @@ class Preset:
 
     name: str
     description: str
-    experiment: Experiment | SpeakerExperiment
+    experiment: AnyExperiment
     start_hint: str = ""  # said to who starts from random weights where the recipe does not
     asked: tuple[str, ...] = ()  # places of the settings that somebody chose, beside what a preset of ours says
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from vlnbert.data.data import Data
 from vlnbert.errors import setting
+from vlnbert.learning.navigator_trainer import NavigatorTrainer
 from vlnbert.learning.run_folder import POINTER
 from vlnbert.learning.run_record import RunRecord, record_format
 from vlnbert.learning.trainer import Trainer
@@ -16,7 +17,7 @@ from vlnbert.world.objects import NONE
 
 def begin_notes(record: RunRecord, data: Data, trainer: Trainer) -> Iterator[str]:
     """Which houses a new run keeps out, and what in its data does not fit."""
-    yield from _choice(record, trainer)
+    yield from _choice(record, data, trainer)
     yield from _oddities(data, trainer)
 
 
@@ -28,6 +29,8 @@ def resume_notes(run: Path, trainer: Trainer, lost: bool) -> Iterator[str]:
         yield f"{run / POINTER} is missing; going on from the newest checkpoint, after {trainer.saved:,} updates"
     if record_format(run) >= 3 or trainer.progress.iteration >= trainer.config.iterations:
         return
+    if not isinstance(trainer, NavigatorTrainer):  # speakers are younger
+        return
     shape, changes = trainer.navigator.config, list[str]()
     if shape.backbone == "one-stream" and shape.hidden_dropout > 0:
         changes.append("dropout stands elsewhere in the one-stream navigator")
@@ -37,7 +40,7 @@ def resume_notes(run: Path, trainer: Trainer, lost: bool) -> Iterator[str]:
         yield f"{run} was begun by an older version and goes on otherwise: {', and '.join(changes)}"
 
 
-def _choice(record: RunRecord, trainer: Trainer) -> Iterator[str]:
+def _choice(record: RunRecord, data: Data, trainer: Trainer) -> Iterator[str]:
     """Which houses are kept out of training, and which scores are of them."""
     if record.held_out:
         learned = ", ".join(f"{len(split.episodes):,} of {split.name}" for split in trainer.batches.splits)
@@ -46,7 +49,7 @@ def _choice(record: RunRecord, trainer: Trainer) -> Iterator[str]:
             chosen = f"the best weights are chosen on {trainer.best_on}, not on the houses kept out"
             yield f"{chosen}; see {setting('best_on')}"
         for name, split in trainer.validation.items():
-            count = int(inside_houses(trainer.environment.world, split.episodes, record.held_out).sum())
+            count = int(inside_houses(data.world, split.episodes, record.held_out).sum())
             if count and split.episodes.split != DEV:
                 houses = f"{count:,} of its {len(split.episodes):,} episodes are in houses kept out of training"
                 yield f"{name}: {houses}, so its score is partly of unseen houses"
@@ -55,6 +58,7 @@ def _choice(record: RunRecord, trainer: Trainer) -> Iterator[str]:
 def _oddities(data: Data, trainer: Trainer) -> Iterator[str]:
     """What in the data does not fit, though one can train with it: objects' features, and targets out of sight."""
     yield from data.object_notes
+    yield from trainer.notes
     for split in trainer.batches.splits:
         if split.target is not None:
             report = report_targets(data.objects, split.episodes)

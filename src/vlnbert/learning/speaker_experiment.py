@@ -6,6 +6,7 @@ A field's docstring is its help on the command line.
 from dataclasses import dataclass, field
 from typing import Literal
 
+from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.records import require_range
 from vlnbert.learning.settings import ExperimentSettings, TrainingSettings
 from vlnbert.speaker import SpeakerConfig
@@ -60,3 +61,6 @@ class SpeakerExperiment(ExperimentSettings):
     def best_metric(self) -> str:
         """The score by which the best weights are chosen; lower is better."""
         return PERPLEXITY
+
+
+AnyExperiment = Experiment | SpeakerExperiment

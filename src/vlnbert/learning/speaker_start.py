@@ -10,7 +10,7 @@ from torch import Tensor
 
 from vlnbert.data.data import Data
 from vlnbert.errors import DataError, UsageError, setting
-from vlnbert.learning.checkpoints import best_weights, is_run
+from vlnbert.learning.run_folder import best_weights, is_run
 from vlnbert.learning.speaker_experiment import SpeakerExperiment
 from vlnbert.speaker import Speaker, SpeakerConfig
 from vlnbert.speaker.fitting import require_vocabulary
