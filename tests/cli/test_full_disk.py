@@ -67,14 +67,14 @@ def size(run: Path, name: str) -> int:
     return (run / "checkpoints" / "0000001" / name).stat().st_size
 
 
-CASES = [
-    (no_room_for_weights, "best"),
-    (no_room_for_moments, "checkpoints/0000002"),
-    (no_room_for_lines, "log.jsonl"),
-]
+CASES = {
+    "weights": (no_room_for_weights, "checkpoints/0000002"),
+    "moments": (no_room_for_moments, "checkpoints/0000002"),
+    "lines": (no_room_for_lines, "log.jsonl"),
+}
 
 
-@pytest.mark.parametrize(("prepare", "where"), CASES, ids=[where for _, where in CASES])
+@pytest.mark.parametrize(("prepare", "where"), CASES.values(), ids=CASES)
 def test_a_full_disk_loses_nothing(whole: Path, begun: Path, prepare: Callable[[Path], int], where: str) -> None:
     room, before = prepare(begun), weights(begun)
     lines = [line for line in resumed(begun, room) if not line.startswith("after ")]  # how it went until then

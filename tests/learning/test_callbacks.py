@@ -39,6 +39,31 @@ def test_what_a_resumed_run_repeats_holds_once(tmp_path: Path) -> None:
     assert [(line["iteration"], line["total"]) for line in read_log(log.path)] == [(1, 2.0), (2, 9.0), (3, 2.0)]
 
 
+def test_a_line_that_was_cut_takes_no_other_with_it(tmp_path: Path) -> None:
+    log = JsonLog(tmp_path / "log.jsonl")
+    log.updated(1, 0.1, PARTS)
+    with log.path.open("a") as file:
+        file.write('{"iteration": 2, "tot')
+    log.updated(2, 0.1, PARTS)
+    log.updated(3, 0.1, PARTS)
+    assert [line["iteration"] for line in read_log(log.path)] == [1, 2, 3]
+    assert len(log.path.read_text().splitlines()) == 4
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_a_log_is_a_file_of_its_own(tmp_path: Path, kind: str) -> None:
+    """What a link leads to is left alone, and nobody waits for a reader of a pipe."""
+    (tmp_path / "precious").write_text("keep")
+    log = JsonLog(tmp_path / "log.jsonl")
+    if kind == "pipe":
+        os.mkfifo(log.path)
+    else:
+        log.path.symlink_to("precious")
+    with pytest.raises(DataError, match=r"log.jsonl: is a link, a pipe or a folder, where a file .*; move it away"):
+        log.updated(1, 0.1, PARTS)
+    assert (tmp_path / "precious").read_text() == "keep"
+
+
 def curves(folder: Path) -> dict[str, list[tuple[int, float]]]:
     """What TensorBoard would draw."""
     found = EventAccumulator(str(folder))

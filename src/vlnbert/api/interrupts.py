@@ -47,6 +47,6 @@ def waiting(trainer: Trainer) -> str:
         return "stopping after the validation under way; Ctrl-C leaves it to whoever resumes the run"
     if trainer.ranks.count > 1:
         return "stopping at the next report of the losses, and saving"
-    if trainer.due(trainer.config.validate_every, ahead=1):
+    if not trainer.progress.validated or trainer.due(trainer.config.validate_every, ahead=1):
         return "stopping after the update under way is saved and validated; Ctrl-C leaves out the validation"
     return "stopping after the update under way is saved"
