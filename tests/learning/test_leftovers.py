@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import vlnbert.learning.checkpoints
+import vlnbert.learning.navigator_trainer
 import vlnbert.learning.trainer
 from tests.learning.samples import CONFIG, SCORED, SHAPE, Watcher, same, weights
 from vlnbert.data.data import open_data
@@ -75,7 +76,8 @@ def begun(house: Path, whole: Path, run: Path) -> Trainer:
 
 def kill_validation(monkeypatch: pytest.MonkeyPatch, name: str, number: int) -> None:
     """End the process when a part of a validation is reached for the `number`th time."""
-    real, calls = getattr(vlnbert.learning.trainer, name), list[object]()
+    home = vlnbert.learning.navigator_trainer if name == "validation_scores" else vlnbert.learning.trainer
+    real, calls = getattr(home, name), list[object]()
 
     def call(*words: object, **more: object) -> object:
         calls.append(None)
@@ -83,10 +85,10 @@ def kill_validation(monkeypatch: pytest.MonkeyPatch, name: str, number: int) -> 
             raise Killed
         return real(*words, **more)
 
-    monkeypatch.setattr(vlnbert.learning.trainer, name, call)
+    monkeypatch.setattr(home, name, call)
 
 
-@pytest.mark.parametrize("part", ["validation_scores", "save_navigator", "point_to"])
+@pytest.mark.parametrize("part", ["validation_scores", "save_trained", "point_to"])
 def test_what_was_saved_is_validated_by_whoever_resumes(
     house: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
