@@ -32,7 +32,7 @@ def token_losses(logits: Tensor, tokens: Tensor, smoothing: float = 0.0) -> Toke
     With smoothing s, a word's label is 1 - s, and s is shared out evenly over all word pieces.
     """
     following = tokens[:, 1:]
-    logits = logits.float()
+    logits = logits if logits.dtype == torch.float64 else logits.float()
     whole = logits.logsumexp(dim=-1)
     negative_log = whole - logits.gather(-1, following[..., None]).squeeze(-1)
     smoothed = (1 - smoothing) * negative_log + smoothing * (whole - logits.mean(dim=-1)) if smoothing else negative_log
