@@ -14,7 +14,8 @@ def shown_to_speaker(speaker: Speaker, data: Data, name: str) -> Data:
     for place in ("views", "encoder"):
         said, known = getattr(asked, place), getattr(learned, place)
         if said != getattr(usual, place) and _what(asked, place) != _what(learned, place):
-            problem = f"{name} tells of {place} by {known}, and the data is opened with {said}"
+            learned_from = known or "the only feature file"
+            problem = f"{name} knows {place} by {learned_from}, and the data is opened with {said}"
             raise UsageError(f"{problem}; open it with what the speaker was shown: {setting(f'features.{place}')}")
     objects = learned.objects if speaker.config.object_width else OFF
     shown = data.seen_as(replace(learned, objects=objects))
