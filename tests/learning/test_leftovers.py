@@ -95,9 +95,10 @@ def test_what_was_saved_is_validated_by_whoever_resumes(
     """The first validation is cut: before it, before its best weights are kept, and before it is noted."""
     run = tmp_path / "run"
     one = begun(house, whole, run)
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        kill_validation(patch, part, 1)
+    kill_validation(monkeypatch, part, 1)
+    with pytest.raises(Killed):
         one.train()
+    monkeypatch.undo()
     assert last_checkpoint(run).name == "0000002", "saved before it was validated"
     assert not read_progress(run).validated
     again, watcher = logged(resume_run(run, open_data(house))), Watcher()
@@ -112,9 +113,10 @@ def test_what_was_validated_is_not_validated_again(
     house: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = begun(house, whole, tmp_path / "run")
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        kill_validation(patch, "save_checkpoint", 3)  # those after 0 and 2 updates are saved
+    kill_validation(monkeypatch, "save_checkpoint", 3)  # those after 0 and 2 updates are saved
+    with pytest.raises(Killed):
         one.train()
+    monkeypatch.undo()
     assert read_progress(tmp_path / "run").validated
     again, watcher = logged(resume_run(tmp_path / "run", open_data(house))), Watcher()
     again.callbacks = [*again.callbacks, watcher]

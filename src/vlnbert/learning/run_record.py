@@ -11,8 +11,8 @@ from vlnbert.learning.speaker_experiment import AnyExperiment
 from vlnbert.sources.files import read_json, write_json
 from vlnbert.sources.formats import FORMAT, format_of
 
-NEWEST = 4  # format of run.json; 3 keeps the shape that was trained, where 2 kept the one that was asked for
-COMPLETE = 4  # from this one on every field is there, so that one that is missing was lost
+# Of run.json. 4 holds every field, also those at their defaults; 3 keeps the shape that was trained, 2 the one asked for.
+NEWEST = 4
 # Settings that format 2 calls otherwise than format 1, by their places in an experiment.
 RENAMED = {
     "features": "features.views",
@@ -67,7 +67,7 @@ def read_record(run: Path) -> RunRecord:
             if version == 1 and isinstance(values.get("experiment"), dict):
                 values["experiment"] = moved(values["experiment"], RENAMED)
         record = from_plain(RunRecord, values)
-        if version >= COMPLETE and (lost := sorted(missing(RunRecord, values))):
+        if version == NEWEST and (lost := sorted(missing(RunRecord, values))):
             raise UsageError(f"it lacks {', '.join(lost)}")
         return record
     except (UsageError, TypeError) as error:
