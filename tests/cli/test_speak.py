@@ -65,11 +65,17 @@ def test_mistakes_end_in_one_line(spoken: Path, words: tuple[str, ...], told: st
     assert told in line
 
 
-def test_a_speaker_does_not_walk(spoken: Path) -> None:
-    outcome = called("evaluate", spoken)
-    assert outcome.code == 2
-    [line] = outcome.err.splitlines()
-    assert "is a speaker's run, and a speaker does not walk" in line
+def test_a_speaker_does_not_walk(spoken: Path, house: Path, tmp_path: Path) -> None:
+    begin = ("train", "demo", "--data", house, "--out", tmp_path / "run", "--start", spoken)
+    for words, told in (
+        (("evaluate", spoken), "is a speaker's run, and a speaker does not walk"),
+        (("evaluate", spoken / "best", "--data", house), "is a speaker, which does not walk"),
+        (begin, "is a speaker's, from which no navigator can start"),
+    ):
+        outcome = called(*words)
+        assert outcome.code == 2
+        [line] = outcome.err.splitlines()
+        assert told in line
 
 
 def test_no_setting_of_a_navigator_is_a_speaker_s(house: Path, tmp_path: Path) -> None:

@@ -238,3 +238,16 @@ def test_experiments_of_speakers_are_kept_in_files(tmp_path: Path) -> None:
         presets.speaker("speaker-open"), speaker=replace(presets.speaker("speaker-open").speaker, dropout=0.3)
     )
     assert other.asked == ("speaker.dropout",)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_recorded_updates_learn_what_plain_ones_do(house: Path, tmp_path: Path) -> None:
+    losses = []
+    for graphs in (False, True):
+        experiment = small(graphs=graphs, precision="bfloat16", iterations=24, validate_every=24)
+        one, watcher = replace(experiment, speaker=replace(SHAPE, dropout=0.0)), Watcher()
+        trainer = begin_run("mine", one, open_data(house, device="cuda"), tmp_path / str(graphs))
+        trainer.callbacks = [watcher]
+        trainer.train()
+        losses.append([watcher.losses[update]["total"] for update in range(1, 25)])
+    np.testing.assert_allclose(losses[0], losses[1], rtol=0.02)
