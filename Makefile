@@ -6,11 +6,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 DOCS_VENV := .venv-docs
 
-.PHONY: help demo test check bench docs package clean
+.PHONY: help demo agent test check bench docs screenshots package clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
 
 $(VENV)/.installed: requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -23,6 +23,9 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 
 demo: $(VENV)/.installed  ## make houses, train a navigator in them, write demo/report.html
 	$(BIN)/vlnbert demo --out demo
+
+agent: $(VENV)/.installed  ## train the explorer's tiny agent anew, into src/vlnbert/explorer/tiny-navigator
+	$(BIN)/python -m vlnbert.api.make_agent
 
 test: $(VENV)/.installed  ## run the tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4
@@ -42,6 +45,9 @@ $(DOCS_VENV)/.installed: requirements-docs.lock
 
 docs: $(DOCS_VENV)/.installed  ## build the pages of docs/ and the reference into site/
 	NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --strict
+
+screenshots: $(VENV)/.installed  ## the pictures of the README, into docs/images/
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.browser.screenshots docs/images
 
 package: $(VENV)/.installed  ## build a wheel and an sdist into dist/
 	$(BIN)/python -m hatchling build

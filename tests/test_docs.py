@@ -18,6 +18,7 @@ from vlnbert.sources.captions import read_captions
 from vlnbert.sources.connectivity import read_connectivity
 from vlnbert.sources.instructions import read_augmented, read_r2r, read_reverie
 from vlnbert.sources.observations import read_observations
+from vlnbert.sources.plans import read_plan
 from vlnbert.world.candidates import find_candidates
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -44,6 +45,7 @@ def read_example(kind: str, text: str, folder: Path) -> object:
         "boxes": lambda: read_boxes(path),
         "view": lambda: read_captions(path),
         "observations": lambda: read_observations(path),
+        "plan": lambda: read_plan(path),
         "results": lambda: _results(path),
         "manifest": lambda: _manifest(path),
         "candidates": lambda: _candidates(json.loads(text)),
@@ -88,7 +90,7 @@ def test_format_examples_are_read(kind: str, text: str, tmp_path: Path, monkeypa
 
 def test_every_kind_of_file_has_an_example() -> None:
     kinds = {kind for kind, _ in EXAMPLES}
-    files = {"connectivity", "r2r", "augmented", "reverie", "boxes", "view", "observations"}
+    files = {"connectivity", "r2r", "augmented", "reverie", "boxes", "view", "observations", "plan"}
     assert kinds == files | {"manifest", "results", "candidates"}
 
 

@@ -40,7 +40,7 @@ def test_the_wheel_holds_the_package_alone(dist: Path, package: set[str]) -> Non
     held = set(zipfile.ZipFile(dist / f"{NAME}-py3-none-any.whl").namelist())
     about = {"METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE"}
     assert held == package | {f"{NAME}.dist-info/{file}" for file in about}
-    assert {"vlnbert/py.typed", "vlnbert/analysis/report.css"} <= held
+    assert {"vlnbert/py.typed", "vlnbert/analysis/web/episode.js"} <= held
 
 
 def test_the_sdist_holds_what_a_reader_needs(dist: Path, package: set[str]) -> None:

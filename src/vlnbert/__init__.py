@@ -18,9 +18,12 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from vlnbert.api.augmenting import augment_paths
+    from vlnbert.api.comparing import AgentComparison, compare
     from vlnbert.api.demonstrating import demo, generate_house
+    from vlnbert.api.episodes import Episode, episode
     from vlnbert.api.evaluating import evaluate
     from vlnbert.api.evaluations import Evaluations
+    from vlnbert.api.exploring import explore
     from vlnbert.api.features import caption_features, object_features, view_features
     from vlnbert.api.fetching import fetch_data
     from vlnbert.api.inspecting import candidates, check_data, check_world, holdout_houses, make_r4r
@@ -45,15 +48,18 @@ if TYPE_CHECKING:
     from vlnbert.learning.trainer import Callback
     from vlnbert.navigator import Navigator, NavigatorConfig, register_backbone
     from vlnbert.registry import load_plugin
-    from vlnbert.rollout.agents import Agent, register_agent
+    from vlnbert.rollout.agents import Agent, Explanation, register_agent
     from vlnbert.speaker import Speaker, SpeakerConfig
     from vlnbert.tasks.task import R2R, REVERIE, Task, register_task
 
 _HOME = {
     "vlnbert.api.augmenting": ("augment_paths",),
+    "vlnbert.api.comparing": ("AgentComparison", "compare"),
     "vlnbert.api.demonstrating": ("demo", "generate_house"),
+    "vlnbert.api.episodes": ("Episode", "episode"),
     "vlnbert.api.evaluating": ("evaluate",),
     "vlnbert.api.evaluations": ("Evaluations",),
+    "vlnbert.api.exploring": ("explore",),
     "vlnbert.api.features": ("caption_features", "object_features", "view_features"),
     "vlnbert.api.fetching": ("fetch_data",),
     "vlnbert.api.inspecting": ("candidates", "check_data", "check_world", "holdout_houses", "make_r4r"),
@@ -78,7 +84,7 @@ _HOME = {
     "vlnbert.learning.trainer": ("Callback",),
     "vlnbert.navigator": ("Navigator", "NavigatorConfig", "register_backbone"),
     "vlnbert.registry": ("load_plugin",),
-    "vlnbert.rollout.agents": ("Agent", "register_agent"),
+    "vlnbert.rollout.agents": ("Agent", "Explanation", "register_agent"),
     "vlnbert.speaker": ("Speaker", "SpeakerConfig"),
     "vlnbert.tasks.task": ("R2R", "REVERIE", "Task", "register_task"),
 }
@@ -88,13 +94,16 @@ __all__ = [
     "R2R",
     "REVERIE",
     "Agent",
+    "AgentComparison",
     "Callback",
     "Data",
     "DataError",
     "Environment",
+    "Episode",
     "Evaluation",
     "Evaluations",
     "Experiment",
+    "Explanation",
     "FeatureSpec",
     "Instruction",
     "Instructions",
@@ -118,9 +127,12 @@ __all__ = [
     "caption_features",
     "check_data",
     "check_world",
+    "compare",
     "curves",
     "demo",
+    "episode",
     "evaluate",
+    "explore",
     "export_weights",
     "fetch_data",
     "generate_house",

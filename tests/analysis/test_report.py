@@ -1,77 +1,62 @@
 """The report as a browser reads it: balanced, self-contained, everything that users wrote still only text."""
 
 import re
-from collections import Counter
-from html.parser import HTMLParser
-from importlib.resources import files
+from base64 import b64encode
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 from matplotlib.figure import Figure
 
+from tests.analysis.pages import Page
+from tests.browser.samples import PLAN, recorded
 from vlnbert.analysis.inline_svg import PALETTE, figure_svg
-from vlnbert.analysis.report import Drawing, EpisodeCard, Report, attended_words, write_report
+from vlnbert.analysis.report import (
+    Bar,
+    Bars,
+    Columns,
+    Drawing,
+    EpisodeCard,
+    Figures,
+    Folded,
+    Listing,
+    Report,
+    Section,
+    Terms,
+    Words,
+    own,
+    write_report,
+)
+from vlnbert.analysis.web import viewer_style
 from vlnbert.errors import DataError
 from vlnbert.tables import Table
 
-EVIL = "<script>alert(1)</script> \"quoted\" & 'more'"
-VOID = {"meta", "br", "hr", "link", "img"}
+EVIL = "<script>alert(1)</script> \"quoted\" & 'more' </script>"
 ADDRESSES = {"href", "xlink:href", "src", "action", "data", "poster", "srcset"}
 
 
-class Page(HTMLParser):
-    """Collects elements and text, and fails on a tag that does not close what was opened last."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.source = path.read_text(encoding="utf-8")
-        self.open: list[str] = []
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.text: list[str] = []
-        self.feed(self.source)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        assert len(attrs) == len(dict(attrs)), f"<{tag}> says something twice"
-        self.elements.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text.append(data)
-
-    def all(self, tag: str) -> list[dict[str, str | None]]:
-        return [attributes for name, attributes in self.elements if name == tag]
-
-
-def drawn(label: str, width: float = 2) -> str:
-    figure = Figure(figsize=(width, 1), label=label)
+def drawn(label: str) -> str:
+    figure = Figure(figsize=(2, 1), label=label)
     figure.add_subplot().plot([0, 1], [1, 0], "o-", color=PALETTE["walked"])
     return figure_svg(figure)
 
 
 @pytest.fixture
 def report() -> Report:
-    scores = Table(("agent", "SR", EVIL), (("random", "16.3", "—"), (EVIL, "100.0", "2 m")), title=EVIL, note=EVIL)
-    steps = Table(("step", "words"), (("1", attended_words(["turn", EVIL], [0.2, 0.8])), ("2", EVIL)), title="Steps")
-    svgs = [drawn(f"{EVIL} {number}") for number in range(3)]
+    scores = Table(("agent", "SR", EVIL), (("random", "16.3", "-"), (own(EVIL), "100.0", "2")), title=EVIL, note=EVIL)
+    parts = [
+        scores,
+        Terms([(EVIL, EVIL)]),
+        Columns([Bars(EVIL, [Bar(EVIL, 0.25, EVIL, 7)], EVIL, EVIL)]),
+        Columns([Drawing(drawn("one"), EVIL), Drawing(drawn("two"), "plain")]),
+        Folded(EVIL, Listing(EVIL)),
+    ]
+    episodes = [EpisodeCard(EVIL, recorded(text=EVIL), PLAN), EpisodeCard("plain", recorded(), PLAN)]
     return Report(
-        title=EVIL,
-        context=EVIL,
-        tables=(scores,),
-        drawings=(Drawing(svgs[0], EVIL),),
-        episodes=(
-            EpisodeCard(EVIL, EVIL, EVIL, svgs[1], succeeded=False, steps=steps),
-            EpisodeCard("Without steps", "Stop.", "SPL 1.00", svgs[2], succeeded=True),
-            EpisodeCard("Of a test split", "Stop.", "4 steps", svgs[2]),
-        ),
+        EVIL,
+        [Words(EVIL, "lead"), Figures([(EVIL, EVIL, EVIL)])],
+        [Section(EVIL, parts), Section("Episodes", episodes)],
+        {"scores": {"text": EVIL}},
     )
 
 
@@ -82,96 +67,49 @@ def page(report: Report, tmp_path: Path) -> Page:
 
 
 def test_user_text_stays_text(page: Page) -> None:
-    assert not page.all("script")
-    # title, h1, context; table's title, column, row and note; caption; card's title, outcome, text, token and cell
-    assert sum(EVIL in text for text in page.text) == 13
+    assert len(page.scripts) == 5, "scores, two records, one plan and the viewer"
+    # title, h1, lead, three of a figure; heading of the section; table's title, column, row and note; two of a term;
+    # five of the bars; caption; summary and listing; title and first word of the card, which three steps read
+    assert sum(EVIL in text for text in page.text) == 26
+    assert page.data["scores"] == {"text": EVIL}
+    assert page.data["record-1"]["instruction"]["text"] == EVIL
 
 
-def test_nothing_is_fetched(page: Page) -> None:
+def test_nothing_is_fetched_and_only_the_viewer_runs(page: Page) -> None:
     assert {tag for tag, _ in page.elements}.isdisjoint({"link", "img", "iframe", "object", "embed", "base", "form"})
     addresses = [value for _, found in page.elements for name, value in found.items() if name in ADDRESSES]
-    assert addresses
     assert all(value is not None and value.startswith("#") for value in addresses)
     assert re.findall(r"url\((?!#)|@import", page.source) == []
+    assert not any(name.startswith("on") for _, found in page.elements for name in found)
     policy = next(meta for meta in page.all("meta") if meta.get("http-equiv") == "Content-Security-Policy")
-    assert str(policy["content"]).startswith("default-src 'none'")
+    (script,) = (text for at, text in page.scripts if "type" not in at)
+    allowed = b64encode(sha256(script.encode()).digest()).decode()
+    assert str(policy["content"]).startswith("default-src 'none';")
+    assert f"script-src 'sha256-{allowed}'" in str(policy["content"])
 
 
 def test_readers_who_listen_find_their_way(page: Page) -> None:
     assert page.all("html")[0]["lang"] == "en"
     assert len(page.all("title")) == len(page.all("h1")) == len(page.all("main")) == 1
-    assert {svg["role"] for svg in page.all("svg")} == {"img"}
-    assert [svg["aria-label"] for svg in page.all("svg")] == [f"{EVIL} {number}" for number in (0, 1, 2, 2)]
-    assert Counter(header["scope"] for header in page.all("th")) == {"col": 5, "row": 4}
-    assert [text for text in page.text if text.startswith(("Success", "Failure", "Goal withheld"))] == [
-        f"Failure: {EVIL}",
-        "Success: SPL 1.00",
-        "Goal withheld: 4 steps",
-    ]
+    assert len(page.all("h2")) == 2
+    assert all(svg["aria-label"] or svg.get("aria-hidden") for svg in page.all("svg"))
+    assert {th["scope"] for th in page.all("th")} == {"col", "row"}
 
 
-def test_names_inside_figures_do_not_clash() -> None:
-    small, large = (set(re.findall(r' id="([^"]+)"', drawn("figure", width))) for width in (2, 3))
-    assert small
-    assert large
-    assert small.isdisjoint(large)
+def test_equal_reports_are_equal_files(report: Report, page: Page, tmp_path: Path) -> None:
+    write_report(tmp_path / "again.html", report)
+    assert (tmp_path / "again.html").read_text() == page.source
 
 
-def test_every_reference_inside_a_figure_resolves(report: Report) -> None:
-    svg = report.drawings[0].svg
-    referred = set(re.findall(r'href="#([^"]+)"|url\(#([^)]+)\)', svg))
-    assert {name for pair in referred for name in pair if name} == set(re.findall(r' id="([^"]+)"', svg))
+def test_a_report_replaces_another_and_leaves_nothing_beside_it(report: Report, tmp_path: Path) -> None:
+    for _ in range(2):
+        write_report(tmp_path / "deep" / "report.html", report)
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["report.html"]
+    with pytest.raises(DataError, match="not a regular file"):
+        write_report(tmp_path / "deep", report)
 
 
-def test_numbers_are_flush_right(page: Page) -> None:
-    assert [cell.get("class") for cell in page.all("td")] == ["number"] * 4 + [None] * 2
-    assert not any("class" in header for header in page.all("th") if header["scope"] == "row")
-
-
-def test_dark_screens_have_every_colour() -> None:
-    style = files("vlnbert.analysis").joinpath("report.css").read_text(encoding="utf-8")
-    dark = style.split("prefers-color-scheme: dark", 1)[1]
-    assert [name for name in PALETTE if f"--{name}: #" not in dark] == []
-    assert set(re.findall(r"var\(--(\w+)\)", style)) <= {*PALETTE, "weight"}
-
-
-def test_an_empty_report_is_a_page(tmp_path: Path) -> None:
-    write_report(
-        tmp_path / "new" / "report.html", Report("Nothing yet", "No runs.", tables=(Table(("a",), (), title="T"),))
-    )
-    page = Page(tmp_path / "new" / "report.html")
-    assert not page.all("article")
-    assert len(page.all("table")) == 1
-
-
-def test_a_ragged_table_is_refused_and_leaves_the_old_report(tmp_path: Path) -> None:
-    path = tmp_path / "report.html"
-    path.write_text("old")
-    with pytest.raises(ValueError, match="zip"):
-        write_report(path, Report("R", "", tables=(Table(("a", "b"), (("1", "2"), ("3",)), title="T"),)))
-    assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
-    assert path.read_text() == "old"
-
-
-def test_a_folder_in_the_way_is_named(tmp_path: Path) -> None:
-    (tmp_path / "report.html").mkdir()
-    with pytest.raises(DataError, match=r"report\.html: is not a regular file"):
-        write_report(tmp_path / "report.html", Report("R", ""))
-
-
-def test_attended_words_join_pieces_and_scale_to_the_strongest() -> None:
-    words = attended_words(["the", "bed", "##room"], [0.0, 0.1, 0.4])
-    assert re.sub("<.*?>", "", words) == "the bedroom"
-    assert re.findall(r"--weight: (\S+)\"", words) == ["0%", "25%", "100%"]
-    assert re.findall(r'title="(\S+)"', words) == ["0.0%", "10.0%", "40.0%"]
-
-
-@pytest.mark.parametrize(("tokens", "weights"), [([], []), (["turn", "left"], [0.0, 0.0])])
-def test_attended_words_without_any_weight(tokens: list[str], weights: list[float]) -> None:
-    words = attended_words(tokens, weights)
-    assert set(re.findall(r"--weight: (\S+)\"", words)) <= {"0%"}
-
-
-def test_attended_words_need_a_weight_each() -> None:
-    with pytest.raises(ValueError, match="zip"):
-        attended_words(["turn", "left"], [0.5])
+def test_the_figures_and_the_viewer_have_the_same_colours() -> None:
+    light = viewer_style().split("@media")[0]
+    for name, colour in PALETTE.items():
+        assert f"--{name}: {colour};" in light

@@ -74,7 +74,7 @@ def test_a_validation_that_is_due_is_announced(
 ) -> None:
     run = train(data, tmp_path / "run", callbacks=[Interrupting(2)], report_every=1)
     assert said(capfd) == [
-        "stopping after the update under way is saved and validated; Ctrl-C leaves out the validation"
+        "stopping after the update under way is saved and validated; another Ctrl-C leaves out the validation"
     ]
     assert run.progress.iteration == 2
     finish(run, trained)
@@ -85,7 +85,9 @@ def test_a_validation_is_waited_for(
 ) -> None:
     interrupted_walk[0] = 1
     run = train(data, tmp_path / "run")
-    assert said(capfd) == ["stopping after the validation under way; Ctrl-C leaves it to whoever resumes the run"]
+    assert said(capfd) == [
+        "stopping after the validation under way; another Ctrl-C leaves it to whoever resumes the run"
+    ]
     assert run.interrupted
     assert run.progress.iteration == 3, "no update more"
     assert run.progress.validated
@@ -118,8 +120,8 @@ def test_a_second_one_waits_for_the_update_and_no_longer(
     """All updates since the last checkpoint would be lost otherwise."""
     run = train(data, tmp_path / "run", callbacks=[Interrupting(3, times=2)])
     assert said(capfd) == [
-        "stopping after the update under way is saved and validated; Ctrl-C leaves out the validation",
-        "stopping after the update under way is saved; Ctrl-C ends at once, and loses what is not saved",
+        "stopping after the update under way is saved and validated; another Ctrl-C leaves out the validation",
+        "stopping after the update under way is saved; another Ctrl-C ends at once, and loses what is not saved",
     ]
     assert run.interrupted
     assert run.progress.iteration == 3

@@ -1,12 +1,13 @@
 """Reports and curves from Python."""
 
+import re
 from pathlib import Path
 
 import pytest
 from matplotlib.figure import Figure
 
 import vlnbert as vln
-from tests.api.conftest import SPLIT
+from tests.api.conftest import QUIETLY, SPLIT, TINY
 
 
 def test_a_report_names_the_scores(trained: vln.Run, data: vln.Data, tmp_path: Path) -> None:
@@ -21,6 +22,25 @@ def test_a_report_names_the_scores(trained: vln.Run, data: vln.Data, tmp_path: P
             assert f">{100 * scores[name]:.1f}<" in html, (agent, name)  # type: ignore[operator]
         assert f">{scores['ne']:.2f}<" in html
     assert html.count("<article") == 2, "episodes"
+
+
+def test_cards_tell_of_the_walk_that_was_scored(data: vln.Data, tmp_path: Path) -> None:
+    """With the run's own limit of steps, whatever the task's is."""
+    short = {**TINY, "iterations": 2, "validate_every": 2, "seed": 2}  # one that has not learned to stop
+    run = vln.train("demo", data, tmp_path / "run", **QUIETLY, **short)
+    found, steps = vln.evaluate(run, data, SPLIT, bar=False)[SPLIT], TINY["max_steps"]
+    assert steps != vln.R2R.max_steps
+    assert set(found.outcomes) == {"stopped", "ran out of steps"}
+    html = vln.report(run, tmp_path / "report.html", data, episodes=1000, bar=False).read_text()
+    cards = [card.split("</article>")[0] for card in html.split("<article")[1:]]
+    assert len(cards) == len(found.episodes)
+    for card in cards:
+        row = found.episodes.row(re.findall(r"episode ([\w]+)<", card)[0])
+        metres = f"{found.scores.ne[row]:.2f} m from the goal"  # type: ignore[union-attr]
+        told = f"stopped {metres}" if found.outcomes[row] == "stopped" else f"ran out of steps after {steps}, {metres}"
+        assert f": {told}<" in card
+        assert card.count("stopped") + card.count("ran out") == 1, "told once"
+        assert card.count('<th scope="row">') == min(int(found.trajectories.length[row]), steps)
 
 
 def test_a_report_is_the_same_twice(trained: vln.Run, tmp_path: Path) -> None:

@@ -61,6 +61,8 @@ def make_folder(folder: Path, house: Path) -> None:
     write_bert(Path("bert"), house / "vocab.txt")
     short = ("--training.iterations", "2", "--training.validate-every", "2")
     assert called("train", "demo", "--data", "house", "--out", "runs/first", *TINY, *short).code == 0
+    Path("runs/begun").mkdir()
+    shutil.copy("runs/first/run.json", "runs/begun")
     walk = ("evaluate", "--agent", "random", "--data", "house", "--splits", "val_unseen", "test", "--out", "results")
     assert called(*walk).code == 0
     results = json.loads(Path("results/r2r_val_unseen_random.json").read_text())

@@ -90,3 +90,15 @@ def test_needs(tiny):
     assert meets("r2r", take_inventory(tiny.folder))
     tiny.cut("r2r/R2R_train.json", 10)
     assert not meets("r2r", take_inventory(tiny.folder))
+
+
+def test_plans_are_counted_and_their_faults_told(tiny):
+    square = [[0, 0], [1, 0], [1, 1]]
+    plan = {"format": 1, "floors": [{"z": 0}], "rooms": [{"name": "hall", "floor": 0, "polygon": square}]}
+    tiny.folder.plans.mkdir()
+    tiny.write("plans/alpha.json", {**plan, "doors": [], "stairs": [], "objects": []})
+    assert {part.need: part.holds for part in take_inventory(tiny.folder)}["plans"] == (
+        "1 houses with 1 rooms and 0 objects, to look at"
+    )
+    tiny.write("plans/alpha.json", plan)
+    assert "'doors' is not a list" in faults(tiny.folder)["plans"][0]

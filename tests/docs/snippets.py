@@ -22,7 +22,7 @@ from tests.processes import PATIENCE, PROCESSES
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-ONLY_PARSED = ("bench", "data fetch")  # full-size navigators; the network
+ONLY_PARSED = ("bench", "data fetch", "explore")  # full-size navigators; the network; a page that is served on
 ALWAYS = ("--threads", "1")
 SHORT = {
     "house": ("--scans", "3"),

@@ -13,13 +13,14 @@ from vlnbert.house.building import build
 
 SMALL = {"seed": 7, "scans": 3, "paths_per_scan": 6}
 DIGEST = "fd9d55062dd128b68d02875bc0b2fd381dad6ac326a12e3d8b8afa0f8da33640"  # but for observations, which came later
-WITH_OBSERVATIONS = "5905155b685a75b48ffb93c5b67aa436937cbb6fa1f8514fbda37f8a4c21192a"
+WITH_OBSERVATIONS = "5905155b685a75b48ffb93c5b67aa436937cbb6fa1f8514fbda37f8a4c21192a"  # but for plans, later still
+WITH_PLANS = "4d58f1f6393e7958ff5de0a405eb676d06fa18625291462c866205c67b279d11"
 
 
-def digest(folder, but=""):
+def digest(folder, but=()):
     """Over sorted relative paths, the content of documents and the numbers of arrays."""
     total = hashlib.sha256()
-    for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.parent.name != but):
+    for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.parent.name not in but):
         total.update(str(path.relative_to(folder).as_posix()).encode())
         if path.suffix == ".json":
             total.update(json.dumps(json.loads(path.read_text()), sort_keys=True).encode())
@@ -48,8 +49,9 @@ def test_a_seed_gives_the_same_house_twice(small, tmp_path):
 
 def test_a_seed_gives_the_same_house_for_ever(small):
     # a changed digest means that old seeds give new houses: change it only on purpose
-    assert digest(small, but="observations") == DIGEST
-    assert digest(small) == WITH_OBSERVATIONS
+    assert digest(small, but=("observations", "plans")) == DIGEST
+    assert digest(small, but=("plans",)) == WITH_OBSERVATIONS
+    assert digest(small) == WITH_PLANS
 
 
 def test_another_seed_gives_another_house(small, tmp_path):
@@ -62,7 +64,9 @@ def test_a_scan_does_not_depend_on_how_many_there_are(small, tmp_path):
     folders = (small, tmp_path / "more")
     few, more = ({p.relative_to(folder): p.read_bytes() for p in folder.rglob("*.json")} for folder in folders)
     same = [
-        path for path in few if path.parts[0] in ("connectivity", "captions", "observations") or "BBox" in path.parts
+        path
+        for path in few
+        if path.parts[0] in ("connectivity", "captions", "observations", "plans") or "BBox" in path.parts
     ]
     assert same
     assert all(few[path] == more[path] for path in same)

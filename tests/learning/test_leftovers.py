@@ -11,15 +11,18 @@ import pytest
 import vlnbert.learning.checkpoints
 import vlnbert.learning.navigator_trainer
 import vlnbert.learning.trainer
-from tests.learning.samples import CONFIG, SCORED, SHAPE, Watcher, same, weights
+from tests.learning.samples import CONFIG, SCORED, SHAPE, Watcher, same, trainer, weights
+from tests.processes import together
 from vlnbert.data.data import open_data
 from vlnbert.errors import DataError
+from vlnbert.learning import run_folder
 from vlnbert.learning.callbacks import JsonLog, read_log
-from vlnbert.learning.experiment import Experiment
-from vlnbert.learning.run_folder import best_weights, last_checkpoint, read_progress
+from vlnbert.learning.experiment import Experiment, TrainConfig
+from vlnbert.learning.run_folder import Progress, best_weights, last_checkpoint, read_progress
 from vlnbert.learning.runs import begin_run, resume_run
 from vlnbert.learning.trainer import Summary, Trainer
 from vlnbert.navigator import Navigator
+from vlnbert.ranks import Ranks
 from vlnbert.sources.files import temporary_name
 from vlnbert.sources.moves import aside
 
@@ -125,6 +128,35 @@ def test_what_was_validated_is_not_validated_again(
     check_same(tmp_path / "run", whole)
 
 
+def cut_in_its_validation(ranks: Ranks, house: Path, folder: Path, config: TrainConfig) -> tuple[list[int], Progress]:
+    """A rank that is killed in the first validation with the others, and resumed with them."""
+    real, run = vlnbert.learning.trainer.validation_scores, folder / "cut"
+
+    def kill(*_: object, **more: object) -> None:
+        raise Killed
+
+    vlnbert.learning.trainer.validation_scores = kill
+    with pytest.raises(Killed):
+        trainer(house, run, config, ranks).train()
+    vlnbert.learning.trainer.validation_scores = real
+    ranks.wait()  # as a new start of all does
+    again, watcher = trainer(house, run, config, ranks), Watcher()
+    again.resume()
+    ranks.wait()
+    again.callbacks = [watcher]
+    again.train()
+    trainer(house, folder / "whole", config, ranks).train()
+    return list(watcher.scores), again.progress
+
+
+def test_ranks_validate_together_what_was_saved(house: Path, tmp_path: Path) -> None:
+    config = replace(TRAINING, ema=0.9, iterations=4)
+    (one, progress), (other, their_progress) = together(2, tmp_path, cut_in_its_validation, house, tmp_path, config)
+    assert one == other == [2, 4]
+    assert progress == their_progress == read_progress(tmp_path / "whole")
+    assert same(weights(tmp_path / "cut"), weights(tmp_path / "whole"))
+
+
 def test_a_watcher_that_breaks_takes_no_checkpoint_with_it(house: Path, whole: Path, tmp_path: Path) -> None:
     class Breaking(Watcher):
         def validated(self, iteration: int, scores: Mapping[str, Summary]) -> None:
@@ -181,6 +213,22 @@ def test_a_lost_pointer_is_told_and_the_newest_checkpoint_used(house: Path, run:
     assert one.progress.iteration == 6
     logged(one).train()
     check_same(run, whole)
+
+
+def test_how_far_a_run_is_can_be_asked_while_it_goes_on(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pointer may be moved, and the checkpoint that it named removed, between two looks."""
+    real, newer = run_folder._saved_progress, run / "checkpoints" / "0000008"
+
+    def move_on(checkpoint: Path) -> Progress:
+        if checkpoint.name == "0000006":
+            shutil.copytree(checkpoint, newer)
+            (run / "last.json").unlink()
+            run_folder.point_to(run, newer)
+            shutil.rmtree(checkpoint)
+        return real(checkpoint)
+
+    monkeypatch.setattr(run_folder, "_saved_progress", move_on)
+    assert read_progress(run).iteration == 6, "as the copy says"
 
 
 def test_a_lost_pointer_beside_a_damaged_checkpoint(house: Path, run: Path) -> None:

@@ -12,6 +12,8 @@ from vlnbert.errors import UsageError
 from vlnbert.sources.files import written_beside
 
 SIZE = 7.2, 2.5  # inches, two panels side by side
+PANEL = 3.54, 2.6  # one by itself; a page shows it at 340 pixels or more, so that no text is under 11 pixels
+TEXT = 8.5  # points
 
 
 def draw_curves(log: Sequence[dict[str, Any]], split: str, others: Mapping[str, float]) -> Figure:
@@ -19,18 +21,24 @@ def draw_curves(log: Sequence[dict[str, Any]], split: str, others: Mapping[str, 
     figure = Picture(figsize=SIZE, layout="constrained", facecolor="none")
     figure.set_label(f"Learning curves: the losses, and the scores on {split}")
     left, right = figure.subplots(1, 2)
-    _draw_losses(left, [line for line in log if "total" in line])
-    validations = [line for line in log if split in line.get("scores", {})]
-    if any("perplexity" in line["scores"][split] for line in validations):
-        _draw_perplexity(right, validations, split)
-    else:
-        _draw_rates(right, validations, split, others)
-    for axes in (left, right):
-        axes.set_facecolor("none")
-        axes.tick_params(labelsize=8, colors=PALETTE["quiet"])
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.spines[["left", "bottom"]].set_color(PALETTE["dot"])
-        axes.set_xlabel("updates", fontsize=8, color=PALETTE["quiet"])
+    _draw_losses(left, log)
+    _draw_rates(right, log, split, others)
+    return figure
+
+
+def draw_losses(log: Sequence[dict[str, Any]]) -> Figure:
+    """The losses of the updates alone."""
+    figure = Picture(figsize=PANEL, layout="constrained", facecolor="none")
+    figure.set_label("Learning curves: the losses")
+    _draw_losses(figure.subplots(), log)
+    return figure
+
+
+def draw_rates(log: Sequence[dict[str, Any]], split: str, others: Mapping[str, float]) -> Figure:
+    """The scores on a split alone, beside the success rates of other agents."""
+    figure = Picture(figsize=PANEL, layout="constrained", facecolor="none")
+    figure.set_label(f"Learning curves: the scores on {split}")
+    _draw_rates(figure.subplots(), log, split, others)
     return figure
 
 
@@ -43,7 +51,16 @@ def save_figure(figure: Figure, path: Path) -> None:
         figure.savefig(temporary, format=path.suffix.removeprefix("."), facecolor="white", dpi=150)
 
 
-def _draw_losses(axes: Axes, updates: Sequence[dict[str, Any]]) -> None:
+def _dress(axes: Axes) -> None:
+    axes.set_facecolor("none")
+    axes.tick_params(labelsize=TEXT, colors=PALETTE["quiet"])
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(PALETTE["dot"])
+    axes.set_xlabel("updates", fontsize=TEXT, color=PALETTE["quiet"])
+
+
+def _draw_losses(axes: Axes, log: Sequence[dict[str, Any]]) -> None:
+    updates = [line for line in log if "total" in line]
     usual = {"imitation": PALETTE["reference"], "value": PALETTE["goal"]}
     of_speaker = {"total": PALETTE["reference"], "cross_entropy": PALETTE["goal"]}
     colours = of_speaker if any("cross_entropy" in line for line in updates) else usual
@@ -51,8 +68,9 @@ def _draw_losses(axes: Axes, updates: Sequence[dict[str, Any]]) -> None:
         known = [(line["iteration"], line[name]) for line in updates if isinstance(line.get(name), float | int)]
         label = f"{name.replace('_', ' ')} loss"
         axes.plot(*zip(*known, strict=True) if known else ([], []), color=colour, linewidth=1, label=label)
-    axes.legend(frameon=False, fontsize=8, labelcolor=PALETTE["ink"])
+    axes.legend(frameon=False, fontsize=TEXT, labelcolor=PALETTE["ink"])
     axes.set_ylim(bottom=0)
+    _dress(axes)
 
 
 def _draw_perplexity(axes: Axes, lines: Sequence[dict[str, Any]], split: str) -> None:
@@ -61,10 +79,15 @@ def _draw_perplexity(axes: Axes, lines: Sequence[dict[str, Any]], split: str) ->
     found = [(iteration, value) for iteration, value in known if isinstance(value, float | int)]
     axes.plot(*zip(*found, strict=True), color=PALETTE["walked"], marker="o", markersize=3)
     axes.set_yscale("log")
-    axes.set_title(f"{split}, perplexity", fontsize=9, color=PALETTE["ink"])
+    axes.set_title(f"{split}, perplexity", fontsize=TEXT, color=PALETTE["ink"])
+    _dress(axes)
 
 
-def _draw_rates(axes: Axes, lines: Sequence[dict[str, Any]], split: str, others: Mapping[str, float]) -> None:
+def _draw_rates(axes: Axes, log: Sequence[dict[str, Any]], split: str, others: Mapping[str, float]) -> None:
+    lines = [line for line in log if split in line.get("scores", {})]
+    if any("perplexity" in line["scores"][split] for line in lines):
+        _draw_perplexity(axes, lines, split)
+        return
     colours = {"sr": PALETTE["walked"], "spl": PALETTE["reference"], "rgs": PALETTE["goal"]}
     for name, colour in colours.items():
         known = [line for line in lines if line["scores"][split].get(name) is not None]
@@ -73,10 +96,11 @@ def _draw_rates(axes: Axes, lines: Sequence[dict[str, Any]], split: str, others:
             updates = [line["iteration"] for line in known]
             axes.plot(updates, rates, color=colour, marker="o", markersize=3, label=name.upper())
     if axes.lines:
-        axes.legend(frameon=False, fontsize=8, labelcolor=PALETTE["ink"], loc="lower right")
+        axes.legend(frameon=False, fontsize=TEXT, labelcolor=PALETTE["ink"], loc="best")
     for name, rate in others.items():
         axes.axhline(100 * rate, color=PALETTE["dot"], linewidth=1, linestyle="--")
         place = axes.get_yaxis_transform()  # across in shares of the panel, up in percent
-        axes.text(0.02, 100 * rate + 2, name, transform=place, fontsize=8, color=PALETTE["quiet"])
-    axes.set_title(f"{split}, %", fontsize=9, color=PALETTE["ink"])
+        axes.text(0.02, 100 * rate + 2, name, transform=place, fontsize=TEXT, color=PALETTE["quiet"])
+    axes.set_title(f"{split}, %", fontsize=TEXT, color=PALETTE["ink"])
     axes.set_ylim(0, 112)
+    _dress(axes)

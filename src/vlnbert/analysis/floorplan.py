@@ -29,17 +29,19 @@ def draw_episode(
     reference: Sequence[int] | None,
     title: str = "",
     succeeded: bool | None = None,
+    ending: str = "",
 ) -> Figure:
     """Draw a walk and, where it is known, the path it should have taken; one panel a floor that either touches.
 
     Unless it is told, success is R2R's: the walk ends less than 3 m from the end of the reference, along the graph.
+    `ending` says what became of the walk; by default that it stopped.
     """
     plan = plan_episode(world, walked, reference or [])
     layout = lay_out(plan)
     header = OUTCOME + TITLE * bool(title)
     total = header + layout.rows * (layout.height + GAP) - GAP + FOOTER
     figure = Picture(figsize=(WIDTH / 96, total / 96), facecolor="none")
-    outcome = _outcome(world, plan, succeeded)
+    outcome = _outcome(world, plan, succeeded, ending)
     _draw_header(figure, total=total, header=header, title=title, outcome=outcome)
     for index, floor in enumerate(plan.floors):
         column, row = (index, 0) if layout.rows == 1 else (0, index)  # stacked as in the house, or left to right
@@ -61,13 +63,13 @@ def _draw_header(figure: Figure, *, total: float, header: float, title: str, out
     _write(figure, 0, 1 - (header - 15) / total, text, size=8.5, color=colour, va="center")
 
 
-def _outcome(world: World, plan: FloorPlan, succeeded: bool | None) -> tuple[str, str]:
+def _outcome(world: World, plan: FloorPlan, succeeded: bool | None, ending: str) -> tuple[str, str]:
     """What became of the walk, and the colour to say it in."""
     if not plan.reference:
-        return f"Goal withheld: walked {len(plan.walked) - 1} steps", PALETTE["quiet"]
+        return f"Goal withheld: {ending or f'walked {len(plan.walked) - 1} steps'}", PALETTE["quiet"]
     start, goal = torch.tensor([plan.walked[-1], plan.reference[-1]], device=world.device)
     metres = float(world.metres(start, goal))
-    stopped = f"stopped {metres:.2f} m from the goal"
+    stopped = ending or f"stopped {metres:.2f} m from the goal"
     right = metres < NEAR if succeeded is None else succeeded
     return (f"Success: {stopped}", PALETTE["goal"]) if right else (f"Failure: {stopped}", PALETTE["ink"])
 

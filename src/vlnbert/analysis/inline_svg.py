@@ -11,14 +11,14 @@ from matplotlib.figure import Figure
 # A page in a dark scheme sets the same names as CSS variables. Hues are Okabe and Ito's, safe for the colour-blind.
 PALETTE = {
     "ink": "#1f2933",
-    "quiet": "#66727f",
-    "dot": "#b4bdc7",
+    "quiet": "#5d6874",
+    "dot": "#9aa5b1",
     "line": "#d5dbe1",
-    "panel": "#f6f7f9",
+    "panel": "#f5f6f8",
     "paper": "#ffffff",
-    "walked": "#c24e00",
+    "walked": "#b84a00",
     "reference": "#0072b2",
-    "goal": "#00875f",
+    "goal": "#00795a",
 }
 
 _PROLOGUE = re.compile(r"^.*?(?=<svg )|<!--.*?-->|<defs>\s*<style.*?</style>\s*</defs>|<metadata>.*?</metadata>", re.S)

@@ -1,22 +1,55 @@
-"""A report as one HTML file that needs nothing else: tables, figures and episodes, for light and dark screens."""
+"""A report as one HTML file that needs nothing else: sections of words, numbers, bars, figures and episodes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
-from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
-from vlnbert.analysis.inline_svg import PALETTE
-from vlnbert.sources.files import written_beside
+from vlnbert.analysis.card_page import Cards
+from vlnbert.analysis.episode_record import RecordedEpisode
+from vlnbert.analysis.page import Markup, table, text, write_page
 from vlnbert.tables import Table
 
-# Even a report that was tampered with loads nothing and runs nothing.
-POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-VERDICTS = {"success": "Success", "failure": "Failure", "withheld": "Goal withheld"}
+
+@dataclass(frozen=True)
+class Words:
+    """A paragraph."""
+
+    words: str
+    kind: str = ""  # "note" or "lead"
 
 
-class Markup(str):
-    """HTML that this module made and that is safe to show as it is; every other text is escaped."""
+@dataclass(frozen=True)
+class Figures:
+    """The few numbers that matter most: value, unit and what it is."""
+
+    numbers: Sequence[tuple[str, str, str]]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Words and what they mean."""
+
+    meanings: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Bar:
+    name: str
+    share: float  # of 1
+    shown: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Shares side by side, as bars with their numbers."""
+
+    title: str
+    bars: Sequence[Bar]
+    measure: str  # what the shares are
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -28,106 +61,114 @@ class Drawing:
 
 
 @dataclass(frozen=True)
+class Columns:
+    """Parts side by side where there is room."""
+
+    parts: Sequence["Part"]
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Commands or a file."""
+
+    code: str
+
+
+@dataclass(frozen=True)
+class Folded:
+    """What only some want to see."""
+
+    summary: str
+    part: "Part"
+
+
+@dataclass(frozen=True)
 class EpisodeCard:
-    """One episode: what was asked, what became of it, and where the agent went."""
+    """An episode in its house."""
 
     title: str
-    instruction: str
-    outcome: str
-    svg: str
-    succeeded: bool | None = None  # None where the goal is withheld
-    steps: Table | None = None
+    record: RecordedEpisode
+    plan: dict[str, Any]
+
+
+Part = Words | Figures | Terms | Bars | Drawing | Columns | Listing | Folded | EpisodeCard | Table
+
+
+@dataclass(frozen=True)
+class Section:
+    title: str
+    parts: Sequence[Part]
 
 
 @dataclass(frozen=True)
 class Report:
-    """The parts of a report, in the order in which they appear."""
+    """What a page says, from top to bottom. `data` is held in it as JSON, by id."""
 
     title: str
-    context: str
-    tables: tuple[Table, ...] = ()
-    drawings: tuple[Drawing, ...] = ()
-    episodes: tuple[EpisodeCard, ...] = ()
+    opening: Sequence[Part]
+    sections: Sequence[Section]
+    data: dict[str, Any] = field(default_factory=dict)
 
 
 def write_report(path: Path, report: Report) -> None:
     """Write the report; a reader never sees half of it."""
-    with written_beside(path) as temporary:
-        temporary.write_text(_page(report), encoding="utf-8")
-
-
-def attended_words(tokens: Sequence[str], weights: Sequence[float]) -> Markup:
-    """An instruction with its words tinted by weight, the strongest fully; the pieces of a word are joined again."""
-    most = max(weights, default=0.0) or 1.0
-    words = []
-    for token, weight in zip(tokens, weights, strict=True):
-        piece = token.startswith("##")
-        strength = max(0.0, weight / most)
-        mark = f'<mark style="--weight: {strength:.0%}" title="{weight:.1%}">{escape(token.removeprefix("##"))}</mark>'
-        words.append(mark if piece else f" {mark}")
-    return Markup(f'<span class="words">{"".join(words).strip()}</span>')
-
-
-def _page(report: Report) -> str:
-    colours = "; ".join(f"--{name}: {colour}" for name, colour in PALETTE.items())
-    style = f":root {{ {colours} }}\n" + files("vlnbert.analysis").joinpath("report.css").read_text(encoding="utf-8")
-    parts = [*map(_table, report.tables), *map(_drawing, report.drawings)]
-    if report.episodes:
-        cards = "\n".join(map(_card, report.episodes))
+    cards = Cards()
+    parts = [f"<h1>{text(report.title)}</h1>", *(_part(part, cards) for part in report.opening)]
+    for section in report.sections:
+        inner = "\n".join(_part(part, cards) for part in section.parts)
         parts.append(
-            f'<section aria-label="Episodes">\n<h2>Episodes</h2>\n<div class="cards">\n{cards}\n</div></section>'
+            f'<section aria-label="{escape(section.title)}">\n<h2>{text(section.title)}</h2>\n{inner}\n</section>'
         )
-    return "\n".join(
-        [
-            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            '<meta name="color-scheme" content="light dark">',
-            f"<title>{escape(report.title)}</title>\n<style>\n{style}</style>\n</head>",
-            f'<body>\n<main>\n<h1>{escape(report.title)}</h1>\n<p class="context">{escape(report.context)}</p>',
-            *parts,
-            "</main>\n</body>\n</html>\n",
-        ]
+    write_page(path, report.title, "\n".join(parts), report.data | cards.data)
+
+
+def _part(part: Part, cards: Cards) -> str:
+    match part:
+        case Words(words, kind):
+            return f'<p class="{escape(kind)}">{text(words)}</p>' if kind else f"<p>{text(words)}</p>"
+        case Figures(numbers):
+            return f'<dl class="figures">{"".join(_figure(*one) for one in numbers)}</dl>'
+        case Terms(meanings):
+            inner = "".join(f"<dt>{text(term)}</dt><dd>{text(meaning)}</dd>" for term, meaning in meanings)
+            return f'<dl class="words-of">{inner}</dl>'
+        case Bars():
+            return _bars(part)
+        case Drawing(svg, caption):
+            return f'<figure><div class="hold">{svg}</div><figcaption>{text(caption)}</figcaption></figure>'
+        case Columns(inner):
+            kind = "drawings" if all(isinstance(one, Drawing) for one in inner) else "columns"
+            return f'<div class="{kind}">{"".join(f"<div>{_part(one, cards)}</div>" for one in inner)}</div>'
+        case Listing(code):
+            return f'<pre tabindex="0"><code>{text(code)}</code></pre>'
+        case Folded(summary, inside):
+            return f"<details>\n<summary>{text(summary)}</summary>\n{_part(inside, cards)}\n</details>"
+        case EpisodeCard(title, record, plan):
+            return cards.card(record, plan, title)
+        case Table():
+            return table(part)
+
+
+def _figure(value: str, unit: str, label: str) -> str:
+    small = f" <small>{text(unit)}</small>" if unit else ""
+    return f"<div><dt>{text(label)}</dt><dd>{text(value)}{small}</dd></div>"
+
+
+def _bars(bars: Bars) -> str:
+    rows = "\n".join(
+        f'<tr><th scope="row" title="{escape(bar.name)}">{text(bar.name)}</th>'
+        f'<td class="bar"><span style="--share: {bar.share:.1%}"></span></td>'
+        f'<td class="number">{text(bar.shown)}</td><td class="number">{bar.count:,}</td></tr>'
+        for bar in bars.bars
     )
-
-
-def _table(table: Table) -> str:
-    return f'<section class="table">\n<h2>{escape(table.title)}</h2>\n{_grid(table)}\n</section>'
-
-
-def _grid(table: Table) -> str:
-    """The table itself, which scrolls sideways on a narrow screen."""
-    aligned = [' class="number"' if number else "" for number in table.numeric]
-    aligned[0] = ""  # names stay on the left, numbers though they may be
-    head = "".join(
-        f'<th scope="col"{align}>{escape(name)}</th>' for name, align in zip(table.columns, aligned, strict=True)
-    )
-    body = "\n".join(f"<tr>{_row(row, aligned)}</tr>" for row in table.rows)
-    note = f'\n<p class="note">{escape(table.note)}</p>' if table.note else ""
+    note = f'\n<p class="note">{text(bars.note)}</p>' if bars.note else ""
     return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(table.title)}"><table>\n'
-        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table></div>{note}"
+        f'<h3>{text(bars.title)}</h3>\n<table class="bars"><thead><tr>'
+        f'<th scope="col"><span class="unseen">which</span></th>'
+        f'<th scope="col" colspan="2" class="number">{text(bars.measure)}</th>'
+        f'<th scope="col" class="number">episodes</th></tr></thead>\n<tbody>\n{rows}\n</tbody></table>{note}'
     )
 
 
-def _row(cells: Sequence[str], aligned: Sequence[str]) -> str:
-    first, *others = [cell if isinstance(cell, Markup) else escape(cell) for cell in cells]
-    return f'<th scope="row">{first}</th>' + "".join(
-        f"<td{align}>{cell}</td>" for cell, align in zip(others, aligned[1:], strict=True)
-    )
-
-
-def _drawing(drawing: Drawing) -> str:
-    return f"<figure>\n{drawing.svg}\n<figcaption>{escape(drawing.caption)}</figcaption>\n</figure>"
-
-
-def _card(card: EpisodeCard) -> str:
-    verdict = "withheld" if card.succeeded is None else "success" if card.succeeded else "failure"
-    steps = ""
-    if card.steps is not None:
-        steps = f"\n<details>\n<summary>{escape(card.steps.title)}</summary>\n{_grid(card.steps)}\n</details>"
-    return (
-        f'<article class="card">\n<header><h3>{escape(card.title)}</h3>'
-        f'<p class="outcome {verdict}">{VERDICTS[verdict]}: {escape(card.outcome)}</p></header>\n'
-        f"<blockquote>{escape(card.instruction)}</blockquote>\n{card.svg}{steps}\n</article>"
-    )
+def own(name: str) -> Markup:
+    """The name of the agent that a report is about: its row stands out."""
+    return Markup(f'<span class="own">{escape(name)}</span>')

@@ -19,11 +19,7 @@ from vlnbert.sources.folders import refuse_full
 from vlnbert.tables import Table
 
 PRESETS = {"r2r": "demo", "reverie": "demo-reverie"}
-CONTEXT = (
-    "A tiny navigator trained from nothing on {scans} generated houses (seed {seed}), here in houses it has never "
-    "seen. The random agent picks a heading and walks five steps; the shortest agent knows the goal. Below, words "
-    "are tinted by the attention that the navigator paid them before each choice."
-)
+CONTEXT = "A tiny navigator, trained from nothing in {scans} generated houses (seed {seed})."
 
 
 @dataclass(frozen=True, repr=False)

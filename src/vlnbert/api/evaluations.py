@@ -5,7 +5,7 @@ from dataclasses import replace
 from json import dumps
 from pathlib import Path
 
-from vlnbert.evaluation.evaluate import Evaluation
+from vlnbert.evaluation.evaluate import RAN_OUT, Evaluation
 from vlnbert.evaluation.submission import write_results
 from vlnbert.evaluation.tables import score_table
 from vlnbert.tables import Table
@@ -32,9 +32,20 @@ class Evaluations(Mapping[str, Evaluation]):
         """The splits that were walked and not scored, since their goals are withheld."""
         return [name for name, result in self.items() if result.scores is None]
 
-    def to_json(self, indent: int | None = None) -> str:
-        """The scores as a JSON object, keyed by split."""
-        return dumps(self.scores, indent=indent)
+    def to_json(self, indent: int | None = None, per_episode: bool = False) -> str:
+        """The scores as a JSON object, keyed by split; `per_episode` those of each episode, and how it ended."""
+        return dumps(self.per_episode if per_episode else self.scores, indent=indent)
+
+    @property
+    def per_episode(self) -> dict[str, dict[str, dict[str, float | str]]]:
+        """By split and episode: its outcome, "stopped" or "ran out of steps", and its scores where goals are known."""
+        return {
+            name: {
+                id: {"outcome": outcome, **({} if one.scores is None else one.scores.of(row))}
+                for row, (id, outcome) in enumerate(zip(one.episodes.ids, one.outcomes, strict=True))
+            }
+            for name, one in self.items()
+        }
 
     def write(self, folder: str | Path) -> list[Path]:
         """Write result files, <task>_<split>_<agent>.json, in the leaderboards' form."""
@@ -56,7 +67,11 @@ class Evaluations(Mapping[str, Evaluation]):
     def table(self) -> Table:
         """A row for each split."""
         names = ", ".join(self.withheld)
-        notes = [self.weights, f"{names}: walked, not scored, since the goals are withheld" if names else ""]
+        spent = {name: sum(outcome == RAN_OUT for outcome in one.outcomes) for name, one in self.items()}
+        told = [
+            f"{name}: {count:,} of {len(self[name].episodes):,} {RAN_OUT}" for name, count in spent.items() if count
+        ]
+        notes = [self.weights, *told, f"{names}: walked, not scored, since the goals are withheld" if names else ""]
         return replace(score_table(self.agent, self.scores), note="\n".join(filter(None, notes)))
 
     def __getitem__(self, split: str) -> Evaluation:

@@ -42,11 +42,11 @@ def stopped_by_signals(trainer: Trainer, tell: Callable[[str], object]) -> Itera
 def waiting(trainer: Trainer) -> str:
     """What a training that is asked to stop waits for, and what asking again would do."""
     if trainer.hurrying:
-        return "stopping after the update under way is saved; Ctrl-C ends at once, and loses what is not saved"
+        return "stopping after the update under way is saved; another Ctrl-C ends at once, and loses what is not saved"
     if trainer.walking:
-        return "stopping after the validation under way; Ctrl-C leaves it to whoever resumes the run"
+        return "stopping after the validation under way; another Ctrl-C leaves it to whoever resumes the run"
     if trainer.ranks.count > 1:
         return "stopping at the next report of the losses, and saving"
     if not trainer.progress.validated or trainer.due(trainer.config.validate_every, ahead=1):
-        return "stopping after the update under way is saved and validated; Ctrl-C leaves out the validation"
+        return "stopping after the update under way is saved and validated; another Ctrl-C leaves out the validation"
     return "stopping after the update under way is saved"

@@ -3,34 +3,39 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from matplotlib.figure import Figure
 
-from vlnbert.analysis import Drawing, EpisodeCard, Report, attended_words, draw_episode, figure_svg, write_report
 from vlnbert.analysis.curves import draw_curves, save_figure
-from vlnbert.analysis.trace import trace_episode
+from vlnbert.analysis.house_plan import house_plan
+from vlnbert.analysis.mistakes import find_mistakes
+from vlnbert.analysis.paper_rows import paper_rows
+from vlnbert.analysis.picking import BEST, TYPICAL, WORST, pick_episodes
+from vlnbert.analysis.recording import Recorder
+from vlnbert.analysis.report import EpisodeCard, Report, Section, Words, write_report
+from vlnbert.analysis.sections import headline, how_it_learned, how_well, what_was_asked, what_went_wrong
 from vlnbert.api.arguments import checked
-from vlnbert.api.evaluating import evaluate
+from vlnbert.api.making_of import how_it_was_made
+from vlnbert.api.preparing import prepare
 from vlnbert.api.runs import Run, open_run
 from vlnbert.data.data import Data, open_data
-from vlnbert.environment.environment import Environment
-from vlnbert.errors import UnknownNameError
+from vlnbert.errors import UnknownNameError, UsageError
 from vlnbert.evaluation.evaluate import Evaluation
 from vlnbert.evaluation.tables import Summary, score_table
-from vlnbert.navigator import Navigator
-from vlnbert.perception.objects import readable_name
 from vlnbert.progress import quiet
 from vlnbert.registry import load_recorded
 from vlnbert.runtime import require_within
 from vlnbert.tables import Table
-from vlnbert.tasks.splits import Split
-from vlnbert.world.objects import NONE
+from vlnbert.tasks.splits import task_and_split
 
-EPISODES = 3  # drawn in a report, unless told otherwise
-CONTEXT = (
-    "{run} after {updates:,} updates of the preset {preset}. The random agent picks a heading and walks five steps; "
-    "the shortest agent knows the goal. Below, words are tinted by the attention that the navigator paid them before "
-    "each choice."
+AGENT = "navigator"  # what a report calls the run's
+EPISODES = 6  # shown in a report, unless told otherwise
+CONTEXT = "{run} after {updates:,} updates of the preset {preset}."
+TITLES = {BEST: "Among the best", TYPICAL: "Typical", WORST: "Among the worst"}
+TO_READ = (
+    "Move the slider, or use the arrow keys. Words are tinted by the attention that they got before each choice; lines "
+    "from where the agent stands are its choices, broader where it was surer."
 )
 
 
@@ -41,6 +46,7 @@ class Comparison:
     data: Data
     split: str
     evaluations: Mapping[str, Evaluation]  # by agent
+    recorder: Recorder  # of what the navigator walked
 
     @property
     def scores(self) -> dict[str, Summary]:
@@ -81,14 +87,17 @@ def report(
     context: str | None = None,
     bar: bool = True,
 ) -> Path:
-    """Write what a run learned as one HTML file: scores beside baselines, curves, and some episodes to look at.
+    """Write what a run learned as one HTML file, to look at, to print or to send.
+
+    It tells what was asked, how well it went beside baselines and, on published splits, the paper; how it was learned,
+    where it went wrong, and some episodes step by step.
 
     Args:
         run: The run, or its folder.
         out: The file to write.
         data: The data folder, or what `vln.open_data` gave; by default what the run was trained on.
         split: The split to walk, as task/split; by default the one that chooses the best weights.
-        episodes: How many to draw, evenly spread over the split.
+        episodes: How many to show, of the best, the typical and the worst.
         seed: Of the random baseline.
         title: The report's heading.
         context: What it is about, in a sentence or two; by default what the run's folder tells.
@@ -109,9 +118,10 @@ def compare(run: Run, data: Data | str | Path | None = None, *, split: str | Non
     features = run.navigator_experiment.features.updated_by(opened.features)
     opened = opened.seen_as(replace(run.experiment, features=features).seen).holding_out(run.record.held_out)
     steps = run.navigator_experiment.training.max_steps
-    agents: dict[str, Run | str] = {"random": "random", "shortest": "shortest", "navigator": run}
-    walked = {agent: evaluate(one, opened, name, seed=seed, max_steps=steps)[name] for agent, one in agents.items()}
-    return Comparison(opened, name, walked)
+    agents: dict[str, Run | str] = {"random": "random", "shortest": "shortest", AGENT: run}
+    ready = {agent: prepare(one, opened, name, seed=seed, max_steps=steps) for agent, one in agents.items()}
+    walked = {agent: one.walk(name, record=agent == AGENT) for agent, one in ready.items()}
+    return Comparison(opened, name, walked, ready[AGENT].recorder)
 
 
 def write_run_report(
@@ -136,75 +146,54 @@ def _validated(run: Run, split: str | None) -> str:
 
 
 def _report(run: Run, compared: Comparison, episodes: int, title: str, context: str | None) -> Report:
-    """The table, the learning curves and some episodes with the words that were attended to."""
-    data, scores, evaluation = compared.data, compared.table(), compared.evaluations["navigator"]
-    table = Table(
-        columns=("agent", *scores.columns[1:]),
-        rows=scores.rows,
-        title=compared.split,
-        note="TL and NE in metres, episodes counted, all others in percent.",
+    """What was asked, how well it went, how it was learned, what went wrong, episodes, and how it was made."""
+    evaluation, scores = compared.evaluations[AGENT], compared.scores
+    task, split = task_and_split(compared.split)
+    if evaluation.scores is None:
+        raise UsageError(f"{compared.split} withholds its goals, so there is nothing to report; choose another split")
+    cards = _cards(
+        compared, pick_episodes(evaluation.scores, episodes, list(map(tuple, evaluation.episodes.path.tolist())))
     )
-    others = {agent: float(compared.scores[agent]["sr"] or 0) for agent in ("random", "shortest")}
-    drawn = Drawing(figure_svg(draw_curves(run.log, compared.split, others)), "How it learned.")
-    navigator = run.navigator
-    split = data.split(compared.split, navigator.tokenizer, run.navigator_experiment.max_tokens)
     told = context or CONTEXT.format(run=run.folder.name, updates=run.progress.iteration, preset=run.preset)
-    told += f" The navigator walks with {run.describe_weights()}."
+    note = ""
     if evaluation.predicted_objects is not None:
-        told += f" To guess among the objects in view at the goal would name {100 * _luck(data, split):.0f} % of them."
-    cards = _cards(data.environment, split, navigator, evaluation, episodes)
-    return Report(title, told, (table,), (drawn,), cards)
+        luck = 100 * _luck(compared.data, evaluation)
+        note = f"To guess among the objects in view at the goal would name {luck:.0f} % of them."
+    others = {agent: float(scores[agent]["sr"] or 0) for agent in scores if agent != AGENT}
+    typical = next((card for card in cards if card.title.startswith(TITLES[TYPICAL])), cards[0])
+    paper = paper_rows(compared.data.world, evaluation.episodes)
+    return Report(
+        title,
+        [
+            Words(f"{told} Here it walks {compared.split} with {run.describe_weights()}.", "lead"),
+            *what_was_asked(task, split, typical.record.instruction.text),
+            headline(task, scores, AGENT),
+        ],
+        [
+            how_well(task, scores, AGENT, paper, note),
+            how_it_learned(run.log, compared.split, others),
+            what_went_wrong(find_mistakes(evaluation)),
+            Section("Episodes", [Words(TO_READ), *cards]),
+            how_it_was_made(run, compared.split, evaluation.max_steps),
+        ],
+        {"scores": scores},
+    )
 
 
-def _cards(
-    environment: Environment, split: Split, navigator: Navigator, evaluation: Evaluation, count: int
-) -> tuple[EpisodeCard, ...]:
-    """Some episodes, evenly spread over the split, with what was read at every step."""
-    episodes, scores, cards = split.episodes, evaluation.scores, []
-    for row in range(0, len(episodes), -(-len(episodes) // count)):
-        trace = trace_episode(navigator, environment, episodes=episodes, tokens=split.tokens, row=row)
-        path = episodes.path[row, : episodes.path_length[row]].tolist()
-        succeeded = scores is not None and bool(scores.sr[row])
-        figure = draw_episode(environment.world, trace.viewpoint, path, succeeded=succeeded)
-        pieces = _pieces(navigator, split, row)
-        steps = [(str(step), attended_words(pieces, w.tolist())) for step, w in enumerate(trace.weights)]
-        table = Table(("step", "attention"), steps, title="What it read")
-        outcome = f"stopped {scores.ne[row]:.1f} m from the goal" if scores is not None else ""
-        if evaluation.predicted_objects is not None:
-            stopped_at = int(evaluation.trajectories.viewpoint[row, -1])
-            named = _object_name(environment, stopped_at, evaluation.predicted_objects[row])
-            asked = _object_name(environment, path[-1], episodes.targets[row])
-            outcome += f" and named {named}; asked for was {asked}"
-        cards.append(
-            EpisodeCard(
-                title=f"Episode {episodes.ids[row]}",
-                instruction=episodes.texts[row],
-                outcome=outcome,
-                svg=figure_svg(figure),
-                succeeded=succeeded,
-                steps=table,
-            )
-        )
-    return tuple(cards)
+def _cards(compared: Comparison, picked: list[tuple[str, int]]) -> list[EpisodeCard]:
+    """Some episodes in their houses; each house is drawn once."""
+    evaluation, plans = compared.evaluations[AGENT], dict[str, dict[str, Any]]()
+    cards = []
+    for kind, row in picked:
+        record = compared.recorder.episode(evaluation, row)
+        plan = plans.setdefault(record.scan, house_plan(compared.data, record.scan))
+        cards.append(EpisodeCard(f"{TITLES[kind]}: episode {record.id}", record, plan))
+    return cards
 
 
-def _object_name(environment: Environment, viewpoint: int, id: str | None) -> str:
-    """What an object is called, or that there is none."""
-    bank = environment.object_bank
-    if bank is None or id is None or bank.object_table.index(viewpoint, id) == NONE:
-        return "nothing"
-    return f"the {readable_name(bank.object_table.name_of(viewpoint, id))}"
-
-
-def _luck(data: Data, split: Split) -> float:
+def _luck(data: Data, evaluation: Evaluation) -> float:
     """How often a guess among the objects that the goal shows would be right."""
     if data.object_bank is None:
         return 0.0
-    shown = data.object_bank.object_table.count[split.episodes.goal]
+    shown = data.object_bank.object_table.count[evaluation.episodes.goal]
     return float((1 / shown.clamp(min=1)).mean())
-
-
-def _pieces(navigator: Navigator, split: Split, row: int) -> list[str]:
-    """The word pieces of an instruction after [CLS]."""
-    ids = split.tokens.ids[row, 1 : int(split.tokens.count[row])].tolist()
-    return [navigator.tokenizer.id_to_token(piece) or "" for piece in ids] if navigator.tokenizer else []

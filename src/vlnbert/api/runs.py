@@ -79,7 +79,13 @@ class Run:
     @property
     def weights(self) -> Path:
         """The folder of its best weights, or of its last where none were validated yet."""
-        return best_weights(self.folder)
+        try:
+            return best_weights(self.folder)
+        except DataError:
+            if has_checkpoint(self.folder):  # a damaged one
+                raise
+            remedy = f"go on with: vlnbert train --resume {self.folder}"
+            raise DataError(self.folder, "has no weights yet", remedy) from None
 
     def describe_weights(self, checkpoint: Checkpoint = "best") -> str:
         """Which weights walk, in words: the best by what, or those of the newest checkpoint."""

@@ -33,6 +33,7 @@ def evaluate(
     device: str = "cpu",
     out: Path | None = None,
     json: Flag = False,
+    per_episode: Flag = False,
 ) -> None:
     """Let a navigator, a baseline or an agent of your own walk every episode of some splits, and print its scores.
 
@@ -71,6 +72,7 @@ def evaluate(
         device: Where the tensors are, such as cpu or cuda.
         out: Folder for result files, <task>_<split>_<agent>.json, in the leaderboards' form.
         json: Print one JSON object, keyed by split, instead of a table.
+        per_episode: Print that JSON object of single episodes: by split and id, how each ended and its scores.
     """
     from json import dumps
 
@@ -98,7 +100,8 @@ def evaluate(
         device=device,
         out=out,
     )
-    if json:
-        print(dumps({name.removeprefix(f"{asked}/"): summary for name, summary in found.scores.items()}))
+    if json or per_episode:
+        told = found.per_episode if per_episode else found.scores
+        print(dumps({name.removeprefix(f"{asked}/"): one for name, one in told.items()}))
     elif found.scores:
         show(found.table())

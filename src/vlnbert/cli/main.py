@@ -10,21 +10,25 @@ from tyro.extras import SubcommandApp
 from vlnbert import __version__
 from vlnbert.cli.augment import augment_paths
 from vlnbert.cli.bench.evaluate import bench_evaluate
+from vlnbert.cli.bench.explore import bench_explore
 from vlnbert.cli.bench.growth import bench_growth
 from vlnbert.cli.bench.navigator import bench_navigator
 from vlnbert.cli.bench.objects import bench_objects
 from vlnbert.cli.bench.speak import bench_speak
 from vlnbert.cli.bench.train import bench_train
 from vlnbert.cli.bench.world import bench_world
+from vlnbert.cli.compare import compare
 from vlnbert.cli.data import check_data, holdout_houses, make_r4r, presets
 from vlnbert.cli.demo import demo, house
 from vlnbert.cli.evaluate import evaluate
+from vlnbert.cli.explore import explore
 from vlnbert.cli.features import caption_features, object_features, view_features
 from vlnbert.cli.fetch import fetch_data
 from vlnbert.cli.parsing import as_option, parsed, postponed
 from vlnbert.cli.plugins import plugins
 from vlnbert.cli.report import curves, report
 from vlnbert.cli.score import score, submit
+from vlnbert.cli.show import show
 from vlnbert.cli.speak import speak
 from vlnbert.cli.train import train
 from vlnbert.cli.weights import export_weights, import_weights, inspect_weights
@@ -52,6 +56,9 @@ VERBS: dict[str, Callable[..., None]] = {
     "plugins": plugins,
     "curves": curves,
     "report": report,
+    "explore": explore,
+    "show": show,
+    "compare": compare,
     "evaluate": evaluate,
     "score": score,
     "submit": submit,
@@ -65,6 +72,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "bench train": bench_train,
     "bench evaluate": bench_evaluate,
     "bench growth": bench_growth,
+    "bench explore": bench_explore,
     "bench speak": bench_speak,
 }
 

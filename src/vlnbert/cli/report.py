@@ -12,9 +12,12 @@ def report(
     out: Path | None = None,
     data: Path | None = None,
     split: str | None = None,
-    episodes: int = 3,
+    episodes: int = 6,
 ) -> None:
-    """Write what a run learned as one HTML file: scores beside baselines, curves, and some episodes to look at.
+    """Write what a run learned as one HTML file, to look at, to print or to send.
+
+    It tells what was asked, how well it went beside baselines and, on published splits, the paper; how it was learned,
+    where it went wrong, and some episodes step by step.
 
     Example: vlnbert report runs/r2r-open --data data
 
@@ -23,7 +26,7 @@ def report(
         out: The file to write; by default report.html in the run's folder.
         data: The data folder, if it lies elsewhere now.
         split: The validation split to walk, as task/split; by default the one that chooses the best weights.
-        episodes: How many to draw.
+        episodes: How many to show, of the best, the typical and the worst.
     """
     from vlnbert.api import reporting
 

@@ -82,8 +82,8 @@ def _beginning(preset: "Preset", word: str, *options: str) -> Callable[..., None
 
     begin.__doc__ = f"""Train {preset.description or "an experiment of your own"}.
 
-    Ctrl-C finishes the update under way, saves, and says how to go on. Several processes: torchrun --nproc-per-node N
-    -m vlnbert train ...
+    Ctrl-C finishes the update under way, saves, and says how to go on; a second one does without the validation that
+    may follow. Several processes: torchrun --nproc-per-node N -m vlnbert train ...
 
     Example: vlnbert train {word} --data data --out runs/{preset.name}
 

@@ -15,6 +15,7 @@ from vlnbert.sources.instructions import is_augmented
 from vlnbert.sources.layout import DataFolder
 from vlnbert.sources.object_features import read_object_features
 from vlnbert.sources.observations import HEADINGS, LEVELS
+from vlnbert.sources.plans import read_plan
 from vlnbert.tasks.episodes import Episodes, bind
 from vlnbert.tasks.targets import report_targets
 from vlnbert.tasks.task import TASKS
@@ -71,6 +72,8 @@ def take_inventory(folder: DataFolder) -> list[Part]:
         parts.append(_part("captions", folder.captions, partial(_captions, world, folder.captions)))
     if folder.observations.is_dir():
         parts.append(_part("observations", folder.observations, partial(_observations, world, folder.observations)))
+    if folder.plans.is_dir():
+        parts.append(_part("plans", folder.plans, partial(_plans, world, folder.plans)))
     for path in folder.feature_files():
         parts.append(_part("features", path, partial(_features, world, path)))
     for path in folder.object_feature_files():
@@ -160,6 +163,12 @@ def _captions(world: World, folder: Path) -> str:
 def _observations(world: World, folder: Path) -> str:
     count = sum(1 for _ in placed(world, read_observations_of(world, folder), folder))
     return f"{HEADINGS * len(LEVELS) * count:,} captions in {HEADINGS} directions at {len(LEVELS)} elevations"
+
+
+def _plans(world: World, folder: Path) -> str:
+    plans = [read_plan(path) for path in sorted(folder.glob("*.json")) if path.stem in world.scans]
+    rooms, objects = (sum(len(getattr(plan, name)) for plan in plans) for name in ("rooms", "objects"))
+    return f"{len(plans):,} houses with {rooms:,} rooms and {objects:,} objects, to look at"
 
 
 def _features(world: World, path: Path) -> str:

@@ -1,8 +1,9 @@
 """An agent on a split: walk every episode once, then score where it went."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import itemgetter
 
 import torch
 from torch import Tensor, nn
@@ -14,12 +15,23 @@ from vlnbert.evaluation.scoring import score_walks
 from vlnbert.navigator import fast
 from vlnbert.progress import track
 from vlnbert.ranks import ALONE, Ranks
-from vlnbert.rollout.agents import Agent, EpisodeBatch, agent_name, names_objects
+from vlnbert.rollout.agents import Agent, EpisodeBatch, Explanation, agent_name, names_objects
 from vlnbert.rollout.episodes import MAX_STEPS, Trajectories, run_episodes
 from vlnbert.tasks.batches import evaluation_batches
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.tokens import Tokens
 from vlnbert.world.world import World
+
+STOPPED, RAN_OUT = "stopped", "ran out of steps"  # the two ways in which an episode ends
+ENDED = "ended"  # one of the two: a result file does not tell which
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What an agent told of its choices in episodes that it walked together, on the CPU."""
+
+    rows: tuple[int, ...]  # which episodes
+    explanations: tuple[Explanation | None, ...]  # one a step
 
 
 @dataclass(frozen=True, repr=False)
@@ -31,6 +43,43 @@ class Evaluation:
     trajectories: Trajectories
     scores: Scores | None
     predicted_objects: list[str | None] | None = None  # what it named, where it was asked
+    max_steps: int | None = None  # its limit; None where the walks are from a result file
+    tokens: Tokens | None = None  # what it read
+    recorded: tuple[Recorded, ...] = ()  # what it told of its choices, where it was asked
+
+    @property
+    def outcomes(self) -> list[str]:
+        """[episode] whether the agent stopped or ran out of steps; of results from a file nobody knows."""
+        if self.max_steps is None:
+            return [ENDED] * len(self.episodes)
+        return [STOPPED if ended else RAN_OUT for ended in self.trajectories.ended.tolist()]
+
+    def explanations(self, row: int) -> list[Explanation | None]:
+        """What the agent told of each of its choices in one episode, each part [1, ...]; none where not recorded."""
+        for batch in self.recorded:
+            if row in batch.rows:
+                place = slice(batch.rows.index(row), batch.rows.index(row) + 1)
+                one_row: Callable[[Tensor], Tensor] = itemgetter(place)
+                told = [None if one is None else one.each(one_row) for one in batch.explanations]
+                return told[: int(self.trajectories.length[row])]
+        return []
+
+    def select(self, rows: Tensor) -> "Evaluation":
+        """That of some episodes, in the order of `rows`."""
+        here, walked, named = rows.to(self.world.device), self.trajectories, self.predicted_objects
+        place = {row: number for number, row in enumerate(rows.tolist())}
+        return Evaluation(
+            world=self.world,
+            episodes=self.episodes.select(rows),
+            trajectories=Trajectories(walked.viewpoint[here], walked.view[here], walked.length[here]),
+            scores=None if self.scores is None else self.scores.select(here),
+            predicted_objects=None if named is None else [named[row] for row in place],
+            max_steps=self.max_steps,
+            tokens=None if self.tokens is None else Tokens(self.tokens.ids[here], self.tokens.count[here]),
+            recorded=tuple(
+                Recorded(tuple(place.get(row, -1) for row in batch.rows), batch.explanations) for batch in self.recorded
+            ),
+        )
 
     def __repr__(self) -> str:
         told = "goals withheld" if self.scores is None else f"SR {100 * float(self.scores.sr.mean()):.1f} %"
@@ -47,12 +96,18 @@ def evaluate_agent(
     batch: int = 64,
     ranks: Ranks = ALONE,
     dtype: torch.dtype | None = None,
+    record: bool = False,
+    only: Tensor | None = None,
 ) -> Evaluation:
     """Let an agent walk all episodes of a split, those with instructions of like length together.
 
     Whatever modules it has, such as a navigator, walk in evaluation mode and are left in the mode that they were in.
     `dtype` is that of a navigator's tokens; None for that of its weights. Several ranks share the batches out, and each
     gets what all have walked.
+
+    With `record` the agent is asked to explain its choices; each rank keeps what its own episodes told. `only` names
+    episodes, [row]: these alone are told of, and walk in the same company as in an evaluation of all, so that every
+    number is the same.
     """
     if tokens is None and agent.reads_tokens:
         raise UsageError(f"{agent_name(agent)} reads tokens; give those of the split, or say reads_tokens = False")
@@ -61,24 +116,40 @@ def evaluate_agent(
     viewpoint, view = (torch.zeros(len(episodes), max_steps + 1, dtype=torch.long, device=device) for _ in range(2))
     length, named = (torch.zeros(len(episodes), dtype=torch.long, device=device) for _ in range(2))
     count = torch.zeros(len(episodes), dtype=torch.long) if tokens is None else tokens.count.cpu()
-    batches = list(evaluation_batches(count, batch, ranks.rank, ranks.count))
+    batches, recorded = list(evaluation_batches(count, batch, ranks.rank, ranks.count)), list[Recorded]()
+    if only is not None:
+        batches = [rows for rows in batches if torch.isin(rows, only.cpu()).any()]
+        viewpoint, length = viewpoint + episodes.start[:, None], length + 1  # who does not walk stays at the start
     asked = bank is not None and names_objects(agent)
     with evaluation_mode(agent), fast.enabled(dtype):  # around all batches: their weights are the same
         for rows in track(batches, f"{episodes.task} {episodes.split}"):
             index = rows.to(device)
             ids = rows.new_zeros(len(rows), 0) if tokens is None else tokens.ids[index, : int(count[rows].max())]
             start = _episode_batch(environment, agent, episodes, ids=ids, rows=rows)
-            walked = run_episodes(environment, agent, start, max_steps=max_steps, name_objects=asked)
+            walked = run_episodes(environment, agent, start, max_steps=max_steps, name_objects=asked, record=record)
             viewpoint[index], view[index], length[index] = walked.viewpoint, walked.view, walked.length
             if walked.named is not None:
                 named[index] = walked.named
-    walked, predicted = Trajectories(*map(ranks.sum, (viewpoint, view, length))), None
+            if record:
+                told = (None if one is None else one.each(Tensor.cpu) for one in walked.explanations)
+                recorded.append(Recorded(tuple(rows.tolist()), tuple(told)))
+    walked, predicted = Trajectories(ranks.sum(viewpoint), ranks.sum(view), ranks.sum(length)), None
     if bank is not None and asked:
         predicted = bank.object_table.ids_at(walked.viewpoint[:, -1], ranks.sum(named))
     scores = None
     if episodes.scored:
         scores = score_walks(environment.world, episodes, walked.viewpoint, walked.length, predicted)
-    return Evaluation(environment.world, episodes, walked, scores, predicted)
+    found = Evaluation(
+        world=environment.world,
+        episodes=episodes,
+        trajectories=walked,
+        scores=scores,
+        predicted_objects=predicted,
+        max_steps=max_steps,
+        tokens=tokens,
+        recorded=tuple(recorded),
+    )
+    return found if only is None else found.select(only)
 
 
 @contextmanager

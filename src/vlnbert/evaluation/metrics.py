@@ -9,7 +9,7 @@ SR, SPL: Anderson et al. 2018, arXiv:1807.06757. CLS: Jain et al. 2019, arXiv:19
 
 import math
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -44,6 +44,17 @@ class Scores:
 
     def __len__(self) -> int:
         return len(self.sr)
+
+    def select(self, rows: Tensor) -> "Scores":
+        """Those of some episodes, in the order of `rows`."""
+        columns: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        picked: dict[str, Any] = {name: column if column is None else column[rows] for name, column in columns.items()}
+        return Scores(**picked)
+
+    def of(self, row: int) -> dict[str, float]:
+        """Those of one episode, by the names that `summary` has; without those that its task has not."""
+        known = {name: getattr(self, name) for name in SUMMARY}
+        return {name: float(column[row]) for name, column in known.items() if column is not None}
 
     def mean(self) -> dict[str, float | None]:
         """The mean of every metric; None where a task has no such metric."""

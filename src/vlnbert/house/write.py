@@ -23,6 +23,7 @@ from vlnbert.house.episodes import (
 )
 from vlnbert.house.features import object_features, view_captions, view_features, view_observations
 from vlnbert.house.panoramas import Panorama, panoramas
+from vlnbert.house.plan_document import plan_document
 from vlnbert.house.templates import vocabulary
 from vlnbert.house.viewpoints import EYE, Viewpoint
 from vlnbert.progress import track
@@ -86,7 +87,7 @@ class _FolderWriter:
         self.names: list[str] = []
         self.viewpoints = self.objects = 0
         self.episodes: Episodes = {task: {split: [] for split in SPLITS} for task in (R2R, REVERIE)}
-        for name in ("connectivity", "r2r", "reverie/BBox", "captions", "observations", "features"):
+        for name in ("connectivity", "r2r", "reverie/BBox", "captions", "observations", "features", "plans"):
             (folder / name).mkdir(parents=True)
 
     def add_house(self, number: int, split: str, views: h5py.File, objects: h5py.File) -> None:
@@ -95,6 +96,7 @@ class _FolderWriter:
         self.viewpoints += sum(viewpoint.included for viewpoint in building.viewpoints)
         self.objects += len(building.objects)
         self._write_json(f"connectivity/{building.scan}_connectivity.json", connectivity_document(building))
+        self._write_json(f"plans/{building.scan}.json", plan_document(building))
         self._add_panoramas(building, views, objects)
         self._add_episodes(number, building, split)
 

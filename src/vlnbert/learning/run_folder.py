@@ -17,7 +17,7 @@ from vlnbert.errors import DataError, UsageError
 from vlnbert.learning.records import from_plain
 from vlnbert.navigator.storage.hub import exists
 from vlnbert.sources.files import read_json, write_json
-from vlnbert.sources.folders import sweep
+from vlnbert.sources.folders import read_whole, sweep
 from vlnbert.sources.moves import aside, remove
 
 RECORD, POINTER, CHECKPOINTS, BEST = "run.json", "last.json", "checkpoints", "best"  # in a run's folder
@@ -44,7 +44,8 @@ def is_run(folder: Path) -> bool:
 def best_weights(run: Path) -> Path:
     """The folder of a run's best weights, or of its last where none were validated yet."""
     best = run / BEST
-    return next((folder for folder in (best, aside(best)) if folder.is_dir()), None) or last_checkpoint(run)
+    places = (best, aside(best), best)  # it may be back by then
+    return next((folder for folder in places if folder.is_dir()), None) or last_checkpoint(run)
 
 
 def has_checkpoint(run: Path) -> bool:
@@ -85,8 +86,8 @@ def _read_pointer(run: Path) -> dict[str, Any]:
 
 
 def read_progress(run: Path) -> Progress:
-    """How far a run was at its newest checkpoint, without reading its weights."""
-    return after_validation(run, _saved_progress(last_checkpoint(run)))
+    """How far a run was at its newest checkpoint, without reading its weights; it may be trained meanwhile."""
+    return read_whole(run / POINTER, lambda _: after_validation(run, _saved_progress(last_checkpoint(run))))
 
 
 def after_validation(run: Path, saved: Progress) -> Progress:

@@ -11,7 +11,7 @@ from vlnbert.learning.speaker_experiment import AnyExperiment
 from vlnbert.sources.files import read_json, write_json
 from vlnbert.sources.formats import FORMAT, format_of
 
-# Of run.json. 4 holds every field, also those at their defaults; 3 keeps the shape that was trained, 2 the one asked for.
+# Of run.json. 4 holds every field, also those at their defaults; 3 has the shape that was trained, 2 the one asked for.
 NEWEST = 4
 # Settings that format 2 calls otherwise than format 1, by their places in an experiment.
 RENAMED = {

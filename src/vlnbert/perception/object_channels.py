@@ -77,11 +77,17 @@ def open_object_observations(
 
 def box_heading(objects: ObjectTable) -> Tensor:
     """[object] the heading of the middle of each box, radians."""
+    return box_direction(objects)[0]
+
+
+def box_direction(objects: ObjectTable) -> tuple[Tensor, Tensor]:
+    """[object] the heading and the elevation of the middle of each box, radians."""
     left, top, right, bottom, _ = objects.position.double().T
     across = ((left + right) / 2 - 0.5) * IMAGE_WIDTH / FOCAL
     up = (0.5 - (top + bottom) / 2) * IMAGE_HEIGHT / FOCAL
     elevation = view_elevation(objects.view).double()
-    return view_heading(objects.view) + torch.atan2(across, elevation.cos() - up * elevation.sin())
+    ahead, above = elevation.cos() - up * elevation.sin(), elevation.sin() + up * elevation.cos()
+    return view_heading(objects.view) + torch.atan2(across, ahead), torch.atan2(above, torch.hypot(across, ahead))
 
 
 def overlap(box: Floats, others: Floats) -> Floats:

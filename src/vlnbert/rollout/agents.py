@@ -43,6 +43,24 @@ class EpisodeBatch:
         return self.path
 
 
+@dataclass(frozen=True)
+class Explanation:
+    """What an agent tells of its last choices, for those who look on; nothing that it does depends on it."""
+
+    probability: Tensor  # [row, slot] of each slot, as many as `observation.choosable` has
+    language_weights: Tensor | None = None  # [row, token] attention to the tokens after the first, for who reads
+    object_probability: Tensor | None = None  # [row, object or more] of each of `observation.visible_objects`
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> "Explanation":
+        """The same with each of its tensors changed."""
+        words, objects = self.language_weights, self.object_probability
+        return Explanation(
+            probability=change(self.probability),
+            language_weights=None if words is None else change(words),
+            object_probability=None if objects is None else change(objects),
+        )
+
+
 class Agent:
     """Anything that chooses where to go, for many episodes at once; `vln.evaluate(MyAgent(), data, split)` scores it.
 
@@ -75,13 +93,20 @@ class Agent:
         """
         return torch.full_like(observation.state.viewpoint, NONE)
 
+    def explain(self, observation: Observation, memory: Any) -> Explanation | None:
+        """How sure each row was of its choice, and what it attended to; None for an agent that cannot tell.
+
+        Asked after `act`, with its observation and the memory it returned, where episodes are recorded to be shown.
+        """
+        return None
+
 
 class _Foreign(Agent):
     """An agent that does not derive from `Agent`."""
 
     def __init__(self, inner: Any) -> None:
         self.inner, self.begin, self.act = inner, inner.begin, inner.act  # type: ignore[method-assign]
-        for name in ("oracle", "reads_tokens", "sees_features", "name_object"):
+        for name in ("oracle", "reads_tokens", "sees_features", "name_object", "explain"):
             if hasattr(inner, name):
                 setattr(self, name, getattr(inner, name))
 

@@ -6,15 +6,16 @@ without them; on a GPU, to ask which ones have stopped would be to wait for it, 
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self, TypeVar
 
 import torch
 from torch import Tensor
 
-from vlnbert.environment.environment import Environment, State
+from vlnbert.environment.environment import Environment, Observation, State
 from vlnbert.errors import UsageError
 from vlnbert.navigator import Instruction, Navigator
-from vlnbert.rollout.agents import Agent, EpisodeBatch, agent_name
+from vlnbert.rollout.agents import Agent, EpisodeBatch, Explanation, agent_name
 from vlnbert.world.objects import NONE
 from vlnbert.world.world import STOP
 
@@ -48,6 +49,7 @@ class Trajectories:
     length: Tensor  # [agent] viewpoints before it stopped, the start included
     memory: Any = None  # what the agent remembers at the end
     named: Tensor | None = None  # [agent] the object that it named, by its place; NONE for none
+    explanations: tuple[Explanation | None, ...] = ()  # by time, where recorded; zero once an agent has stopped
 
     @property
     def ended(self) -> Tensor:
@@ -66,10 +68,15 @@ def run_episodes(
     batch: EpisodeBatch,
     max_steps: int = MAX_STEPS,
     name_objects: bool = False,
+    record: bool = False,
 ) -> Trajectories:
-    """Let every agent act until it stops or has taken `max_steps` steps; where asked for, it names an object there."""
+    """Let every agent act until it stops or has taken `max_steps` steps; where asked for, it names an object there.
+
+    With `record` it also explains each of its choices, if it can.
+    """
     state, memory, count = batch.state, agent.begin(batch), len(batch.state.viewpoint)
     states, length, named = [state], torch.ones_like(state.viewpoint), torch.full_like(state.viewpoint, NONE)
+    explanations = list[Explanation | None]()
     for time in range(max_steps + name_objects):  # who came to the limit acts once more, to name what is there
         if time and state.ended.device.type == "cpu" and state.ended.all():  # elsewhere, to look would be to wait
             break
@@ -80,6 +87,9 @@ def run_episodes(
         observation = environment.observe(select_rows(state, rows))
         slot, memory = _checked_act(agent, agent.act(observation, memory), observation.state, environment.world.slots)
         slot = scatter_rows(slot, rows, count)
+        if record and time < max_steps:
+            told = _checked_explanation(agent, agent.explain(observation, memory), observation)
+            explanations.append(None if told is None else told.each(partial(scatter_rows, rows=rows, count=count)))
         if name_objects:
             names = ~state.ended & (slot == STOP) if time < max_steps else ~state.ended
             if names.device.type != "cpu" or names.any():
@@ -91,7 +101,14 @@ def run_episodes(
             states.append(state)
     states += [state] * (max_steps + 1 - len(states))
     viewpoint, view = (torch.stack([getattr(state, name) for state in states], dim=1) for name in ("viewpoint", "view"))
-    return Trajectories(viewpoint, view, length, memory, named if name_objects else None)
+    return Trajectories(
+        viewpoint=viewpoint,
+        view=view,
+        length=length,
+        memory=memory,
+        named=named if name_objects else None,
+        explanations=tuple(explanations),
+    )
 
 
 def _checked_act(agent: Agent, answer: Any, state: State, slots: int) -> tuple[Tensor, Any]:
@@ -119,6 +136,27 @@ def _checked_rows(agent: Agent, method: str, given: Any, state: State) -> Tensor
         what = f"a {type(given).__name__}"
     expected = f"it must give int64 [{len(rows)}] on {rows.device}, one for each row"
     raise UsageError(f"{agent_name(agent)}.{method} gave {what}; {expected}")
+
+
+def _checked_explanation(agent: Agent, given: Any, observation: Observation) -> Explanation | None:
+    """What `explain` gave, if it is None or a number for each row and slot."""
+    if given is None:
+        return None
+    if not isinstance(given, Explanation):
+        problem = f"{agent_name(agent)}.explain gave a {type(given).__name__}"
+        raise UsageError(f"{problem}; it must give a vln.Explanation, or None")
+    rows, slots = observation.choosable.shape
+    parts: dict[str, Any] = vars(given)
+    for name, part in parts.items():
+        width = slots if name == "probability" else None  # how many words and objects there are is its own business
+        if part is None and width is None:
+            continue
+        if not isinstance(part, Tensor) or part.dim() != 2 or len(part) != rows or width not in (None, part.shape[1]):
+            problem = f"{agent_name(agent)}.explain gave {name} of another shape"
+            raise UsageError(
+                f"{problem}; it must be a tensor [{rows}, {width or 'any'}], a row for each of those observed"
+            )
+    return given
 
 
 def encode_tokens(navigator: Navigator, tokens: Tensor) -> Instruction:

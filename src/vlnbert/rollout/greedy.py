@@ -7,7 +7,7 @@ from torch import Tensor
 
 from vlnbert.environment.environment import Observation
 from vlnbert.navigator import Instruction, Navigator
-from vlnbert.rollout.agents import Agent, EpisodeBatch
+from vlnbert.rollout.agents import Agent, EpisodeBatch, Explanation
 from vlnbert.rollout.episodes import RowMemory, encode_tokens, narrow_rows
 from vlnbert.world.objects import NONE
 
@@ -20,6 +20,8 @@ class GreedyMemory(RowMemory):
     instruction: Instruction
     object_logits: Tensor | None = None  # [active row, object + 1] of the last step, where there are objects
     rows: Tensor | None = None
+    logits: Tensor | None = None  # [active row, slot] of the last step, and
+    language_weights: Tensor | None = None  # [active row, token] what it attended to, for `explain` alone
 
     def select(self, kept: Tensor) -> "GreedyMemory":
         return GreedyMemory(
@@ -41,7 +43,15 @@ class GreedyAgent(Agent):
 
     def act(self, observation: Observation, memory: GreedyMemory) -> tuple[Tensor, GreedyMemory]:
         step = self.navigator.step(memory.hidden, memory.instruction, observation)
-        return step.logits.argmax(dim=1), GreedyMemory(step.state, step.instruction, step.object_logits, memory.rows)
+        remembered = GreedyMemory(
+            hidden=step.state,
+            instruction=step.instruction,
+            object_logits=step.object_logits,
+            rows=memory.rows,
+            logits=step.logits,
+            language_weights=step.language_weights,
+        )
+        return step.logits.argmax(dim=1), remembered
 
     def name_object(self, observation: Observation, memory: GreedyMemory) -> Tensor:
         """The best real object in view, by the logits of the step; the last place, "no object", where there is none."""
@@ -50,3 +60,14 @@ class GreedyAgent(Agent):
             return torch.full_like(observation.state.viewpoint, NONE)
         last_resort = torch.full_like(logits[:, :1], torch.finfo(logits.dtype).min)  # padding is lower still
         return torch.cat((logits[:, :-1], last_resort), dim=1).argmax(dim=1)
+
+    def explain(self, observation: Observation, memory: GreedyMemory) -> Explanation | None:
+        """Logits as probabilities; those of objects are shared with "no object", which comes last."""
+        if memory.logits is None:
+            return None
+        objects = memory.object_logits
+        return Explanation(
+            probability=memory.logits.float().softmax(dim=1),
+            language_weights=memory.language_weights,
+            object_probability=None if objects is None else objects.float().softmax(dim=1),
+        )

@@ -92,7 +92,7 @@ def sweep(folder: Path, names: re.Pattern[str]) -> None:
 
 
 def read_whole(folder: Path, read: Callable[[Path], Read]) -> Read:
-    """What `read` makes of a folder. If that fails while another takes its place, the other one is read."""
+    """What `read` makes of a folder, or a file. If that fails while another takes its place, the other one is read."""
     for _ in range(ATTEMPTS):
         before = _state(folder)
         try:

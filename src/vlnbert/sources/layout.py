@@ -36,6 +36,10 @@ class DataFolder:
         return self.root / "features"
 
     @property
+    def plans(self) -> Path:
+        return self.root / "plans"
+
+    @property
     def vocabulary(self) -> Path:
         return self.root / "vocab.txt"
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vlnbert.errors import DataError, Faults
+from vlnbert.errors import DataError, Faults, UnknownNameError
 from vlnbert.sources.instructions import EpisodeRecord
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.task import TASKS
@@ -48,6 +48,12 @@ class Episodes:
     def scored(self) -> bool:
         """Whether goals are known: a test split withholds them and holds the starts alone."""
         return bool((self.path_length > 1).any())
+
+    def row(self, id: str) -> int:
+        """The row of an episode by its id."""
+        if id not in self.ids:
+            raise UnknownNameError(f"episode in {self.task}/{self.split}", id, self.ids)
+        return self.ids.index(id)
 
     def select(self, rows: Tensor) -> "Episodes":
         """Some of the episodes, in the order of `rows`."""

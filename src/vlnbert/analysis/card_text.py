@@ -1,0 +1,105 @@
+"""An episode's card as text, for a terminal or a pipe: what was asked, step by step what was done, what came of it."""
+
+import math
+from typing import TYPE_CHECKING
+
+from vlnbert.analysis.episode_record import RecordedEpisode, RecordedStep
+from vlnbert.evaluation.tables import score_table
+from vlnbert.tables import WIDE, Table
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+READ = 3  # words that a step names
+STRAIGHT = 15  # degrees to either side that count as ahead, or as behind
+SHADES = (  # from which share of the strongest word's attention, and how it is shaded; the ink is told for dark screens
+    (0.66, "black on rgb(255,150,60)"),
+    (0.4, "black on rgb(255,190,130)"),
+    (0.2, "black on rgb(255,225,195)"),
+)
+COLOURS = {"Success": "bold green", "Failure": "bold red"}
+
+
+def card_text(record: RecordedEpisode, width: int = WIDE) -> str:
+    """The whole card without colour."""
+    head = "\n".join(head_lines(record))
+    return "\n\n".join([head, record.instruction.text.strip(), *(table.text(width) for table in tables(record))])
+
+
+def head_lines(record: RecordedEpisode) -> tuple[str, str]:
+    """Which episode, and what became of it."""
+    return f"Episode {record.id}, {record.where}, walked by {record.agent}", f"{record.verdict}: {record.ending}"
+
+
+def tables(record: RecordedEpisode) -> list[Table]:
+    """The steps and, where there are some, the scores."""
+    scores = [score_table("scores", {record.agent: record.scores})] if record.scores else []
+    return [step_table(record), *scores]
+
+
+def step_table(record: RecordedEpisode) -> Table:
+    """A row for each decision; columns that no step has anything to say in are left out."""
+    words = record.instruction.words
+    rows = [(str(number), *_cells(step, words)) for number, step in enumerate(record.steps, start=1)]
+    columns = ("step", "to goal", "chooses", "p", "next best", "teacher", "object", "attends to", "sees there")
+    said = [place for place, column in enumerate(zip(*rows, strict=True)) if place < 3 or any(map(str.strip, column))]
+    return Table([columns[place] for place in said], [[row[place] for place in said] for row in rows], title="Steps")
+
+
+def shaded_instruction(record: RecordedEpisode) -> "Text":
+    """The words as read, shaded by their mean attention over all steps; as written where nobody tells of any."""
+    from rich.text import Text
+
+    told = [step.attention for step in record.steps if step.attention is not None]
+    if not told:
+        return Text(record.instruction.text.strip())
+    mean = [sum(weights) / len(told) for weights in zip(*told, strict=True)]
+    most, text = max(mean, default=0.0) or 1.0, Text()
+    for word, weight in zip(record.instruction.words, mean, strict=True):
+        text.append(word, next((style for share, style in SHADES if weight >= share * most), ""))
+        text.append(" ")
+    return text
+
+
+def _cells(step: RecordedStep, words: tuple[str, ...]) -> tuple[str, ...]:
+    chosen = step.choices[step.chosen]
+    others = [number for number in range(len(step.choices)) if number != step.chosen]
+    best = max(others, key=lambda number: step.choices[number].probability or 0.0, default=None)
+    known = best is not None and step.choices[best].probability is not None
+    teacher = "" if step.teacher is None else "same" if step.teacher == step.chosen else direction(step, step.teacher)
+    seen = max(step.objects, key=lambda one: one.probability or 0.0, default=None)
+    return (
+        "" if step.distance_to_goal is None else f"{step.distance_to_goal:.2f} m",
+        direction(step, step.chosen),
+        _percent(chosen.probability),
+        f"{direction(step, best)} {_percent(step.choices[best].probability)}" if known and best is not None else "",
+        teacher,
+        "" if seen is None or seen.probability is None else f"{seen.name} {_percent(seen.probability)}",
+        ", ".join(_strongest(step, words)),
+        chosen.texts.get("captions", ""),
+    )
+
+
+def direction(step: RecordedStep, choice: int) -> str:
+    """A choice as one would say it: which way, from where the agent looks, and how far."""
+    it = step.choices[choice]
+    if it.viewpoint is None:
+        return "stop"
+    turn = math.degrees((it.heading - step.heading + math.pi) % math.tau - math.pi)
+    way = f"{abs(turn):.0f}° {'right' if turn > 0 else 'left'}"
+    way = "ahead" if abs(turn) < STRAIGHT else "back" if abs(turn) > 180 - STRAIGHT else way
+    rise = math.degrees(it.elevation)
+    steep = "" if abs(rise) < STRAIGHT else " up" if rise > 0 else " down"
+    return f"{way}{steep}, {it.distance:.1f} m"
+
+
+def _strongest(step: RecordedStep, words: tuple[str, ...]) -> list[str]:
+    """The words that got most attention, in their order."""
+    if step.attention is None:
+        return []
+    places = sorted(range(len(words)), key=lambda place: -step.attention[place])[:READ]  # type: ignore[index]
+    return [words[place] for place in sorted(places)]
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{100 * share:.0f} %"

@@ -1,0 +1,192 @@
+"""Records of episodes that were walked, made of the rollout that was scored: `Recorder.episode(evaluation, row)`."""
+
+import math
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from itertools import pairwise
+
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from vlnbert.analysis.episode_record import Choice, NamedObject, RecordedEpisode, RecordedObject, RecordedStep, Words
+from vlnbert.analysis.words import ReadWords, read_words
+from vlnbert.data.data import Data
+from vlnbert.environment.environment import Environment
+from vlnbert.evaluation.evaluate import RAN_OUT, Evaluation
+from vlnbert.perception.object_channels import box_direction
+from vlnbert.perception.objects import readable_name
+from vlnbert.perception.view_texts import TextReader, ViewTexts
+from vlnbert.rollout.agents import Explanation
+from vlnbert.tasks.episodes import Episodes
+from vlnbert.tasks.task import TASKS
+from vlnbert.world.geometry import VIEWS, view_elevation, view_heading
+from vlnbert.world.objects import NONE, ObjectTable
+
+HEADINGS, ELEVATIONS = (angle(torch.arange(VIEWS)).tolist() for angle in (view_heading, view_elevation))
+
+
+class Recorder:
+    """Makes records of what one agent walked in one environment, with all that the data folder says of the views."""
+
+    def __init__(
+        self, data: Data, agent: str, environment: Environment | None = None, tokenizer: Tokenizer | None = None
+    ) -> None:
+        """`environment` is what the agent saw and `tokenizer` what it read with, if it did."""
+        self.data, self.agent, self.tokenizer = data, agent, tokenizer
+        self.environment = environment or Environment(data.world)
+        self.world, self.texts = data.world, TextReader(data.folder)
+
+    def episode(self, evaluation: Evaluation, row: int, goal_known: bool | None = None) -> RecordedEpisode:
+        """The record of one episode of an evaluation; its goal is known where it was scored, unless told otherwise."""
+        known = evaluation.scores is not None if goal_known is None else goal_known
+        one = evaluation.episodes.select(torch.tensor([row]))
+        scan = int(self.world.scan_of[one.start])
+        words, task = self._words(evaluation, row), TASKS[one.task]
+        walked = evaluation.trajectories.viewpoint[row, : int(evaluation.trajectories.length[row])].tolist()
+        named = evaluation.predicted_objects[row] if evaluation.predicted_objects is not None else None
+        goals, reference = None, None
+        if known:
+            members = (self.world.scan_of == scan).nonzero().squeeze(1)
+            goals = self._names(members[task.arrived(self.world, members[None], one)[0]].tolist())
+            reference = self._names(one.path[0, : int(one.path_length)].tolist())
+        return RecordedEpisode(
+            task=one.task,
+            split=one.split or None,
+            id=one.ids[0],
+            scan=self.world.scans[scan],
+            agent=self.agent,
+            max_steps=evaluation.max_steps,
+            instruction=Words(one.texts[0], words.words),
+            path=self._names([walked[0], *(after for before, after in pairwise(walked) if before != after)]),
+            reference=reference,
+            goal=None if reference is None else reference[-1],
+            goals=goals,
+            steps=tuple(self._steps(evaluation, row, one, known=known, words=words)),
+            outcome=evaluation.outcomes[row],
+            success=bool(evaluation.scores.sr[row]) if known and evaluation.scores is not None else None,
+            named_object=self._named(named, walked[-1:]),
+            target_object=self._named(one.targets[0], self._sightings(one)),
+            scores=evaluation.scores.of(row) if known and evaluation.scores is not None else {},
+        )
+
+    def _steps(
+        self, evaluation: Evaluation, row: int, one: Episodes, *, known: bool, words: ReadWords
+    ) -> Iterator[RecordedStep]:
+        """One for each decision; turns in place and slots that lead nowhere, where nobody moves, are none."""
+        length, told = int(evaluation.trajectories.length[row]), evaluation.explanations(row)
+        decisions = length - (evaluation.outcomes[row] == RAN_OUT)  # who ran out did not decide to stop
+        place = evaluation.trajectories.viewpoint[row, :length]
+        view = evaluation.trajectories.view[row, :length].tolist()
+        goal = one.goal.expand_as(place)
+        metres = self.world.metres(place, goal).tolist() if known else [None] * length
+        teacher = self._teacher(one, place) if known else [None] * length
+        viewpoint = place.tolist()
+        for time, here in enumerate(viewpoint[:decisions]):
+            there = viewpoint[time + 1] if time + 1 < length else None
+            if there == here:
+                continue
+            explained = told[time] if time < len(told) else None
+            weights = None if explained is None else explained.language_weights
+            weights = weights if weights is not None and bool(weights.isfinite().all()) else None
+            yield RecordedStep(
+                viewpoint=self.world.viewpoints[here],
+                heading=HEADINGS[view[time]],
+                elevation=ELEVATIONS[view[time]],
+                view=view[time],
+                distance_to_goal=metres[time],
+                choices=self._choices(here, view[time], explained),
+                chosen=0 if there is None else self.world.neighbour[here, 1:].tolist().index(there) + 1,
+                teacher=teacher[time],
+                attention=None if weights is None else words.gathered(weights[0].tolist()),
+                objects=self._objects(here, explained) if TASKS[one.task].sees_objects else (),
+            )
+
+    def _choices(self, here: int, view: int, explained: Explanation | None) -> tuple[Choice, ...]:
+        """To stop, then every neighbour, in the order of the slots."""
+        world, count = self.world, int(self.world.choices[here])
+        chance = [None] * count if explained is None else _finite(explained.probability[0, :count])
+        there, views, heading, elevation = (
+            part[here, :count].tolist() for part in (world.neighbour, world.view, world.heading, world.elevation)
+        )
+        metres = world.metres(world.neighbour.new_full((count,), here), world.neighbour[here, :count]).tolist()
+        scan, name = world.scans[int(world.scan_of[here])], world.viewpoints[here]
+        stop = Choice(None, HEADINGS[view], ELEVATIONS[view], 0.0, view, chance[0], ViewTexts())
+        return stop, *(
+            Choice(
+                viewpoint=world.viewpoints[there[slot]],
+                heading=heading[slot] % math.tau,
+                elevation=elevation[slot],
+                distance=metres[slot],
+                view=views[slot],
+                probability=chance[slot],
+                texts=self.texts.of(scan, name, views[slot]),
+            )
+            for slot in range(1, count)
+        )
+
+    def _objects(self, here: int, explained: Explanation | None) -> tuple[RecordedObject, ...]:
+        first, count = int(self.objects.first[here]), int(self.objects.count[here])
+        rows, chance = slice(first, first + count), list[float | None]([None] * count)
+        if explained is not None and explained.object_probability is not None:
+            chance = _finite(explained.object_probability[0, :count])
+        names, views = self.objects.name[rows].tolist(), self.objects.view[rows].tolist()
+        heading, elevation = (angle[rows].tolist() for angle in self._directions)
+        return tuple(
+            RecordedObject(
+                id=self.objects.ids[first + place],
+                name=readable_name(self.objects.names[names[place]]),
+                probability=chance[place],
+                heading=heading[place] % math.tau,
+                elevation=elevation[place],
+                view=views[place],
+            )
+            for place in range(count)
+        )
+
+    @cached_property
+    def objects(self) -> ObjectTable:
+        """Those that the agent sees; for one that sees none, all of the data folder."""
+        bank = self.environment.object_bank
+        return self.data.objects if bank is None else bank.object_table
+
+    @cached_property
+    def _directions(self) -> tuple[Tensor, Tensor]:
+        return box_direction(self.objects)
+
+    def _teacher(self, one: Episodes, place: Tensor) -> list[int]:
+        """What the task's teacher would do at each viewpoint [time] of the walk."""
+        task, slots = TASKS[one.task], list[int]()
+        memory = task.begin_teacher(one)
+        for viewpoint in place:
+            slot, memory = task.teacher(self.world, viewpoint[None], memory)
+            slots.append(int(slot))
+        return slots
+
+    def _words(self, evaluation: Evaluation, row: int) -> ReadWords:
+        """What was read; for an agent that does not read, the words as written."""
+        text, tokens = evaluation.episodes.texts[row], evaluation.tokens
+        if self.tokenizer is None or tokens is None:
+            return ReadWords(tuple(text.split()), ())
+        return read_words(self.tokenizer, text, tokens.ids[row, : int(tokens.count[row])].tolist())
+
+    def _names(self, viewpoints: Iterable[int]) -> tuple[str, ...]:
+        return tuple(self.world.viewpoints[number] for number in viewpoints)
+
+    def _named(self, id: str | None, viewpoints: Iterable[int]) -> NamedObject | None:
+        """An object by its id, with the name that it has where one of these viewpoints shows it."""
+        if id is None:
+            return None
+        for viewpoint in viewpoints:
+            if self.data.objects.index(viewpoint, id) != NONE:
+                return NamedObject(id, readable_name(self.data.objects.name_of(viewpoint, id)))
+        return NamedObject(id, f"object {id}")
+
+    def _sightings(self, one: Episodes) -> list[int]:
+        shown = [] if one.sightings is None else one.sightings[0].tolist()
+        return [viewpoint for viewpoint in shown if viewpoint != NONE]
+
+
+def _finite(numbers: Tensor) -> list[float | None]:
+    """An agent's own numbers may be anything; what is no number is none."""
+    return [number if math.isfinite(number) else None for number in numbers.tolist()]

@@ -1,0 +1,193 @@
+"""An episode on the plan of its house as SVG that stands still: for paper, and for browsers without JavaScript.
+
+It has the classes of the viewer, whose style sheet colours it, and its own size in pixels, so that text is never small.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from html import escape
+from itertools import groupby, pairwise
+from typing import Any
+
+WIDTH, TALLEST, FLATTEST = 340.0, 360.0, 200.0  # pixels of a panel
+AROUND, CLOSEST = 1.8, 52.0  # metres around what must be seen; pixels to the metre, however short the walk
+SIGHT = 1.5  # metres at which an object is drawn whose distance nobody knows
+LETTER = 6.6  # pixels that a letter of a label takes, about
+
+Json = dict[str, Any]
+
+
+def still_plan(record: Json, plan: Json) -> list[tuple[str, str]]:
+    """A caption and an <svg> for each floor that the episode touches, lowest first."""
+    places = {viewpoint["id"]: viewpoint for viewpoint in plan["viewpoints"]}
+    shown = [places[id] for id in (*record["path"], *(record["reference"] or ())) if id in places]
+    floors = sorted({place["floor"] for place in shown})
+    target = [one for one in plan["objects"] if _is_target(record, one) and one["floor"] in floors]
+    panel = _Panel([*shown, *target])
+    captions = [f"floor {floor + 1} of {len(plan['floors'])}" if len(plan["floors"]) > 1 else "" for floor in floors]
+    drawn = [
+        _Floor(record, plan, places, floor, panel).svg(caption) for floor, caption in zip(floors, captions, strict=True)
+    ]
+    return list(zip(captions, drawn, strict=True))
+
+
+def _is_target(record: Json, thing: Json) -> bool:
+    return record["target_object"] is not None and str(thing["id"]) == str(record["target_object"]["id"])
+
+
+class _Panel:
+    """Where metres lie on a panel that shows all of some places."""
+
+    def __init__(self, places: Iterable[Json]) -> None:
+        points = [(float(place["x"]), float(place["y"])) for place in places]
+        xs, ys = [x for x, _ in points], [y for _, y in points]
+        wide, high = (max(axis) - min(axis) + 2 * AROUND for axis in (xs, ys))
+        self.scale = min(CLOSEST, WIDTH / wide, TALLEST / high)
+        self.height = max(FLATTEST, high * self.scale)
+        self.middle = (min(xs) + max(xs)) / 2, (min(ys) + max(ys)) / 2
+
+    def x(self, metres: float) -> float:
+        return round(WIDTH / 2 + (metres - self.middle[0]) * self.scale, 1)
+
+    def y(self, metres: float) -> float:
+        return round(self.height / 2 - (metres - self.middle[1]) * self.scale, 1)
+
+
+class _Floor:
+    """One floor, layer by layer."""
+
+    def __init__(self, record: Json, plan: Json, places: dict[str, Json], floor: int, on: _Panel) -> None:
+        self.record, self.plan, self.places, self.floor, self.on = record, plan, places, floor, on
+
+    def svg(self, caption: str) -> str:
+        layers = (
+            self.rooms,
+            self.graph,
+            self.reference,
+            self.goals,
+            self.objects,
+            self.sight,
+            self.walk,
+            self.scale_bar,
+        )
+        label = f"Floor plan{', ' if caption else ''}{caption}: where the agent walked, numbered by its steps"
+        return (
+            f'<svg role="img" aria-label="{label}" width="{WIDTH:.0f}" height="{self.on.height:.0f}" '
+            f'viewBox="0 0 {WIDTH:.0f} {self.on.height:.0f}">'
+            f"{''.join(part for layer in layers for part in layer())}</svg>"
+        )
+
+    def here(self, kind: str) -> list[Json]:
+        return [one for one in self.plan[kind] if one["floor"] == self.floor]
+
+    def rooms(self) -> Iterable[str]:
+        yield from (
+            f'<polygon class="ve-room" points="{self.points(room["polygon"])}"/>' for room in self.here("rooms")
+        )
+        for flight in self.plan["stairs"]:
+            if self.floor in (flight["floor"], flight["floor"] + 1):
+                yield f'<polygon class="ve-stairs" points="{self.points(flight["polygon"])}"/>'
+                yield from self.treads(flight["polygon"])
+        for door in self.here("doors"):
+            (x1, y1), (x2, y2) = door["from"], door["to"]
+            yield self.line({"x": x1, "y": y1}, {"x": x2, "y": y2}, "ve-door")
+        for room in self.here("rooms"):
+            xs = [min(max(self.on.x(x), 0), WIDTH) for x, _ in room["polygon"]]
+            ys = [min(max(self.on.y(y), 0), self.on.height) for _, y in room["polygon"]]
+            if max(xs) - min(xs) > LETTER * len(room["name"]) + 6 and max(ys) - min(ys) > 26:
+                yield self.label(room["name"], (max(xs) + min(xs)) / 2, (max(ys) + min(ys)) / 2, "ve-room-name")
+
+    def treads(self, polygon: list[list[float]]) -> Iterable[str]:
+        if len(polygon) == 4:
+            (ax, ay), (bx, by), (cx, cy), (dx, dy) = polygon
+            for tread in range(1, 9):
+                part = tread / 9
+                start = {"x": ax + (dx - ax) * part, "y": ay + (dy - ay) * part}
+                yield self.line(start, {"x": bx + (cx - bx) * part, "y": by + (cy - by) * part}, "ve-tread")
+
+    def graph(self) -> Iterable[str]:
+        viewpoints = self.plan["viewpoints"]
+        for start, end in self.plan["edges"]:
+            if self.floor in (viewpoints[start]["floor"], viewpoints[end]["floor"]):
+                yield self.line(viewpoints[start], viewpoints[end], "ve-edge")
+        for one in self.here("viewpoints"):
+            yield f'<circle class="ve-viewpoint" cx="{self.on.x(one["x"])}" cy="{self.on.y(one["y"])}" r="2.4"/>'
+
+    def reference(self) -> Iterable[str]:
+        yield from self.track(self.record["reference"] or [], "ve-reference")
+
+    def goals(self) -> Iterable[str]:
+        for id in self.record["goals"] or ():
+            place = self.places.get(id)
+            if place is not None and place["floor"] == self.floor:
+                size = 11 if id == self.record["goal"] else 5
+                yield f'<circle class="ve-goal" cx="{self.on.x(place["x"])}" cy="{self.on.y(place["y"])}" r="{size}"/>'
+
+    def objects(self) -> Iterable[str]:
+        told = f" {self.record['instruction']['text'].lower()} "
+        for one in self.here("objects"):
+            x, y = self.on.x(one["x"]), self.on.y(one["y"])
+            if not (0 < x < WIDTH and 0 < y < self.on.height):
+                continue
+            asked_for = _is_target(self.record, one)
+            if asked_for:
+                yield f'<rect class="ve-target" x="{x - 6:.1f}" y="{y - 6:.1f}" width="12" height="12"/>'
+            yield f'<rect class="ve-object" x="{x - 2.6:.1f}" y="{y - 2.6:.1f}" width="5.2" height="5.2"/>'
+            if asked_for or one["name"].lower() in told:
+                yield self.label(one["name"], x, y - 8, "ve-object-name")
+
+    def sight(self) -> Iterable[str]:
+        """Where nobody knows the place of the object asked for: in which direction it was seen last."""
+        seen = [(step, one) for step in self.record["steps"] for one in step["objects"] if _is_target(self.record, one)]
+        if not seen or any(_is_target(self.record, one) for one in self.plan["objects"]):
+            return
+        here, heading = self.places[seen[-1][0]["viewpoint"]], seen[-1][1]["heading"]
+        if here["floor"] == self.floor:
+            there = {"x": here["x"] + SIGHT * math.sin(heading), "y": here["y"] + SIGHT * math.cos(heading)}
+            x, y = self.on.x(there["x"]), self.on.y(there["y"])
+            yield self.line(here, there, "ve-sight")
+            yield f'<rect class="ve-target" x="{x - 6:.1f}" y="{y - 6:.1f}" width="12" height="12"/>'
+            yield self.label(seen[-1][1]["name"], x, y - 9, "ve-object-name")
+
+    def walk(self) -> Iterable[str]:
+        walked = [id for id, _ in groupby(self.record["path"])]
+        yield from self.track(walked, "ve-walked")
+        for id in dict.fromkeys(reversed(walked)):
+            place = self.places.get(id)
+            if place is None or place["floor"] != self.floor:
+                continue
+            steps = [step for step, visited in enumerate(walked, start=1) if visited == id]
+            told = ",".join(map(str, steps[:3])) + ("…" if len(steps) > 3 else "")
+            x, y, wide = self.on.x(place["x"]), self.on.y(place["y"]), 16 + 5.5 * (len(told) - 1)
+            first = "-start" if steps[0] == 1 else ""
+            yield (
+                f'<rect class="ve-plate{first}" x="{x - wide / 2:.1f}" y="{y - 8:.1f}" width="{wide:.1f}" height="16" '
+                f'rx="8"/>'
+                f'<text class="ve-number ve-number{first}" x="{x}" y="{y + 4:.1f}">{told}</text>'
+            )
+
+    def scale_bar(self) -> Iterable[str]:
+        metres = next((length for length in (10, 5, 2, 1) if length * self.on.scale <= 90), 1)
+        right, y = WIDTH - 10, self.on.height - 10
+        left = right - metres * self.on.scale
+        yield f'<path class="ve-scale" d="M{left:.1f} {y - 4:.1f}v8m0 -4H{right:.1f}m0 -4v8"/>'
+        yield f'<text class="ve-label ve-scale-text" x="{left - 6:.1f}" y="{y + 4:.1f}">{metres} m</text>'
+
+    def track(self, ids: list[str], kind: str) -> Iterable[str]:
+        known = [
+            (self.places[one], self.places[other]) for one, other in pairwise(ids) if {one, other} <= self.places.keys()
+        ]
+        return (self.line(*move, kind) for move in known if self.floor in (move[0]["floor"], move[1]["floor"]))
+
+    def line(self, start: Json, end: Json, kind: str) -> str:
+        x: Callable[[float], float] = self.on.x
+        y: Callable[[float], float] = self.on.y
+        return f'<line class="{kind}" x1="{x(start["x"])}" y1="{y(start["y"])}" x2="{x(end["x"])}" y2="{y(end["y"])}"/>'
+
+    def points(self, polygon: list[list[float]]) -> str:
+        return " ".join(f"{self.on.x(x)},{self.on.y(y)}" for x, y in polygon)
+
+    def label(self, words: str, x: float, y: float, kind: str) -> str:
+        half = LETTER * len(words) / 2 + 3
+        inside = min(max(x, half), max(half, WIDTH - half))
+        return f'<text class="ve-label {kind}" x="{inside:.1f}" y="{max(y, 12):.1f}">{escape(words)}</text>'

@@ -1,0 +1,226 @@
+"""Compare agents on one split: settings that differ, scores side by side, the episodes where they part."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from json import dumps
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vlnbert.api.arguments import checked
+from vlnbert.api.episodes import AnyAgent, as_run, is_results, require_data, usual_split, walk_results
+from vlnbert.api.preparing import PreparedAgent, prepare
+from vlnbert.api.runs import Run
+from vlnbert.data.data import Data, open_data
+from vlnbert.errors import UsageError, setting
+from vlnbert.evaluation.evaluate import Evaluation
+from vlnbert.evaluation.parting import Parting, Walk, find_partings
+from vlnbert.evaluation.tables import METRICS, Summary, score_table, shown
+from vlnbert.learning.records import to_plain
+from vlnbert.navigator import Navigator
+from vlnbert.progress import quiet, say
+from vlnbert.tables import Table
+
+SHOWN = 10  # episodes that are listed, unless told otherwise
+
+Settings = Mapping[str, Any]
+
+
+@dataclass(frozen=True, repr=False)
+class AgentComparison:
+    """Agents on one split: `print` it, look at it in a notebook, or take it apart."""
+
+    split: str
+    evaluations: Mapping[str, Evaluation]  # by agent, of the same episodes
+    settings: Mapping[str, Settings]  # those that differ: by setting, then by agent; who has none is left out
+
+    @cached_property
+    def partings(self) -> list[Parting]:
+        """The episodes in which they walk different ways; those first in which some succeed and others do not."""
+        return find_partings(self.evaluations)
+
+    @property
+    def scores(self) -> dict[str, Summary]:
+        """By agent: rates as fractions, TL and NE in metres; empty where goals are withheld."""
+        known = {agent: one.scores for agent, one in self.evaluations.items()}
+        return {agent: scores.summary() for agent, scores in known.items() if scores is not None}
+
+    @property
+    def differences(self) -> dict[str, dict[str, float]]:
+        """By agent, but for the first: its scores less those of the first."""
+        first = next(iter(self.evaluations))
+        return {agent: dict(_less(one, self.scores[first])) for agent, one in self.scores.items() if agent != first}
+
+    def to_json(self, indent: int | None = None) -> str:
+        """All of it as a JSON object: `settings`, `scores`, `differences`, `outcomes` and `episodes`."""
+        outcomes = {agent: Counter(one.outcomes) for agent, one in self.evaluations.items()}
+        whole = {"format": 1, "split": self.split, "agents": list(self.evaluations), "settings": self.settings}
+        whole |= {"scores": self.scores, "differences": self.differences, "outcomes": outcomes}
+        return dumps(whole | {"episodes": [asdict(one) for one in self.partings]}, indent=indent)
+
+    def tables(self, episodes: int = SHOWN) -> list[Table]:
+        """Settings, scores and episodes; those without anything to say are left out."""
+        return [table for table in (self._settings(), self._scores(), self._episodes(episodes)) if table.rows]
+
+    def _settings(self) -> Table:
+        rows = [[name, *(_told(of.get(agent)) for agent in self.evaluations)] for name, of in self.settings.items()]
+        return Table(["", *self.evaluations], rows, "settings that differ")
+
+    def _scores(self) -> Table:
+        table, first = score_table(self.split, self.scores), next(iter(self.evaluations))
+        keys = [key for key in METRICS if METRICS[key][0] in table.columns]
+        rows = [
+            [f"{agent} less {first}", *(_signed(key, one.get(key)) for key in keys)]
+            for agent, one in self.differences.items()
+        ]
+        return Table(table.columns, [*table.rows, *rows] if self.scores else [], table.title)
+
+    def _episodes(self, count: int) -> Table:
+        total, agents = len(next(iter(self.evaluations.values())).episodes), list(self.evaluations)
+        decided = sum(parting.decides for parting in self.partings)
+        title = (
+            f"they part in {len(self.partings):,} of {total:,} episodes, and {decided:,} of these decide who succeeds"
+        )
+        rows = [
+            [parting.id, str(parting.step), parting.viewpoint, *(_became(parting.walks[agent]) for agent in agents)]
+            for parting in self.partings[:count]
+        ]
+        left = len(self.partings) - len(rows)
+        return Table(["episode", "part after", "at", *agents], rows, title, f"and {left:,} more" if left else "")
+
+    def __repr__(self) -> str:
+        return "\n\n".join(table.text() for table in self.tables())
+
+    def _repr_html_(self) -> str:
+        return "".join(table.html() for table in self.tables())
+
+
+@checked("agents", "device")
+def compare(
+    agents: Sequence[AnyAgent],
+    data: Data | str | Path | None = None,
+    split: str | None = None,
+    *,
+    seed: int = 0,
+    max_steps: int | None = None,
+    device: str | None = None,
+    bar: bool = True,
+) -> AgentComparison:
+    """Let agents walk the same split: what differs in their settings, scores and walks, beside the first of them.
+
+    Args:
+        agents: Two or more of those that `vln.evaluate` takes, or result files, mixed as you like.
+        data: The data folder, or what `vln.open_data` gave; by default what the first run was trained on.
+        split: The split to walk, such as r2r/val_unseen, the default; of runs, the split that chooses their best
+            weights.
+        seed: Of agents that draw lots, such as random.
+        max_steps: Steps after which an episode ends; by default as each was trained, else the task's: 15 in R2R.
+        device: Where to walk, such as cpu or cuda; by default where the data is.
+        bar: Show progress.
+    """
+    given: object = agents
+    if isinstance(given, str) or not isinstance(given, Sequence) or len(given) < 2:
+        raise UsageError("nothing to compare; name two agents or more: runs, navigators, baselines or result files")
+    with quiet(not bar):
+        known = [as_run(agent) for agent in agents]
+        name = split or _common_split(known)
+        runs = [agent for agent in known if isinstance(agent, Run)]
+        opened = open_data(require_data(runs[0] if runs else known[0], data), device=device)
+        walked, told = list[tuple[str, Evaluation]](), list[Settings]()
+        for agent in known:
+            if is_results(agent):
+                path = Path(str(agent))
+                walked.append((path.stem, walk_results(path, opened, name)[0]))
+                told.append({})
+            else:
+                ready = prepare(agent, opened, name, seed=seed, max_steps=max_steps, device=device)
+                walked.append((ready.name, ready.walk(name)))
+                told.append(dict(_settings_of(ready, walked[-1][1])))
+        labels = _labels([one for one, _ in walked], agents)
+        evaluations = dict(zip(labels, _of_same_episodes(labels, [one for _, one in walked], name), strict=True))
+        return AgentComparison(name, evaluations, _differing(dict(zip(labels, told, strict=True))))
+
+
+def _common_split(agents: Sequence[AnyAgent]) -> str:
+    """The split that all would be walked on; where that is not one, it must be said."""
+    walking = [agent for agent in agents if not is_results(agent)]
+    runs: list[AnyAgent] = [agent for agent in walking if isinstance(agent, Run)]
+    splits = dict.fromkeys(usual_split(agent) for agent in runs or walking or agents)
+    if len(splits) > 1:
+        raise UsageError(
+            f"these were trained for {' and '.join(splits)}; say where to compare: {setting('split', 'NAME')}"
+        )
+    return next(iter(splits))
+
+
+def _settings_of(ready: PreparedAgent, evaluation: Evaluation) -> Iterator[tuple[str, Any]]:
+    """All that an agent was made and trained with, by place."""
+    run = ready.walker.run
+    if run is not None:
+        yield from (("preset", run.preset), ("weights", ready.weights))
+        yield from _flat(to_plain(run.experiment))
+    elif isinstance(ready.walker.agent, Navigator):
+        yield from _flat({"navigator": to_plain(ready.walker.agent.config)})
+    yield "max_steps", evaluation.max_steps
+
+
+def _flat(values: Settings, place: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{place}{name}.")
+        else:
+            yield f"{place}{name}", list(value) if isinstance(value, tuple) else value
+
+
+def _differing(told: Mapping[str, Settings]) -> dict[str, Settings]:
+    """The settings that not all agents who have them share."""
+    names = dict.fromkeys(name for settings in told.values() for name in settings)
+    by_name = {name: {agent: one[name] for agent, one in told.items() if name in one} for name in names}
+    return {name: of for name, of in by_name.items() if len({dumps(value) for value in of.values()}) > 1}
+
+
+def _labels(names: Sequence[str], agents: Sequence[object]) -> list[str]:
+    """A name for each agent; where two would have the same, what they were called by, or their number."""
+    long = [
+        str(agent) if names.count(name) > 1 and isinstance(agent, str | Path) else name
+        for name, agent in zip(names, agents, strict=True)
+    ]
+    return [f"{name} ({place + 1})" if long.count(name) > 1 else name for place, name in enumerate(long)]
+
+
+def _of_same_episodes(labels: Sequence[str], walked: Sequence[Evaluation], split: str) -> list[Evaluation]:
+    """All evaluations, of the episodes that each of them has, in one order."""
+    shared = set.intersection(*(set(one.episodes.ids) for one in walked))
+    if not shared:
+        raise UsageError(f"{labels[0]} and the others have no episode of {split} in common; choose another split")
+    ids = [id for id in walked[0].episodes.ids if id in shared]
+    if len(ids) < max(len(one.episodes) for one in walked):
+        say(f"{len(ids):,} episodes of {split} are in all of them; these are compared")
+    return [
+        one if list(one.episodes.ids) == ids else one.select(torch.tensor([one.episodes.row(id) for id in ids]))
+        for one in walked
+    ]
+
+
+def _less(one: Summary, base: Summary) -> Iterator[tuple[str, float]]:
+    for key, value in one.items():
+        other = base[key]
+        if value is not None and other is not None and key != "episodes":
+            yield key, value - other
+
+
+def _signed(key: str, value: float | None) -> str:
+    return "-" if value is None else f"{'+' if value >= 0 else ''}{shown(key, value)}"
+
+
+def _told(value: Any) -> str:
+    return "-" if value is None else value if isinstance(value, str) else dumps(value)
+
+
+def _became(walk: Walk) -> str:
+    if walk.success is None:
+        return walk.outcome
+    return f"{'success' if walk.success else 'failure'}, {walk.outcome} {walk.scores['ne']:.2f} m off"

@@ -1,0 +1,150 @@
+"""Look at one episode: what an agent was asked, what it did at each step and why, and what became of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from json import dumps
+from pathlib import Path
+
+from vlnbert.analysis.card import write_card
+from vlnbert.analysis.card_text import card_text, tables
+from vlnbert.analysis.episode_record import RecordedEpisode
+from vlnbert.analysis.recording import Recorder
+from vlnbert.api.arguments import checked
+from vlnbert.api.preparing import prepare
+from vlnbert.api.runs import Checkpoint, Run
+from vlnbert.api.walkers import run_or_source
+from vlnbert.data.data import Data, open_data
+from vlnbert.data.own import Features
+from vlnbert.data.spec import FeatureSpec
+from vlnbert.errors import UnknownNameError, UsageError, setting
+from vlnbert.evaluation.checking import guess_split
+from vlnbert.evaluation.evaluate import Evaluation
+from vlnbert.evaluation.result_walks import evaluate_file
+from vlnbert.navigator import Navigator
+from vlnbert.progress import quiet
+from vlnbert.rollout.agents import Agent, AgentFactory
+from vlnbert.tasks.splits import task_and_split
+from vlnbert.tasks.task import R2R
+
+USUAL = f"{R2R.name}/val_unseen"  # the split of agents that were not trained for one
+RESULTS = ".json"
+
+AnyAgent = Run | Navigator | Agent | AgentFactory | str | Path
+
+
+@dataclass(frozen=True, repr=False)
+class Episode:
+    """One episode that was walked and scored: `print` it, look at it in a notebook, or take its `record`."""
+
+    record: RecordedEpisode
+    data: Data
+
+    def to_json(self, indent: int | None = None) -> str:
+        """The record as a JSON object."""
+        return dumps(self.record.to_json(), indent=indent)
+
+    def write(self, path: str | Path) -> Path:
+        """Write its card: by its ending a page (.html) or a picture of the floor plan (.svg, .png, .pdf)."""
+        write_card(Path(path), self.record, self.data)
+        return Path(path)
+
+    def __repr__(self) -> str:
+        return card_text(self.record)
+
+    def _repr_html_(self) -> str:
+        return "".join(table.html() for table in tables(self.record))
+
+
+@checked("agent", "features", "device")
+def episode(
+    agent: AnyAgent,
+    id: str,
+    data: Data | str | Path | None = None,
+    split: str | None = None,
+    *,
+    checkpoint: Checkpoint = "best",
+    features: FeatureSpec | str | Path | Features | None = None,
+    seed: int = 0,
+    max_steps: int | None = None,
+    device: str | None = None,
+    bar: bool = True,
+) -> Episode:
+    """Let an agent walk one episode, in the company that it has in an evaluation: every number is the same there.
+
+    `print(vln.episode(run, "12_0"))` is a card: the steps with all choices, how sure it was, what it attended to.
+
+    Args:
+        agent: Whoever `vln.evaluate` takes; or a result file of any agent, which needs `data` and `split`.
+        id: The episode, such as 12_0: the `instr_id` of result files.
+        data: The data folder, or what `vln.open_data` gave; by default what a run was trained on.
+        split: The split that it is in, such as r2r/val_unseen, the default; of a run, the split that chooses its best
+            weights.
+        checkpoint: Which weights of a run walk: the best, or those of its last checkpoint.
+        features: What the agent sees, where that differs from what a run was trained with.
+        seed: Of agents that draw lots, such as random.
+        max_steps: Steps after which an episode ends; by default as in the training, else the task's: 15 in R2R.
+        device: Where to walk, such as cpu or cuda; by default where the data is.
+        bar: Show progress.
+    """
+    with quiet(not bar):
+        agent = as_run(agent)
+        name = split or usual_split(agent)
+        opened = open_data(require_data(agent, data), device=device)
+        if is_results(agent):
+            path = Path(str(agent))
+            evaluation, recorder = walk_results(path, opened, name)
+            require_episode(evaluation.episodes.ids, id, str(path))
+            return Episode(recorder.episode(evaluation, evaluation.episodes.row(id)), opened)
+        ready = prepare(
+            agent,
+            opened,
+            name,
+            checkpoint=checkpoint,
+            features=features,
+            seed=seed,
+            max_steps=max_steps,
+            device=device,
+        )
+        require_episode(ready.episodes[name].ids, id, name, ready.data)
+        evaluation = ready.walk(name, record=True, only=[id])
+        return Episode(ready.recorder.episode(evaluation, 0), opened)
+
+
+def is_results(agent: object) -> bool:
+    """Whether an agent is given by what it did: a result file."""
+    return isinstance(agent, str | Path) and str(agent).endswith(RESULTS)
+
+
+def as_run(agent: AnyAgent) -> AnyAgent:
+    """The run in a folder, read once for all; any other agent as it is."""
+    return run_or_source(agent) if isinstance(agent, str | Path) and not is_results(agent) else agent
+
+
+def usual_split(agent: AnyAgent) -> str:
+    """The split to walk, unless told otherwise; a result file must say which it is of."""
+    if is_results(agent):
+        raise UsageError(f"{agent} is a result file; say which split it is of: {setting('split', USUAL)}")
+    return agent.experiment.best_on if isinstance(agent, Run) else USUAL
+
+
+def require_data(agent: AnyAgent, data: Data | str | Path | None) -> Data | str | Path:
+    """The data that is given, or what a run was trained on."""
+    found = agent.record.data if data is None and isinstance(agent, Run) else data
+    if found is None:
+        raise UsageError(f"no data to walk in; give a data folder: {setting('data', 'DIR')}")
+    return found
+
+
+def walk_results(path: Path, data: Data, split: str) -> tuple[Evaluation, Recorder]:
+    """The walks of a result file, scored, and who makes records of them."""
+    return evaluate_file(path, data.episodes(split), data.world, data.folder), Recorder(data, path.stem)
+
+
+def require_episode(known: Sequence[str], id: str, where: str, data: Data | None = None) -> None:
+    """Refuse an episode that is not there, with the split of `data` that has it, or with near names."""
+    if id in known:
+        return
+    if data is not None and (found := guess_split({id}, task_and_split(where)[0], data.folder)):
+        there = "/".join(found)
+        raise UsageError(f"no episode '{id}' in {where}; it is in another split: {setting('split', there)}")
+    raise UnknownNameError(f"episode in {where}", id, known)

@@ -1,0 +1,150 @@
+"""The explorer, opened: agents prepared, a page served until it is interrupted."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vlnbert.api.arguments import checked
+from vlnbert.api.preparing import prepare
+from vlnbert.api.runs import Run
+from vlnbert.api.walkers import run_or_source
+from vlnbert.data.data import Data, open_data
+from vlnbert.errors import UsageError, VlnbertError
+from vlnbert.navigator import Navigator
+from vlnbert.progress import quiet, say
+from vlnbert.rollout.agents import AGENTS, Agent, AgentFactory
+from vlnbert.runtime import require_within, use_threads
+from vlnbert.tasks.splits import task_and_split
+from vlnbert.tasks.task import R2R
+
+if TYPE_CHECKING:
+    from vlnbert.explorer.explorer import Explorer
+
+PORT = 8765
+MOST_AGENTS = 2  # side by side
+Source = Run | Navigator | Agent | AgentFactory | str | Path
+
+
+@checked("agents", "began")
+def explore(
+    *agents: Source,
+    data: Data | str | Path | None = None,
+    host: str = "127.0.0.1",
+    port: int = PORT,
+    device: str | None = None,
+    threads: int | None = None,
+    began: Callable[[str], object] | None = None,
+    bar: bool = True,
+) -> None:
+    """Serve a page on which agents can be watched while they read and walk; it ends when it is interrupted.
+
+    Visitors choose an episode, or click a start on the plan and type an instruction of their own.
+
+    Args:
+        agents: One or two, as `vln.evaluate` takes them: runs, navigators, baselines by name. Without any, a tiny
+            agent that ships with the package walks.
+        data: The data folder; by default what a run was trained on, or a generated house.
+        host: The address to serve at. Beyond 127.0.0.1 everybody who can reach this machine can visit.
+        port: Where to listen; 0 takes any port that is free.
+        device: Where to walk, such as cpu or cuda; by default where the data is.
+        threads: CPU threads; torch's choice otherwise, and one for the agent that ships.
+        began: Called with the page's address once it can be visited.
+        bar: Say where the page is.
+    """
+    require_within(port=(port, 0, 65535))
+    _require_server()
+    from vlnbert.explorer.app import make_app
+    from vlnbert.explorer.guard import LOOPBACK, is_loopback
+    from vlnbert.explorer.serving import address, listen, serve
+    from vlnbert.explorer.walk_queue import WalkQueue
+
+    with quiet(not bar), listen(host, port) as listening:  # a port in use is told before anything is opened
+        explorer = open_explorer(agents, data, device=device, threads=threads)
+        queue = WalkQueue(explorer.walk)
+        page = address(listening)
+        if not is_loopback(host):
+            say(f"warning: everybody who can reach {host} can visit this page and let agents walk here")
+
+        def tell() -> None:
+            say(f"explore at {page} (Ctrl-C ends it)")
+            if began is not None:
+                began(page)
+
+        hosts = LOOPBACK | {host} if is_loopback(host) else None
+        try:
+            serve(make_app(explorer, queue, hosts), listening, tell)
+        finally:
+            queue.close()
+
+
+def open_explorer(
+    agents: Sequence[Source], data: Data | str | Path | None = None, *, device: str | None, threads: int | None
+) -> "Explorer":
+    """The agents in their data, ready for visitors; the first walk is made, so that no visitor waits for it."""
+    from vlnbert.explorer.agents import ExplorerAgent
+    from vlnbert.explorer.explorer import Explorer
+    from vlnbert.explorer.requests import EpisodeAsked
+    from vlnbert.explorer.shipped import AGENT, generated_house
+
+    if len(agents) > MOST_AGENTS:
+        raise UsageError(f"{len(agents)} agents are too many to watch; name one or {MOST_AGENTS}")
+    use_threads(threads if agents or threads else 1)
+    sources = [run_or_source(one) if isinstance(one, str | Path) else one for one in agents] or [AGENT]
+    known = next((one.record.data for one in sources if isinstance(one, Run)), None)
+    opened = open_data(data or known or generated_house(), device=device)
+    _ = opened.world  # shared by all
+    try:
+        ready = [prepare(one, opened, _splits_for(one, opened)) for one in sources]
+    except VlnbertError as error:
+        if agents:
+            raise
+        remedy = "the agent that ships sees generated houses only; name another, such as random"
+        raise UsageError(f"{str(error).splitlines()[0]}; {remedy}") from None
+    walkers = [
+        ExplorerAgent(
+            about=one.weights or _about(source, one.agent),
+            agent=one.agent,
+            recorder=one.recorder,
+            max_steps=one.walker.max_steps,
+            max_tokens=one.walker.max_tokens,
+            dtype=one.dtype,
+        )
+        for one, source in zip(ready, sources, strict=True)
+    ]
+    explorer = Explorer(ready[0].data, walkers, ready[0].walker.task)
+    if first := explorer.first:
+        asked = [EpisodeAsked(number, first["split"], first["id"]) for number in range(len(walkers))]
+        explorer.walk(asked)
+        explorer.plan(explorer.catalogue.scan_of(first["split"], first["id"]))
+    return explorer
+
+
+def _splits_for(source: Source, data: Data) -> list[str]:
+    """A split of each task that an agent may be asked to walk: they decide what it sees."""
+    tasks = dict.fromkeys(task_and_split(name)[0] for name in data.splits)
+    if isinstance(source, Run):
+        tasks = dict.fromkeys(source.experiment.tasks)
+    elif isinstance(source, AgentFactory | Agent) or (isinstance(source, str) and source in AGENTS):
+        tasks = dict.fromkeys([R2R.name] if R2R.name in tasks else list(tasks)[:1])
+    wanted = ("val_unseen", "val_seen", "train")
+    found = [[f"{task}/{split}" for split in wanted if f"{task}/{split}" in data.splits] for task in tasks]
+    return [names[0] for names in found if names]
+
+
+def _about(source: Source, agent: Agent) -> str:
+    """Who walks, in words: what a class of agents says of itself."""
+    from vlnbert.explorer.shipped import AGENT
+
+    if source == AGENT:
+        return "It ships with vlnbert, and was trained in other generated houses."
+    told = type(agent).__doc__ if isinstance(source, str | AgentFactory) else None
+    return (told or "").strip().partition("\n")[0]
+
+
+def _require_server() -> None:
+    try:
+        import starlette
+        import uvicorn
+    except ImportError:
+        raise UsageError("the page needs a server; install it with: pip install 'vlnbert[explore]'") from None
+    del starlette, uvicorn

@@ -1,0 +1,98 @@
+"""The server: uvicorn on a socket of ours, with limits on connections that neither ask nor read."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from vlnbert.errors import UsageError, setting
+from vlnbert.explorer.guard import MOST_HEADERS, WORKING
+
+STANDSTILL = WORKING + 5  # seconds in which a connection must begin a request or end an answer
+MOST_CONNECTIONS = 400  # more get 503
+
+
+class BoundedConnection(H11Protocol):
+    """A connection that is cut off where nothing comes of it: a request without end, an answer that nobody reads."""
+
+    standstill = STANDSTILL
+    _seen: object = None
+    _watch: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        super().connection_made(transport)
+        self._watch = self.loop.call_later(self.standstill, self._look)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+        super().connection_lost(exc)
+
+    def _look(self) -> None:
+        cycle: Any = self.cycle  # None before the first request, whatever uvicorn's types say
+        now = None if cycle is None else (id(cycle), cycle.response_complete)
+        if now == self._seen:
+            self.transport.abort()
+            return
+        self._seen = now
+        self._watch = self.loop.call_later(self.standstill, self._look)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens; port 0 is any that is free."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listening = socket.create_server((host, port), family=family, backlog=512)
+        listening.setsockopt(
+            socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
+        )  # or small answers wait 40 ms to be acknowledged
+        return listening
+    except (OSError, OverflowError) as error:
+        reason = (getattr(error, "strerror", None) or str(error)).partition(" (")[0]
+        problem = f"{setting('host', host)}, {setting('port', port)} cannot be served ({reason.lower()})"
+        raise UsageError(f"{problem}; choose another: {setting('port', 0)} takes any that is free") from None
+
+
+def address(listening: socket.socket) -> str:
+    """What to type into a browser."""
+    host, port = listening.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+
+
+def server_for(app: ASGIApp, protocol: type[asyncio.Protocol] = BoundedConnection) -> uvicorn.Server:
+    """A server that tells nothing of itself and keeps to the limits."""
+    config = uvicorn.Config(
+        app,
+        http=protocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        limit_concurrency=MOST_CONNECTIONS,
+        h11_max_incomplete_event_size=MOST_HEADERS + (4 << 10),
+        timeout_keep_alive=10,
+        timeout_graceful_shutdown=1,
+    )
+    return uvicorn.Server(config)
+
+
+def serve(app: ASGIApp, listening: socket.socket, began: Callable[[], Any] | None = None) -> None:
+    """Serve until interrupted. `began` is called once visitors are let in."""
+    server = server_for(app)
+
+    async def run() -> None:
+        task = asyncio.create_task(server.serve(sockets=[listening]))
+        while not server.started and not task.done():
+            await asyncio.sleep(0.01)
+        if began is not None and server.started:
+            began()
+        await task
+
+    asyncio.run(run())

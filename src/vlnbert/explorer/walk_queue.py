@@ -1,0 +1,99 @@
+"""Many visitors, one navigator: requests wait in a bounded queue, and one thread walks those that wait as one batch."""
+
+import queue
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+
+from vlnbert.explorer.requests import Asked, RefusedError
+
+Answer = bytes | RefusedError
+Walk = Callable[[Sequence[Asked]], Sequence[Answer]]
+
+MOST_WAITING = 128  # requests in the queue; more are asked to come back
+MOST_TOGETHER = 64  # of one batch
+GATHERING = 0.004  # seconds to wait for others after the first
+REMEMBERED = 256  # answers; the same walk comes out the same
+COME_BACK = "2"  # seconds
+
+
+class WalkQueue:
+    """Answers requests in batches. What was asked a moment ago, or is being walked, is not walked again."""
+
+    def __init__(self, walk: Walk) -> None:
+        self._walk = walk
+        self._waiting: queue.Queue[tuple[Asked, Future[bytes]] | None] = queue.Queue(MOST_WAITING)
+        self._lock = threading.Lock()
+        self._under_way: dict[Asked, Future[bytes]] = {}
+        self._answers: OrderedDict[Asked, bytes] = OrderedDict()
+        self._thread = threading.Thread(target=self._work, name="walks", daemon=True)
+        self._thread.start()
+
+    def submit(self, asked: Asked) -> "Future[bytes]":
+        """The answer to come; refused where too many wait."""
+        with self._lock:
+            if asked in self._under_way:
+                return self._under_way[asked]
+            future: Future[bytes] = Future()
+            if asked in self._answers:
+                self._answers.move_to_end(asked)
+                future.set_result(self._answers[asked])
+                return future
+            try:
+                self._waiting.put_nowait((asked, future))
+            except queue.Full:
+                line = "too many walks at once; try again in a moment"
+                raise RefusedError(503, line, {"Retry-After": COME_BACK}) from None
+            self._under_way[asked] = future
+            return future
+
+    def close(self) -> None:
+        """Walk what waits, then end."""
+        self._waiting.put(None)
+        self._thread.join(timeout=30)
+
+    def _work(self) -> None:
+        while (batch := self._next_batch()) is not None:
+            try:
+                answers = self._walk([asked for asked, _ in batch])
+            except Exception as error:  # of one batch; the thread lives on
+                for asked, future in batch:
+                    self._forget(asked)
+                    future.set_exception(error)
+                continue
+            for (asked, future), answer in zip(batch, answers, strict=True):
+                self._forget(asked)
+                if isinstance(answer, RefusedError):
+                    future.set_exception(answer)
+                else:
+                    self._remember(asked, answer)
+                    future.set_result(answer)
+
+    def _next_batch(self) -> "list[tuple[Asked, Future[bytes]]] | None":
+        """The first that waits, with those that come soon after; None when it is over."""
+        first = self._waiting.get()
+        if first is None:
+            return None
+        batch, until = [first], time.monotonic() + GATHERING
+        while len(batch) < MOST_TOGETHER:
+            try:
+                one = self._waiting.get(timeout=max(0.0, until - time.monotonic()))
+            except queue.Empty:
+                break
+            if one is None:
+                self._waiting.put(None)
+                break
+            batch.append(one)
+        return batch
+
+    def _forget(self, asked: Asked) -> None:
+        with self._lock:
+            self._under_way.pop(asked, None)
+
+    def _remember(self, asked: Asked, answer: bytes) -> None:
+        with self._lock:
+            self._answers[asked] = answer
+            while len(self._answers) > REMEMBERED:
+                self._answers.popitem(last=False)

@@ -1,0 +1,48 @@
+"""Words of an instruction as they are read, by tokenizers of several kinds."""
+
+import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import BPE, WordPiece
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer, ByteLevel
+from tokenizers.processors import TemplateProcessing
+
+from vlnbert.analysis.words import read_words
+
+TEXT = "Walk past Zoe's bookshelves."
+
+
+def word_pieces() -> Tokenizer:
+    pieces = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "walk", "past", "book", "##shel", "##ves", ".", "'", "s")
+    tokenizer = Tokenizer(WordPiece({piece: number for number, piece in enumerate(pieces)}, unk_token="[UNK]"))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = BertNormalizer(lowercase=True), BertPreTokenizer()
+    tokenizer.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+    return tokenizer
+
+
+def bytes_of_pairs() -> Tokenizer:
+    letters = {"<pad>": 0, "<s>": 1, "</s>": 2} | {
+        letter: n + 3 for n, letter in enumerate(sorted(ByteLevel.alphabet()))
+    }
+    tokenizer = Tokenizer(BPE(letters, []))
+    tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
+    tokenizer.post_processor = TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 1), ("</s>", 2)])
+    return tokenizer
+
+
+def test_pieces_of_a_word_are_joined() -> None:
+    tokenizer = word_pieces()
+    read = read_words(tokenizer, TEXT, tokenizer.encode(TEXT).ids)
+    assert read.words == ("walk", "past", "[UNK]", "'", "s", "bookshelves", ".")
+    weights = [0.1, 0.1, 0.1, 0.1, 0.1, 0.05, 0.1, 0.15, 0.1, 0.1]  # of the tokens after [CLS], [SEP] last
+    assert read.gathered(weights) == pytest.approx((0.1, 0.1, 0.1, 0.1, 0.1, 0.3, 0.1))
+
+
+def test_other_tokenizers_are_read_by_their_places_in_the_text() -> None:
+    tokenizer = bytes_of_pairs()
+    ids = tokenizer.encode(TEXT).ids
+    read = read_words(tokenizer, TEXT, ids)
+    assert "".join(read.words) == TEXT.replace(" ", "")
+    assert read.words[:2] == ("Walk", "past")
+    assert sum(read.gathered([1.0] * (len(ids) - 1))) == len(ids) - 2
+    assert len(read_words(tokenizer, "something else", ids).words) == len(ids) - 2, "tokens that came ready made"

@@ -1,0 +1,78 @@
+"""`vlnbert show` and `vlnbert compare`: cards and tables that can be read in a pipe, and JSON."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import vlnbert as vln
+from tests.cli.conftest import TINY, Run, called
+from vlnbert.analysis.card_text import shaded_instruction
+
+SPLIT = ("--split", "r2r/val_unseen")
+
+
+@pytest.fixture(scope="module")
+def trained(house: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("show") / "run"
+    short = ("--training.iterations", "2", "--training.validate-every", "2", "--training.seed", "2")
+    assert called("train", "demo", "--data", house, "--out", folder, *TINY, *short).code == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def per_episode(trained: Path) -> dict[str, dict[str, float | str]]:
+    outcome = called("evaluate", trained, "--splits", "val_unseen", "--per-episode")
+    assert outcome.code == 0
+    found: dict[str, dict[str, float | str]] = json.loads(outcome.out)["val_unseen"]
+    return found
+
+
+def test_a_card_in_a_pipe(run: Run, trained: Path, per_episode: dict[str, dict[str, float | str]]) -> None:
+    assert {one["outcome"] for one in per_episode.values()} == {"stopped", "ran out of steps"}
+    for id in list(per_episode)[::6]:
+        outcome = run("show", trained, "--episode", id)
+        assert (outcome.code, outcome.err) == (0, "")
+        assert "\x1b" not in outcome.out
+        lines = outcome.out.splitlines()
+        assert lines[0].startswith(f"Episode {id}, r2r/val_unseen in ")
+        assert str(per_episode[id]["outcome"]) in lines[1]
+        assert f"{per_episode[id]['ne']:.2f} m from the goal" in lines[1]
+        assert f"{100 * float(per_episode[id]['ndtw']):.1f}" in outcome.out
+
+
+def test_a_record_as_json(run: Run, trained: Path, per_episode: dict[str, dict[str, float | str]]) -> None:
+    id = next(iter(per_episode))
+    record = json.loads(run("show", trained, "--episode", id, "--json").out)
+    assert {"outcome": record["outcome"], **record["scores"]} == per_episode[id]
+    assert record["max_steps"] == 4
+    assert len(record["steps"][0]["attention"]) == len(record["instruction"]["words"])
+
+
+def test_a_card_as_a_file(run: Run, house: Path, tmp_path: Path) -> None:
+    id = json.loads(run("evaluate", "--agent", "stop", "--data", house, "--per-episode").out)["val_seen"].popitem()[0]
+    words = ("show", "shortest", "--episode", id, "--split", "r2r/val_seen", "--data", house)
+    for name in ("card.html", "card.svg"):
+        outcome = run(*words, "--out", tmp_path / name)
+        assert (outcome.code, outcome.out) == (0, f"{tmp_path / name}\n")
+        assert "0.00 m from the goal" in (tmp_path / name).read_text()
+
+
+def test_words_are_shaded(trained: Path, per_episode: dict[str, dict[str, float | str]]) -> None:
+    record = vln.episode(trained, next(iter(per_episode)), bar=False).record
+    text = shaded_instruction(record)
+    assert text.plain.split() == list(record.instruction.words)
+    assert text.spans, "some words are shaded"
+
+
+def test_compare(run: Run, trained: Path, house: Path, tmp_path: Path) -> None:
+    assert run("evaluate", "--agent", "random", "--data", house, *SPLIT[:1], "val_unseen", "--out", tmp_path).code == 0
+    results = tmp_path / "r2r_val_unseen_random.json"
+    outcome = run("compare", trained, "random", results, "--episodes", 3)
+    assert (outcome.code, outcome.err) == (0, "")
+    for words in ("settings that differ", "random less run", "r2r_val_unseen_random less run", "they part in", "more"):
+        assert words in outcome.out
+    document = json.loads(run("compare", trained, "random", results, "--json").out)
+    assert document["agents"] == ["run", "random", "r2r_val_unseen_random"]
+    assert document["scores"]["random"] == document["scores"]["r2r_val_unseen_random"]
+    assert document["outcomes"]["r2r_val_unseen_random"] == {"ended": 24}

@@ -1,0 +1,115 @@
+"""The application: what can be chosen, walks as records, pages for browsers without JavaScript."""
+
+import json
+import re
+from html import escape
+
+import pytest
+from starlette.testclient import TestClient
+
+from tests.explorer.conftest import typed
+from vlnbert.explorer.app import FILES, VIEWER
+from vlnbert.explorer.explorer import Explorer
+
+EVIL = '<script>alert(1)</script><img src=x onerror="alert(2)">'
+
+
+def test_the_catalogue_leads_to_a_walk(client: TestClient) -> None:
+    found = client.get("/api/catalogue").json()
+    assert [one["follows_words"] for one in found["agents"]] == [True]
+    assert {"r2r/val_unseen", "reverie/val_unseen"} <= set(found["splits"])
+    record = client.get("/api/walk", params={**found["first"], "agent": 0}).json()
+    assert (record["format"], record["task"], record["id"]) == (1, "r2r", found["first"]["id"])
+    plan = client.get("/api/plan", params={"scan": record["scan"]}).json()
+    assert set(record["path"]) <= {one["id"] for one in plan["viewpoints"]}
+    assert plan["rooms"]
+    for step in record["steps"]:
+        assert sum(choice["probability"] for choice in step["choices"]) == pytest.approx(1, abs=1e-4)
+        assert len(step["attention"]) == len(record["instruction"]["words"])
+
+
+def test_houses_and_their_instructions(client: TestClient) -> None:
+    houses = client.get("/api/houses", params={"split": "r2r/train"}).json()
+    scan, count = houses[0]["scan"], houses[0]["instructions"]
+    pages = -(-count // 50)
+    told = [
+        client.get("/api/instructions", params={"split": "r2r/train", "scan": scan, "page": n}) for n in range(pages)
+    ]
+    assert sum(len(one.json()["instructions"]) for one in told) == count
+    last = told[-1].json()["instructions"][-1]["id"]
+    around = client.get("/api/instructions", params={"split": "r2r/train", "scan": scan, "around": last}).json()
+    assert around["page"] == pages - 1
+
+
+def test_an_object_is_looked_for(client: TestClient) -> None:
+    scan = client.get("/api/houses", params={"split": "reverie/val_unseen"}).json()[0]["scan"]
+    asked = client.get("/api/instructions", params={"split": "reverie/val_unseen", "scan": scan}).json()
+    first = asked["instructions"][0]["id"]
+    record = client.get("/api/walk", params={"split": "reverie/val_unseen", "id": first}).json()
+    assert record["target_object"]
+    assert any(thing["probability"] is not None for step in record["steps"] for thing in step["objects"])
+
+
+def test_typed_words_are_walked_and_stay_text(client: TestClient, explorer: Explorer) -> None:
+    answer = client.post("/api/walk", json=typed(explorer, EVIL))
+    assert answer.headers["content-type"] == "application/json"
+    record = answer.json()
+    assert record["instruction"]["text"] == EVIL
+    assert (record["split"], record["goal"], record["success"], record["scores"]) == (None, None, None, {})
+    asked = typed(explorer, EVIL)
+    card = client.get(
+        "/instruction", params={name: asked[name] for name in ("task", "scan", "start", "heading", "text")}
+    )
+    assert card.status_code == 200
+    assert escape(EVIL) in card.text
+    assert "<script" not in card.text
+    assert "<img" not in card.text
+
+
+def test_walks_of_a_batch_are_those_of_one_alone(explorer: Explorer) -> None:
+    from vlnbert.explorer.requests import EpisodeAsked
+
+    index = explorer.catalogue.index("r2r/val_unseen")
+    asked = [EpisodeAsked(0, "r2r/val_unseen", name) for name in index.episodes.ids[:8]]
+    together = [json.loads(one) for one in explorer.walk(asked) if isinstance(one, bytes)]
+    for one, record in zip(asked, together, strict=True):
+        (alone,) = explorer.walk([one])
+        assert isinstance(alone, bytes)
+        assert json.loads(alone)["path"] == record["path"]
+        assert json.loads(alone)["scores"] == pytest.approx(record["scores"])
+
+
+def test_without_javascript_cards_are_linked_and_tell_all(client: TestClient) -> None:
+    front = client.get("/")
+    links = re.findall(r'<a href="(/episode[^"]*)"', front.text)
+    assert len(links) == 12
+    address = links[0].replace("&amp;", "&")
+    card = client.get(address).text
+    record = client.get(address.replace("/episode", "/api/walk")).json()
+    assert escape(record["instruction"]["text"]) in card
+    assert record["outcome"] in card
+    for name, value in record["scores"].items():
+        assert f"{name.upper()}</th><td>{value:.3f}</td>" in card
+    for step in record["steps"]:
+        chosen = step["choices"][step["chosen"]]
+        assert f"({100 * chosen['probability']:.0f} %)" in card
+    lost = client.get("/episode?split=r2r/val_unseen&id=nobody")
+    assert lost.status_code == 404
+    assert "No such episode in r2r/val_unseen" in lost.text
+
+
+def test_all_files_are_served_with_their_kinds(client: TestClient) -> None:
+    viewer = {name: kind for name, (_, kind) in VIEWER.items()}
+    for name, kind in (FILES | viewer).items():
+        answer = client.get(f"/files/{name}")
+        assert answer.status_code == 200
+        assert answer.headers["content-type"] == kind
+        assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_every_answer_has_the_policy(client: TestClient) -> None:
+    for path in ("/", "/files/explorer.js", "/api/catalogue", "/nowhere", "/api/walk", "/episode"):
+        headers = client.get(path).headers
+        assert headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'; style-src 'self'")
+        assert "frame-ancestors 'none'" in headers["content-security-policy"]
+        assert (headers["referrer-policy"], headers["x-frame-options"]) == ("no-referrer", "DENY")

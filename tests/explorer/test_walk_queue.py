@@ -1,0 +1,91 @@
+"""Walks wait together, walk together, and are walked once."""
+
+import threading
+from collections.abc import Sequence
+
+import pytest
+
+from vlnbert.explorer import walk_queue
+from vlnbert.explorer.requests import Asked, EpisodeAsked, RefusedError
+from vlnbert.explorer.walk_queue import Answer, WalkQueue
+
+
+def asked(number: int) -> EpisodeAsked:
+    return EpisodeAsked(0, "r2r/test", str(number))
+
+
+class Walks:
+    """Notes the batches that it is given; it does not begin before it may."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[Asked]] = []
+        self.may = threading.Event()
+
+    def __call__(self, batch: Sequence[Asked]) -> list[Answer]:
+        assert self.may.wait(10)
+        self.batches.append(list(batch))
+        return [RefusedError(404, "no") if one == asked(13) else one.id.encode() for one in batch]  # type: ignore[union-attr]
+
+
+def test_those_that_wait_walk_as_one_batch() -> None:
+    walks = Walks()
+    queue = WalkQueue(walks)
+    first = queue.submit(asked(0))
+    others = [queue.submit(asked(number)) for number in range(1, 30)]
+    walks.may.set()
+    assert first.result(10) == b"0"
+    assert others[11].result(10) == b"12"
+    with pytest.raises(RefusedError):
+        others[12].result(10)
+    assert others[28].result(10) == b"29"
+    queue.close()
+    assert sum(map(len, walks.batches)) == 30
+    assert len(walks.batches) <= 3
+
+
+def test_the_same_walk_is_made_once() -> None:
+    walks = Walks()
+    queue = WalkQueue(walks)
+    one, same = queue.submit(asked(1)), queue.submit(asked(1))
+    assert one is same
+    walks.may.set()
+    assert one.result(10) == b"1"
+    assert queue.submit(asked(1)).result(10) == b"1"
+    queue.close()
+    assert walks.batches == [[asked(1)]]
+
+
+def test_too_many_are_asked_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walk_queue, "MOST_WAITING", 4)
+    walks = Walks()
+    queue = WalkQueue(walks)
+
+    def crowd() -> None:
+        for number in range(walk_queue.MOST_TOGETHER + 6):
+            queue.submit(asked(number))
+
+    with pytest.raises(RefusedError) as refused:
+        crowd()
+    assert refused.value.status == 503
+    assert refused.value.headers == {"Retry-After": "2"}
+    walks.may.set()
+    queue.close()
+
+
+def test_refusals_and_faults_reach_who_asked_and_nobody_else() -> None:
+    walks = Walks()
+    walks.may.set()
+    queue = WalkQueue(walks)
+    with pytest.raises(RefusedError, match="no"):
+        queue.submit(asked(13)).result(10)
+    assert queue.submit(asked(14)).result(10) == b"14"
+    queue.close()
+
+    def broken(batch: Sequence[Asked]) -> list[Answer]:
+        raise ZeroDivisionError
+
+    queue = WalkQueue(broken)
+    for number in (1, 2):  # the thread lives on
+        with pytest.raises(ZeroDivisionError):
+            queue.submit(asked(number)).result(10)
+    queue.close()

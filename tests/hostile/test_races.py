@@ -1,0 +1,11 @@
+"""A few of the races that `make torture` runs: no record is mixed."""
+
+from pathlib import Path
+
+from tests.hostile import races
+
+
+def test_races(tmp_path: Path) -> None:
+    outcomes = races.run(tmp_path, seed=0, count=10)
+    assert len(outcomes) == 10
+    assert [outcome for outcome in outcomes if outcome.fault] == []
