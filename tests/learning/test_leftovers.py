@@ -130,15 +130,15 @@ def test_what_was_validated_is_not_validated_again(
 
 def cut_in_its_validation(ranks: Ranks, house: Path, folder: Path, config: TrainConfig) -> tuple[list[int], Progress]:
     """A rank that is killed in the first validation with the others, and resumed with them."""
-    real, run = vlnbert.learning.trainer.validation_scores, folder / "cut"
+    real, run = vlnbert.learning.navigator_trainer.validation_scores, folder / "cut"
 
     def kill(*_: object, **more: object) -> None:
         raise Killed
 
-    vlnbert.learning.trainer.validation_scores = kill
+    vlnbert.learning.navigator_trainer.validation_scores = kill
     with pytest.raises(Killed):
         trainer(house, run, config, ranks).train()
-    vlnbert.learning.trainer.validation_scores = real
+    vlnbert.learning.navigator_trainer.validation_scores = real
     ranks.wait()  # as a new start of all does
     again, watcher = trainer(house, run, config, ranks), Watcher()
     again.resume()
