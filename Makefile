@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DOCS_VENV := .venv-docs
 
-.PHONY: help demo agent test check bench docs screenshots package clean
+.PHONY: help demo agent test torture check bench docs screenshots package clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -29,6 +29,9 @@ agent: $(VENV)/.installed  ## train the explorer's tiny agent anew, into src/vln
 
 test: $(VENV)/.installed  ## run the tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4
+
+torture: $(VENV)/.installed  ## damage every kind of file, kill, race and fill disks, for up to an hour
+	OMP_NUM_THREADS=1 PYTHONPATH=. $(BIN)/python -m tests.hostile.torture --seed 0 --out torture.json
 
 check: $(VENV)/.installed  ## formatter, linter, types
 	$(BIN)/ruff format --check .

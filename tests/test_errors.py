@@ -8,6 +8,8 @@ import vlnbert
 from vlnbert.api.training import changed_preset
 from vlnbert.cli.parsing import as_option
 from vlnbert.errors import (
+    LONGEST_LINE,
+    MOST_FAULTS,
     SHOWN_FAULTS,
     DataError,
     Fault,
@@ -110,6 +112,76 @@ def test_faults_of_several_files_are_told_together(tmp_path):
 def test_a_fault_can_be_shown_whatever_its_words_hold():
     for error in (DataError("a", "b", "c", "item \ud800"), UnknownNameError("split", "\ud800", [])):
         str(error).encode()
+
+
+NASTY = "\x1b[2Jx\u202e\x9b\x07\u2028"
+SHOWN = r"\x1b[2Jx\u202e\x9b\x07\u2028"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        DataError("a", NASTY, "mend it"),
+        DataError(NASTY, "is bad", "mend it", NASTY),
+        UsageError(f"{NASTY} is no number"),
+        UnknownNameError("split", NASTY, []),
+        InvalidFileError("a", [Fault(NASTY, "is bad", "mend it")]),
+    ],
+    ids=["problem", "path", "usage", "name", "place"],
+)
+def test_control_characters_are_shown_and_not_sent(error):
+    assert SHOWN.replace(r"\u2028", "") in str(error).replace(r"\u2028", "")
+    assert str(error).isprintable()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        DataError("a", "is " + "x" * 10_000, "mend it"),
+        DataError("a", "is bad", "mend it", "x" * 10_000),
+        DataError("/" + "x" * 10_000 + "/a.json", "is bad", "mend it"),
+        UsageError("x" * 10_000),
+        UnknownNameError("split", "x" * 10_000, ["y" * 10_000]),
+        InvalidFileError("a", [Fault("x" * 10_000, "is bad", "mend it")] * 30),
+    ],
+    ids=["problem", "place", "path", "usage", "name", "many"],
+)
+def test_a_line_ends_at_500_characters(error):
+    lines = str(error).split("\n")
+    assert max(map(len, lines)) <= LONGEST_LINE == 500
+    if isinstance(error, DataError):
+        assert lines[0].endswith("; mend it"), "what to do is told all the same"
+
+
+def test_a_long_path_keeps_its_end():
+    assert "/a.json: is bad; mend it" in str(DataError("/" + "x" * 10_000 + "/a.json", "is bad", "mend it"))
+
+
+def test_a_great_many_faults_end_the_reading():
+    faults = Faults("a.json")
+
+    def read():
+        for index in range(20_000):
+            faults.add(f"item {index}" + "x" * 10_000, "is bad", "mend it")
+
+    with pytest.raises(InvalidFileError, match=r"9,980 more faults of 10,000; the rest was not looked at$") as caught:
+        read()
+    assert len(caught.value.faults) == MOST_FAULTS
+    assert max(len(fault.place) for fault in caught.value.faults) <= LONGEST_LINE
+
+
+def test_a_great_many_faults_of_several_files_end_the_reading():
+    faults, files = Faults("folder"), []
+
+    def read():
+        for number in range(100):
+            with faults.including():
+                files.append(number)
+                raise InvalidFileError("a", [Fault("", "is bad", "mend it")] * 3000)
+
+    with pytest.raises(InvalidFileError, match=r"the rest was not looked at$"):
+        read()
+    assert len(files) == 4
 
 
 def test_an_unknown_name_is_a_key_error_that_reads_well():

@@ -15,12 +15,24 @@ from pathlib import Path
 from typing import Any
 
 SHOWN_FAULTS = 20  # a file that is wrong everywhere need not fill the screen
+MOST_FAULTS = 10_000  # after so many the rest of a file is not read: it is another kind of file
+LONGEST_LINE = 500  # characters of a line that tells a fault
+LONGEST_PATH = 250  # of the path in it, whose end is kept
 SHOWN_NAMES = 12  # nor need a long catalogue
+# C0 and C1, separators of lines, and marks that turn the direction of the text behind them.
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 NEAR = 0.6  # likeness, of at most 1, from which a name may have been meant
 
 
 class VlnbertError(Exception):
-    """The root of everything vlnbert raises on purpose."""
+    """The root of everything vlnbert raises on purpose. Its text can be printed, whatever it quotes."""
+
+    def __str__(self) -> str:
+        return "\n".join(cut(printable(line), LONGEST_LINE) for line in super().__str__().split("\n"))
+
+    repeated: bool | None = (
+        None  # whether another of the processes that learn together tells the same, if they were asked
+    )
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Cross process borders with text and attributes; what an error was made from is not needed again."""
@@ -54,7 +66,8 @@ class InvalidFileError(DataError):
         self.faults = faults
         lines = [_line(path, fault) for fault in faults[:SHOWN_FAULTS]]
         if len(faults) > SHOWN_FAULTS:
-            lines.append(f"{path}: and {len(faults) - SHOWN_FAULTS:,} more faults of {len(faults):,}")
+            rest = "; the rest was not looked at" if len(faults) >= MOST_FAULTS else ""
+            lines.append(f"{_end(path)}: and {len(faults) - SHOWN_FAULTS:,} more faults of {len(faults):,}{rest}")
         self.args = ("\n".join(lines),)
 
 
@@ -62,20 +75,20 @@ class UnknownNameError(VlnbertError, KeyError):
     """A name that is not in the catalogue, with the nearest ones that are."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
-        known = sorted(known)
+        known, name = sorted(known), cut(name, LONGEST_PATH)
         near = near_names(name, known)
         hint = f"did you mean {' or '.join(near)}?" if near else f"known: {_some(known)}"
-        super().__init__(_printable(f"no {kind} '{name}'; {hint}"))
+        super().__init__(f"no {kind} '{name}'; {hint}")
 
     def __str__(self) -> str:
-        return str(self.args[0])  # a KeyError would quote it
+        return cut(printable(str(self.args[0])), LONGEST_LINE)  # a KeyError would quote it
 
 
 class RenamedError(UnknownNameError):
     """A name that something had, or has elsewhere, with the one that it has here."""
 
     def __init__(self, kind: str, name: str, now: str) -> None:
-        VlnbertError.__init__(self, _printable(f"the {kind} {name} is called {now} now"))
+        VlnbertError.__init__(self, f"the {kind} {name} is called {now} now")
 
 
 class UsageError(VlnbertError):
@@ -90,7 +103,10 @@ class Faults:
     found: list[Fault] = field(default_factory=list)
 
     def add(self, place: str, problem: str, remedy: str, path: Path | None = None) -> None:
-        self.found.append(Fault(place, problem, remedy, path))
+        """Remember a fault; beyond a great many of them all are raised at once. What is quoted may be of any length."""
+        self.found.append(Fault(cut(place, LONGEST_LINE), cut(problem, LONGEST_LINE), remedy, path))
+        if len(self.found) >= MOST_FAULTS:
+            self.raise_if_any()
 
     @contextmanager
     def including(self) -> Iterator[None]:
@@ -98,7 +114,11 @@ class Faults:
         try:
             yield
         except DataError as error:
+            if error.faults is self.found:  # as many as are told
+                raise
             self.found += [replace(fault, path=fault.path or error.path) for fault in error.faults]
+            if len(self.found) >= MOST_FAULTS:
+                self.raise_if_any()
 
     def raise_if_any(self) -> None:
         if self.found:
@@ -156,17 +176,44 @@ def listed(names: Sequence[str], most: int) -> str:
     return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
 
 
+def printable(text: str) -> str:
+    """Text without what would upset or mislead a terminal: control characters and half ones are spelt out."""
+    whole = text.encode(errors="backslashreplace").decode()
+    return whole if whole.isprintable() else CONTROL.sub(_spelt, whole)
+
+
+def printable_text(text: str) -> str:
+    """The same for text of several lines, in which tabs are blanks."""
+    return "\n".join(printable(line.replace("\t", " ")) for line in text.replace("\r\n", "\n").split("\n"))
+
+
+def cut(text: str, most: int) -> str:
+    """Text that ends at so many characters, with dots where it went on."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def _spelt(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
 def _line(path: Path | str, fault: Fault) -> str:
-    where = f"{fault.path or path}: {fault.place}" if fault.place else f"{fault.path or path}"
-    return _printable(" ".join(f"{where}: {fault.problem}; {fault.remedy}".split()))
+    """One line of at most so many characters, which ends in what to do."""
+    where = f"{_end(fault.path or path)}: {fault.place}" if fault.place else _end(fault.path or path)
+    remedy = cut(_spaced(fault.remedy), LONGEST_LINE // 2)
+    return f"{cut(_spaced(f'{where}: {fault.problem}'), LONGEST_LINE - len(remedy) - 2)}; {remedy}"
+
+
+def _spaced(text: str) -> str:
+    return printable(" ".join(text.split()))
+
+
+def _end(path: Path | str) -> str:
+    """A path, or the end of a very long one, where the file's name stands."""
+    text = printable(str(path))
+    return text if len(text) <= LONGEST_PATH else f"...{text[3 - LONGEST_PATH :]}"
 
 
 def _some(names: list[str]) -> str:
     more = len(names) - SHOWN_NAMES
     return ", ".join(names[:SHOWN_NAMES]) + (f" and {more:,} more" if more > 0 else "") if names else "none"
-
-
-def _printable(text: str) -> str:
-    """Half characters, which JSON can spell, and control characters would upset a terminal."""
-    whole = text.encode(errors="backslashreplace").decode()
-    return re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda found: f"\\x{ord(found[0]):02x}", whole)

@@ -9,6 +9,8 @@ from html import escape
 from importlib import import_module
 from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar
 
+from vlnbert.errors import printable_text
+
 if TYPE_CHECKING:
     from rich.progress import Progress
 
@@ -32,7 +34,7 @@ def quiet(silent: bool = True) -> Iterator[None]:
 def say(line: str) -> None:
     """Tell people something along the way."""
     if not _quiet.get():
-        print(line, file=sys.stderr)
+        print(printable_text(line), file=sys.stderr)
 
 
 def in_notebook() -> bool:
@@ -46,7 +48,7 @@ class Bar:
 
     def __init__(self, what: str, total: int | None, done: int = 0, lasting: bool = False) -> None:
         """`lasting` bars stay on the screen when they are done."""
-        self.what, self.total, self.done, self.lasting = what, total, done, lasting
+        self.what, self.total, self.done, self.lasting = printable_text(what), total, done, lasting
         self.shown: _Shown | None = None
 
     def __enter__(self) -> "Bar":
@@ -71,7 +73,7 @@ class Bar:
     def say(self, line: str) -> None:
         """A line beside the bar, which goes on below it."""
         if isinstance(self.shown, _TerminalBar):
-            self.shown.progress.console.print(line, highlight=False, markup=False)
+            self.shown.progress.console.print(printable_text(line), highlight=False, markup=False)
         else:
             say(line)
 
@@ -99,8 +101,8 @@ class WatchedFile:
     def read(self, size: int = -1) -> bytes:
         return self._count(self.file.read(size))
 
-    def readline(self) -> bytes:
-        return self._count(self.file.readline())
+    def readline(self, size: int = -1) -> bytes:
+        return self._count(self.file.readline(size))
 
     def readinto(self, buffer: Any) -> int:
         count: int = self.file.readinto(buffer)  # type: ignore[attr-defined]  # of a file opened for reading bytes

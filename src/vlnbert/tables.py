@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
+from vlnbert.errors import printable_text
+
 NUMBER = re.compile(r"[-+]?[\d.,]+( ?%| ?m)?|[-—]?")  # cells that line up on the right; a dash stands for none
 NARROWEST = 4  # characters of a column and the blank behind it
 WIDE = 200  # characters of a line in a pipe or a file, which get whole rows
@@ -33,8 +35,9 @@ class Table:
         from rich.table import Table as RichTable
         from rich.text import Text
 
-        sides = zip(self.columns, self.numeric, strict=True)
-        longest = max(map(len, (self.columns[0], *(row[0] for row in self.rows))))
+        names, rows = [*map(printable_text, self.columns)], [[*map(printable_text, row)] for row in self.rows]
+        sides = zip(names, self.numeric, strict=True)
+        longest = max(map(len, (names[0], *(row[0] for row in rows))))
         columns = [
             Column(Text(name), justify="right" if number else "left", no_wrap=place == 0, overflow="fold")
             for place, (name, number) in enumerate(sides)
@@ -42,27 +45,29 @@ class Table:
         columns[0].min_width = longest
         width = max(width, longest + NARROWEST * len(columns))
         table = RichTable(*columns, box=SIMPLE_HEAD, padding=(0, 0))
-        for row in self.rows:
+        for row in rows:
             table.add_row(*map(Text, row))
         console = Console(width=width, markup=False, highlight=False, color_system=None)
         with console.capture() as captured:
             if self.title:
-                console.print(Text(self.title))  # by itself: as the table's own it would be no wider than that
+                console.print(
+                    Text(printable_text(self.title))
+                )  # by itself: as the table's own it would be no wider than that
             console.print(table)
             if self.note:
-                console.print(Text(self.note))
+                console.print(Text(printable_text(self.note)))
         return "\n".join(line.rstrip() for line in captured.get().rstrip().splitlines())
 
     def html(self) -> str:
         """For a notebook."""
         sides = [' style="text-align: right"' if number else ' style="text-align: left"' for number in self.numeric]
-        head = "".join(f"<th{side}>{escape(name)}</th>" for name, side in zip(self.columns, sides, strict=True))
+        head = "".join(f"<th{side}>{escaped(name)}</th>" for name, side in zip(self.columns, sides, strict=True))
         body = "".join(
-            "<tr>" + "".join(f"<td{side}>{escape(cell)}</td>" for cell, side in zip(row, sides, strict=True)) + "</tr>"
+            "<tr>" + "".join(f"<td{side}>{escaped(cell)}</td>" for cell, side in zip(row, sides, strict=True)) + "</tr>"
             for row in self.rows
         )
-        title = f"<caption>{escape(self.title)}</caption>" if self.title else ""
-        note = f"<p>{escape(self.note)}</p>" if self.note else ""
+        title = f"<caption>{escaped(self.title)}</caption>" if self.title else ""
+        note = f"<p>{escaped(self.note)}</p>" if self.note else ""
         return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{note}"
 
     def __repr__(self) -> str:
@@ -70,3 +75,8 @@ class Table:
 
     def _repr_html_(self) -> str:
         return self.html()
+
+
+def escaped(text: str) -> str:
+    """Text as HTML, in which control characters can be seen."""
+    return escape(printable_text(text))

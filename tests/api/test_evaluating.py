@@ -223,6 +223,16 @@ def test_features_of_another_width_are_refused_in_one_line(wider: int, trained: 
         _ = vln.open_data(data, features=cut).view_bank
 
 
+@pytest.mark.parametrize("rows", [-1, 128], ids=["too few", "too many"])
+def test_a_vocabulary_of_another_navigator_is_refused(rows: int, trained: vln.Run, data: vln.Data) -> None:
+    """One that keeps no tokenizer reads by the data's, which must be its own, and whole."""
+    pieces = data.tokenizer.get_vocab_size()
+    navigator = vln.Navigator(replace(trained.navigator.config, vocabulary=pieces + rows))
+    told = f"navigator knows {pieces + rows} word pieces, the vocabulary has {pieces}; keep its own with it"
+    with pytest.raises(vln.UsageError, match=told):
+        vln.evaluate(navigator, data, SPLIT, bar=False)
+
+
 def test_objects_of_another_width_are_refused_in_one_line(data: vln.Data) -> None:
     seen = vln.open_data(data, features=vln.FeatureSpec())
     config = replace(

@@ -146,6 +146,7 @@ def test_navigators_are_evaluated(run: Callable, house: Path, saved: Path, tmp_p
 
 
 def test_navigators_that_do_not_fit_are_refused(run: Callable, house: Path, saved: Path, tmp_path: Path) -> None:
+    (saved / "digests.json").unlink()
     config = json.loads((saved / "config.json").read_text())
     for change, expected in (({"feature_width": 999}, "is missing"), ({"heads": 0}, "heads is 0")):
         (saved / "config.json").write_text(json.dumps({**config, **change}))

@@ -40,7 +40,7 @@ def test_import_tells_what_became_of_every_key(run: Callable, agent: Path, tmp_p
     assert any("optimiser's state is not imported" in note for note in report["notes"])
     assert report["config"]["feature_width"] == 6
     names = {path.name for path in (tmp_path / "mine").iterdir()}
-    assert names == {"config.json", "model.safetensors", "kept.safetensors", "README.md"}
+    assert names == {"config.json", "model.safetensors", "kept.safetensors", "README.md", "digests.json"}
     assert set(load_file(tmp_path / "mine" / "kept.safetensors")) == set(report["kept"])
     assert Navigator.from_pretrained(tmp_path / "mine").config.cross_layers == 1
 
@@ -113,15 +113,14 @@ def test_the_model_card_tells_where_weights_are_from(run: Callable, agent: Path,
     assert "license" not in card
 
 
-def test_weights_that_are_no_numbers_are_noted(run: Callable, agent: Path, tmp_path: Path) -> None:
+def test_weights_that_are_no_numbers_are_refused(run: Callable, agent: Path, tmp_path: Path) -> None:
     document = torch.load(agent, weights_only=True)
     document["vln_bert"]["state_dict"]["state_proj.bias"][3] = torch.nan
     torch.save(document, agent)
-    note = "state_proj.bias holds NaN or infinity; the navigator will not decide anything"
-    assert f"note: {note}" in run("weights", "inspect", agent).out.splitlines()
-    outcome = run("weights", "import", agent, tmp_path / "mine", "--seed", 10**30, "--json")
-    assert outcome.code == 0
-    assert note in json.loads(outcome.out)["notes"]
+    for outcome in (run("weights", "inspect", agent), run("weights", "import", agent, tmp_path / "mine")):
+        assert outcome.code == 2
+        assert f"{agent}: state_proj.bias: holds NaN or infinity; give other weights" in outcome.err
+    assert not (tmp_path / "mine").exists()
 
 
 class Trap:

@@ -92,6 +92,31 @@ def test_needs(tiny):
     assert not meets("r2r", take_inventory(tiny.folder))
 
 
+def test_boxes_out_of_range_are_counted_and_said(tiny):
+    notes = {part.need: part.notes for part in take_inventory(tiny.folder)}
+    assert notes["captions"] == ()
+    boxes = ["-5 0 20 20", "0 0 641 20", "0 20 640 490", "700 0 720 20", "20 20 10 30", "0 -30 10 -10"]
+
+    def spread(document):
+        for view, box in enumerate(boxes):
+            entry = {"obj_class": "chair", "coordinates": box, "confidence": "0.5", "caption": "a chair"}
+            document["a1"][str(view)]["dense_cap"] = [entry]
+
+    tiny.edit("captions/alpha.json", spread)
+    found = {"a": {str(n): {"name": "bed", "visible_pos": [3], "bbox2d": [box]} for n, box in enumerate(BOXES)}}
+    tiny.edit("reverie/BBox/alpha_a1.json", lambda document: document["a1"].update(found["a"]))
+    notes = {part.need: part.notes for part in take_inventory(tiny.folder)}
+    assert notes["captions"] == (
+        "3 boxes of detections reach beyond the 640 x 480 view and are cut to it",
+        "3 boxes of detections show nothing of the 640 x 480 view",
+    )
+    before = {part.need: part.notes for part in take_inventory(tiny.folder)}["boxes"]
+    assert "boxes of objects show nothing of the 640 x 480 view" in before[-1]
+
+
+BOXES = ([600, 400, 100, 100], [0, 0, 0, 10], [640, 0, 10, 10])
+
+
 def test_plans_are_counted_and_their_faults_told(tiny):
     square = [[0, 0], [1, 0], [1, 1]]
     plan = {"format": 1, "floors": [{"z": 0}], "rooms": [{"name": "hall", "floor": 0, "polygon": square}]}

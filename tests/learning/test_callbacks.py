@@ -3,7 +3,6 @@
 import errno
 import os
 import time
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -72,16 +71,15 @@ def curves(folder: Path) -> dict[str, list[tuple[int, float]]]:
 
 
 def test_curves_are_drawn(tmp_path: Path) -> None:
-    with closing(TensorBoard(tmp_path, done=0)) as board:
-        board.updated(1, 0.5, PARTS)
-        board.updated(2, 0.25, PARTS)
-        board.validated(2, {"r2r/val_unseen": {"spl": 0.75, "rgs": None}})
-        shown = curves(tmp_path)  # while it goes on, too
+    board = TensorBoard(tmp_path, done=0)
+    board.updated(1, 0.5, PARTS)
+    board.updated(2, 0.25, PARTS)
+    board.validated(2, {"r2r/val_unseen": {"spl": 0.75, "rgs": None}})
+    shown = curves(tmp_path)
     assert shown["training/total"] == [(1, 2.0), (2, 2.0)]
     assert shown["training/learning_rate"] == [(1, 0.5), (2, 0.25)]
     assert shown["r2r/val_unseen/spl"] == [(2, 0.75)]
     assert "r2r/val_unseen/rgs" not in shown
-    assert curves(tmp_path) == shown
 
 
 @pytest.mark.parametrize("done", [0, 2])
@@ -90,22 +88,52 @@ def test_what_a_resumed_run_repeats_is_drawn_once(tmp_path: Path, done: int) -> 
     killed = TensorBoard(tmp_path, done=0)
     for iteration in (1, 2, 3):
         killed.updated(iteration, 0.1, {"total": float(iteration)})
-    with closing(TensorBoard(tmp_path, done)) as board:
-        for iteration in range(done + 1, 5):
-            board.updated(iteration, 0.1, {"total": 10.0 * iteration})
-    killed.close()
+    board = TensorBoard(tmp_path, done)
+    for iteration in range(done + 1, 5):
+        board.updated(iteration, 0.1, {"total": 10.0 * iteration})
     expected = [(step, float(step) if step <= done else 10.0 * step) for step in range(1, 5)]
     assert curves(tmp_path)["training/total"] == expected
 
 
-def test_curves_that_cannot_be_written_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full() -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+def full_after(monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+    """A disk with room for so many bytes: the call that crosses its end writes some, the next none."""
+    write, left = os.write, [room]
 
-    with closing(TensorBoard(tmp_path, done=0)) as board:
-        monkeypatch.setattr(board.writer, "flush", full)
+    def limited(descriptor: int, content: bytes) -> int:
+        if not left[0]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written = write(descriptor, content[: left[0]])
+        left[0] -= written
+        return written
+
+    monkeypatch.setattr(os, "write", limited)
+
+
+@pytest.mark.parametrize("room", [0, 7, 60])
+def test_curves_that_cannot_be_written_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+    board = TensorBoard(tmp_path, done=0)
+    board.updated(1, 0.1, PARTS)
+    with monkeypatch.context() as patch:
+        full_after(patch, room)
         with pytest.raises(DataError, match=rf"^{tmp_path}: cannot be written \(No space left on device\); free some"):
-            board.updated(1, 0.1, PARTS)
+            board.updated(2, 0.1, PARTS)
+    assert curves(tmp_path)["training/total"] == [(1, 2.0)]
+    board.updated(2, 0.1, PARTS)  # once there is room
+    assert curves(tmp_path)["training/total"] == [(1, 2.0), (2, 2.0)]
+
+
+@pytest.mark.parametrize("room", [0, 1, 30])
+def test_a_log_line_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+    log = JsonLog(tmp_path / "log.jsonl")
+    log.updated(1, 0.1, PARTS)
+    before = log.path.read_bytes()
+    with monkeypatch.context() as patch:
+        full_after(patch, room)
+        with pytest.raises(DataError, match="No space left on device"):
+            log.updated(2, 0.1, PARTS)
+    assert log.path.read_bytes() == before
+    log.updated(2, 0.1, PARTS)
+    assert [line["iteration"] for line in read_log(log.path)] == [1, 2]
 
 
 @pytest.mark.parametrize(

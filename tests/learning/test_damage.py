@@ -25,7 +25,7 @@ def run(house: Path, tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-@pytest.mark.parametrize("damage", ["misshapen", "missing", "unknown", "empty", "no number"])
+@pytest.mark.parametrize("damage", ["misshapen", "missing", "unknown", "empty", "no number", "NaN", "int32"])
 def test_moments_of_other_weights_are_refused(house: Path, run: Path, damage: str) -> None:
     path = last_checkpoint(run) / TRAINER
     with safe_open(path, framework="pt") as file:
@@ -38,9 +38,13 @@ def test_moments_of_other_weights_are_refused(house: Path, run: Path, damage: st
         tensors["optimiser.0.momentum"] = torch.zeros(3)
     elif damage == "empty":
         tensors = {}
+    elif damage in ("NaN", "int32"):
+        moment = tensors["optimiser.0.exp_avg"]
+        tensors["optimiser.0.exp_avg"] = moment.int() if damage == "int32" else moment * torch.nan
     else:
         header = {"progress": '{"iteration": "4", "best": null, "best_iteration": null}'}
     save_file(tensors, path, header)
+    (path.parent / "digests.json").unlink()
     with pytest.raises(DataError, match="is not whole; begin the training anew"):
         trainer(house, run, SHORT).resume()
 

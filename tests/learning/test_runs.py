@@ -222,6 +222,7 @@ def test_a_damaged_pointer_is_told(run: Path) -> None:
 
 def test_weights_of_another_shape_are_told(run: Path) -> None:
     path = last_checkpoint(run) / "config.json"
+    path.with_name("digests.json").unlink()
     path.write_text(path.read_text().replace(f'"inner": {SHAPE.inner}', f'"inner": {2 * SHAPE.inner}'))
     with pytest.raises(DataError, match=r"model.safetensors: does not fit its config.json: .* begin the training anew"):
         resume_run(run)
@@ -230,6 +231,7 @@ def test_weights_of_another_shape_are_told(run: Path) -> None:
 def test_a_checkpoint_of_a_newer_format_asks_for_a_newer_program(run: Path) -> None:
     """Nothing is damaged, so nothing need begin anew."""
     path = last_checkpoint(run) / "config.json"
+    path.with_name("digests.json").unlink()
     path.write_text(path.read_text().replace('"format": 2', '"format": 99'))
     with pytest.raises(DataError, match=rf"^{path}: is of format 99, .*; upgrade with: pip install --upgrade vlnbert$"):
         resume_run(run)
@@ -248,6 +250,9 @@ def test_to_resume_reads_the_weights_once(run: Path, monkeypatch: pytest.MonkeyP
 def test_a_cut_checkpoint_is_told(run: Path, name: str) -> None:
     path = last_checkpoint(run) / name
     path.write_bytes(path.read_bytes()[:-10])
+    with pytest.raises(DataError, match=rf"^{path}: .*is not "):
+        resume_run(run)
+    path.with_name("digests.json").unlink()
     with pytest.raises(DataError, match=rf"^{path}: .*is not .*; begin the training anew in another folder"):
         resume_run(run)
 

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from tests.learning.samples import SCORED, SHAPE
 from vlnbert.api.training import changed_preset
 from vlnbert.data.data import open_data
-from vlnbert.errors import UsageError
+from vlnbert.errors import DataError, UsageError
 from vlnbert.learning.experiment import Experiment, TrainConfig
 from vlnbert.learning.run_record import NEWEST
 from vlnbert.learning.runs import begin_run, read_record, resume_run
@@ -118,6 +118,34 @@ def test_even_what_the_preset_has_is_refused_when_said(house: Path, tmp_path: Pa
     said = changed_preset(preset, {"hidden": 12})
     with pytest.raises(UsageError, match=r"^hidden is 12, but the weights to start from decided on 24"):
         begin_run("mine", said.experiment, open_data(house), tmp_path / "said", asked=said.asked)
+
+
+@pytest.mark.parametrize("change", [1, -130], ids=["one too many", "half of it"])
+def test_a_vocabulary_of_other_weights_is_refused_before_a_folder_is_made(
+    house: Path, tmp_path: Path, change: int
+) -> None:
+    """Weights without a vocabulary of their own read by the data's, which must be theirs."""
+    rows = open_data(house).tokenizer.get_vocab_size() - change
+    width = open_data(house).view_bank.width
+    Navigator(replace(SHAPE, vocabulary=rows, feature_width=width)).save_pretrained(tmp_path / "weights")
+    with pytest.raises(DataError) as caught:
+        begun(house, tmp_path / "run", start=str(tmp_path / "weights"))
+    problem = f"vocab.txt: has {rows + change} word pieces, but the weights have embeddings for {rows}; give the"
+    assert problem in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_tokenizer_beyond_the_embedding_is_refused_before_a_folder_is_made(
+    house: Path, earlier: Path, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(earlier / "best", tmp_path / "weights"))
+    (folder / "digests.json").unlink()
+    document = json.loads((folder / "tokenizer.json").read_text())
+    document["model"]["vocab"]["beyond"] = len(document["model"]["vocab"])
+    (folder / "tokenizer.json").write_text(json.dumps(document))
+    with pytest.raises(DataError, match=r"tokenizer.json: has .* word pieces, but the weights have embeddings for"):
+        begun(house, tmp_path / "run", start=str(folder))
+    assert not (tmp_path / "run").exists()
 
 
 def test_layers_of_a_bert_may_be_chosen(house: Path, tmp_path: Path, bert: Path) -> None:

@@ -151,7 +151,7 @@ def test_embeddings_that_are_not_numbers_are_not_kept(
 ) -> None:
     folder = write_bert(tmp_path / "sick", house.vocabulary)
     tensors = load_file(folder / "model.safetensors")
-    tensors["encoder.layer.1.output.LayerNorm.bias"][3] = torch.nan
+    tensors["encoder.layer.1.output.LayerNorm.bias"][3] = 3e38
     save_file(tensors, folder / "model.safetensors")
     with pytest.raises(DataError, match="sick: gives embeddings that are not numbers"):
         open_sentences(world, house.captions, folder)

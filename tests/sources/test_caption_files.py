@@ -77,3 +77,16 @@ def test_damaged_and_missing_files(tiny, refuses):
         lambda: read_captions(tiny.path(ALPHA)),
         "no such caption file; get them with: vlnbert data fetch",
     )
+
+
+@pytest.mark.parametrize("confidence", ["-0.1", "1.5", "83", "1e9"])
+def test_a_confidence_is_a_share(tiny, refuses, confidence):
+    path = tiny.edit(ALPHA, lambda document: document["a1"]["2"]["dense_cap"][0].update(confidence=confidence))
+    words = f"viewpoint a1 view 2: detects chair with a confidence of {float(confidence):g}, not of 0 to 1"
+    refuses(path, lambda: read_captions(path), words)
+
+
+@pytest.mark.parametrize("confidence", ["0", "1"])
+def test_a_confidence_may_be_none_or_whole(tiny, confidence):
+    path = tiny.edit(ALPHA, lambda document: document["a1"]["2"]["dense_cap"][0].update(confidence=confidence))
+    assert read_captions(path)[1].views[2].detections[0].confidence == float(confidence)

@@ -9,9 +9,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from vlnbert.errors import DataError
-from vlnbert.sources import files
-from vlnbert.sources.files import read_json, stream_json_list, write_json, written_beside
+from vlnbert.sources import json_streams
+from vlnbert.sources.files import read_json, write_json, written_beside
 from vlnbert.sources.folders import built_beside
+from vlnbert.sources.json_streams import stream_json_list
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 VALUES = st.recursive(
@@ -27,7 +28,7 @@ def streamed(tmp_path, monkeypatch):
     def read(document, chunk=1 << 20):
         path = tmp_path / "list.json"
         path.write_bytes(document if isinstance(document, bytes) else document.encode())
-        monkeypatch.setattr(files, "CHUNK", chunk)
+        monkeypatch.setattr(json_streams, "CHUNK", chunk)
         return list(stream_json_list(path, "list"))
 
     return read

@@ -44,6 +44,7 @@ def edit(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
     document = json.loads(path.read_text())
     change(document)
     path.write_text(json.dumps(document))
+    path.with_name("digests.json").unlink()  # which would say that something changed, whatever it is
 
 
 @pytest.mark.parametrize(
@@ -55,7 +56,8 @@ def edit(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
         ("config.json", lambda it: it.update(format=2), "is of format 2, made by a newer vlnbert"),
         ("config.json", lambda it: it.update(features=7), "does not say what the speaker was shown"),
         ("config.json", lambda it: it["features"].update(views=7), "does not say what the speaker was shown"),
-        ("config.json", lambda it: it["speaker"].update(vocabulary=9), "word pieces, but the speaker has words for 9"),
+        ("config.json", lambda it: it["speaker"].update(vocabulary=9), "does not fit its config.json"),
+        ("config.json", lambda it: it["speaker"].update(decoder_layers=10**6), "describes 1,000,002 layers, but"),
         ("config.json", lambda it: it["speaker"].update(inner=64), "does not fit its config.json"),
     ],
 )
@@ -67,6 +69,29 @@ def test_folders_that_do_not_fit_are_refused(
         Speaker.from_pretrained(folder)
     assert told in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
+
+
+def test_digests_notice_what_changed(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    config["speaker"]["dropout"] = 0.4
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(DataError, match="is not what was written, by its digest"):
+        Speaker.from_pretrained(folder)
+
+
+def test_another_tokenizer_is_refused(folder: Path, data: Data) -> None:
+    edit(folder / "tokenizer.json", lambda it: it["model"]["vocab"].update({"one": 40, "more": 41}))
+    with pytest.raises(DataError, match="word pieces, but the weights have embeddings for"):
+        Speaker.from_pretrained(folder)
+
+
+@pytest.mark.parametrize(("name", "told"), [("word.weight", "holds NaN"), ("spoken", "which word pieces may be said")])
+def test_weights_that_are_none_are_refused(speaker: Speaker, tmp_path: Path, name: str, told: str) -> None:
+    with torch.no_grad():
+        speaker.state_dict()[name].fill_(torch.nan if name != "spoken" else 0)
+    speaker.save_pretrained(tmp_path / "broken")
+    with pytest.raises(DataError, match=told):
+        Speaker.from_pretrained(tmp_path / "broken")
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json"])

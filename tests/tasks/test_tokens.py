@@ -168,6 +168,31 @@ def test_a_missing_or_foreign_vocabulary(tmp_path, refuses):
     refuses(path, lambda: load_tokenizer(path), "is not UTF-8 text")
 
 
+SPECIAL = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n"
+
+
+@pytest.mark.parametrize(
+    ("pieces", "words"),
+    [
+        (SPECIAL + 3000 * "\n" + "walk", "a piece has the number 3,004 among 5 pieces"),
+        (SPECIAL + 2000 * "a", "has more than 1,024 characters"),
+    ],
+    ids=["far apart", "long"],
+)
+def test_a_vocabulary_out_of_bounds(tmp_path, refuses, pieces, words):
+    """An embedding would have a row for every line."""
+    path = tmp_path / "vocab.txt"
+    path.write_text(pieces)
+    refuses(path, lambda: load_tokenizer(path), words)
+
+
+def test_a_large_vocabulary_is_not_read(tmp_path, refuses):
+    path = tmp_path / "vocab.txt"
+    with path.open("wb") as file:
+        file.truncate(65 << 20)
+    refuses(path, lambda: load_tokenizer(path), "has 68 MB, too much for a vocabulary")
+
+
 def test_line_ends_of_another_system(tiny, episodes):
     path = tiny.path("vocab.txt")
     plain = rows(tokenise(episodes, load_tokenizer(path), path))

@@ -49,7 +49,7 @@ def assert_same(found: dict[str, Any], expected: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("zipped", [True, False], ids=["zip", "old format"])
 def test_every_tensor_comes_back(agent: dict[str, Any], tmp_path: Path, zipped: bool) -> None:
-    agent["vln_bert"]["state_dict"]["action_LayerNorm.bias"][:3] = torch.tensor([float("nan"), -0.0, float("inf")])
+    agent["vln_bert"]["state_dict"]["action_LayerNorm.bias"][:3] = torch.tensor([1e-42, -0.0, 3e38])
     found = round_trip(saved(agent, tmp_path, _use_new_zipfile_serialization=zipped))
     assert_same(found, agent)
     assert {part: found[part]["epoch"] for part in PARTS} == {"vln_bert": 5, "critic": 5}
@@ -168,6 +168,7 @@ def test_a_navigator_that_never_was_published_is_filled_up(tmp_path: Path) -> No
 
 def test_kept_tensors_that_do_not_fit_are_named(samples: Any, tmp_path: Path) -> None:
     import_weights(saved(samples.agent("two-stream"), tmp_path), tmp_path / "folder")
+    (tmp_path / "folder" / "digests.json").unlink()
     kept = load_file(tmp_path / "folder" / "kept.safetensors")
     save_file(kept | {"img_projection.weight": torch.zeros(16, 3)}, tmp_path / "folder" / "kept.safetensors")
     with pytest.raises(DataError, match=r"kept.safetensors: img_projection.weight: has shape 16 x 3 where 16 x 14"):

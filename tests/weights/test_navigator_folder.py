@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from vlnbert.errors import DataError
 from vlnbert.navigator import Navigator, NavigatorConfig
 from vlnbert.weights.exporting import export_weights
-from vlnbert.weights.importing import import_weights, inspect_weights
+from vlnbert.weights.importing import import_weights, inspect_weights, open_navigator
 
 
 @pytest.fixture
@@ -35,6 +35,7 @@ def test_our_own_folders_are_checked(own: Path, tmp_path: Path) -> None:
     state["critic.9.weight"] = state.pop("critic.0.bias")
     state["critic.3.bias"] = torch.zeros(2)
     save_file(state, own / "model.safetensors")
+    (own / "digests.json").unlink()
     with pytest.raises(DataError) as caught:
         export_weights(own, tmp_path / "out.pt")
     expected = "lacks critic.0.bias; adds critic.9.weight; critic.3.bias has shape 2 where 1 is expected"
@@ -42,12 +43,13 @@ def test_our_own_folders_are_checked(own: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "out.pt").exists()
 
 
-def test_weights_that_are_no_numbers_are_noted(own: Path) -> None:
-    assert inspect_weights(own).notes == []
-    state = load_file(own / "model.safetensors")
-    state["critic.3.bias"][0] = torch.inf
-    save_file(state, own / "model.safetensors")
-    assert "critic.3.bias holds NaN or infinity" in inspect_weights(own).notes[0]
+@pytest.mark.parametrize("value", [torch.tensor([torch.inf]), torch.tensor([1])], ids=["infinity", "whole numbers"])
+def test_weights_that_are_no_numbers_are_refused(own: Path, value: torch.Tensor) -> None:
+    (own / "digests.json").unlink()
+    save_file(load_file(own / "model.safetensors") | {"critic.3.bias": value}, own / "model.safetensors")
+    for use in (inspect_weights, open_navigator, Navigator.from_pretrained):
+        with pytest.raises(DataError, match=r"model.safetensors: critic\.3\.bias: holds (NaN or infinity|int64, not)"):
+            use(own)
 
 
 @pytest.mark.parametrize(
@@ -62,6 +64,7 @@ def test_weights_that_are_no_numbers_are_noted(own: Path) -> None:
 )
 def test_our_own_configurations_are_checked(own: Path, change: dict[str, Any], expected: str) -> None:
     path = own / "config.json"
+    (own / "digests.json").unlink()
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(DataError) as caught:
         inspect_weights(own)

@@ -1,6 +1,5 @@
 """One episode as a card of a page: what was asked, what became of it, the plan and every step."""
 
-from html import escape
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from vlnbert.analysis.episode_record import RecordedEpisode, RecordedStep
 from vlnbert.analysis.page import Markup, table, text, write_page
 from vlnbert.analysis.still_plan import still_plan
 from vlnbert.evaluation.tables import METRICS, score_table, shown
-from vlnbert.tables import Table
+from vlnbert.tables import Table, escaped
 
 MOST_READ = 3  # words named at each step
 TIGHT = tuple(".,;:!?)'%")  # what no space stands before
@@ -35,7 +34,7 @@ class Cards:
         self.data |= {name: rounded(told), house: plan}
         verdict = "withheld" if record.success is None else "success" if record.success else "failure"
         return (
-            f'<article class="card" data-record="{name}" data-plan="{escape(house)}">\n'
+            f'<article class="card" data-record="{name}" data-plan="{escaped(house)}">\n'
             f"<header><h3>{text(title or f'Episode {record.id}')}</h3>"
             f'<p class="outcome {verdict}">{text(f"{record.verdict}: {record.ending}")}</p></header>\n'
             f'<p class="facts">{text(facts(record))}</p>\n<div class="viewer"></div>\n'
@@ -82,11 +81,11 @@ def tinted(record: RecordedEpisode) -> Markup:
     weights = [step.attention for step in record.steps if step.attention is not None]
     words = record.instruction.words
     if not weights or not words:
-        return Markup(f'<p class="words">{escape(record.instruction.text)}</p>')
+        return Markup(f'<p class="words">{escaped(record.instruction.text)}</p>')
     means = [sum(column) / len(weights) for column in zip(*weights, strict=True)]
     most = max(means) or 1.0
     marks = [
-        f'{"" if word.startswith(TIGHT) else " "}<mark style="--weight: {weight / most:.0%}">{escape(word)}</mark>'
+        f'{"" if word.startswith(TIGHT) else " "}<mark style="--weight: {weight / most:.0%}">{escaped(word)}</mark>'
         for word, weight in zip(words, means, strict=True)
     ]
     note = "Words are tinted by the attention that they got, as a mean over all steps."
@@ -95,7 +94,7 @@ def tinted(record: RecordedEpisode) -> Markup:
 
 def _panels(told: Json, plan: Json) -> str:
     panels = [
-        f"<figure>{svg}{f'<figcaption>{escape(caption)}</figcaption>' if caption else ''}</figure>"
+        f"<figure>{svg}{f'<figcaption>{escaped(caption)}</figcaption>' if caption else ''}</figure>"
         for caption, svg in still_plan(told, plan)
     ]
     return f'<div class="panels">{"".join(panels)}</div>'

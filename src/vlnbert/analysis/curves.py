@@ -1,6 +1,7 @@
 """How a training went, as curves."""
 
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from matplotlib.figure import Figure
 
 from vlnbert.analysis.inline_svg import PALETTE, Picture
 from vlnbert.errors import UsageError
+from vlnbert.sources.checks import is_number
 from vlnbert.sources.files import written_beside
 
 SIZE = 7.2, 2.5  # inches, two panels side by side
@@ -47,8 +49,10 @@ def save_figure(figure: Figure, path: Path) -> None:
     endings = sorted(figure.canvas.get_supported_filetypes())
     if path.suffix.removeprefix(".") not in endings:
         raise UsageError(f"{path} does not end in the name of a picture format; choose one of {', '.join(endings)}")
+    drawn = BytesIO()  # some of matplotlib's writers stumble over their own feet when a disk is full
+    figure.savefig(drawn, format=path.suffix.removeprefix("."), facecolor="white", dpi=150)
     with written_beside(path) as temporary:
-        figure.savefig(temporary, format=path.suffix.removeprefix("."), facecolor="white", dpi=150)
+        temporary.write_bytes(drawn.getbuffer())
 
 
 def _dress(axes: Axes) -> None:
@@ -65,7 +69,7 @@ def _draw_losses(axes: Axes, log: Sequence[dict[str, Any]]) -> None:
     of_speaker = {"total": PALETTE["reference"], "cross_entropy": PALETTE["goal"]}
     colours = of_speaker if any("cross_entropy" in line for line in updates) else usual
     for name, colour in colours.items():
-        known = [(line["iteration"], line[name]) for line in updates if isinstance(line.get(name), float | int)]
+        known = [(line["iteration"], line[name]) for line in updates if is_number(line.get(name))]
         label = f"{name.replace('_', ' ')} loss"
         axes.plot(*zip(*known, strict=True) if known else ([], []), color=colour, linewidth=1, label=label)
     axes.legend(frameon=False, fontsize=TEXT, labelcolor=PALETTE["ink"])

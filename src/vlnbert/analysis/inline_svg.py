@@ -2,11 +2,12 @@
 
 import re
 from hashlib import blake2b
-from html import escape
 from io import StringIO
 
 from matplotlib import rc_context
 from matplotlib.figure import Figure
+
+from vlnbert.tables import escaped
 
 # A page in a dark scheme sets the same names as CSS variables. Hues are Okabe and Ito's, safe for the colour-blind.
 PALETTE = {
@@ -46,7 +47,7 @@ def figure_svg(figure: Figure) -> str:
     svg = _TAG.sub(_compact_tag, _UNUSED_ID.sub("", _PROLOGUE.sub("", buffer.getvalue())))
     svg = re.sub(r">\s+<", "><", svg).strip()
     svg = _with_own_ids(svg)
-    label = escape(str(figure.get_label()))
+    label = escaped(str(figure.get_label()))
     return svg.replace("<svg ", f'<svg role="img" aria-label="{label}"{_LINES} ', 1)
 
 

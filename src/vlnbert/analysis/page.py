@@ -3,14 +3,13 @@
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from html import escape
 from json import dumps
 from pathlib import Path
 from typing import Any
 
 from vlnbert.analysis.web import read_file, viewer_script, viewer_style
 from vlnbert.sources.files import written_beside
-from vlnbert.tables import Table
+from vlnbert.tables import Table, escaped
 
 
 class Markup(str):
@@ -19,7 +18,7 @@ class Markup(str):
 
 def text(value: str) -> str:
     """A text as HTML; what is HTML already stays."""
-    return value if isinstance(value, Markup) else escape(value)
+    return value if isinstance(value, Markup) else escaped(value)
 
 
 def write_page(path: Path, title: str, body: str, data: Mapping[str, Any]) -> None:
@@ -34,7 +33,7 @@ def page(title: str, body: str, data: Mapping[str, Any]) -> str:
     allowed = b64encode(sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{allowed}'; base-uri 'none'"
     held = [
-        f'<script type="application/json" id="{escape(id)}">{as_data(value)}</script>' for id, value in data.items()
+        f'<script type="application/json" id="{escaped(id)}">{as_data(value)}</script>' for id, value in data.items()
     ]
     return "\n".join(
         [
@@ -42,7 +41,7 @@ def page(title: str, body: str, data: Mapping[str, Any]) -> str:
             f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             '<meta name="color-scheme" content="light dark">',
-            f"<title>{escape(title)}</title>\n<style>\n{viewer_style()}{read_file('page.css')}</style>\n</head>",
+            f"<title>{escaped(title)}</title>\n<style>\n{viewer_style()}{read_file('page.css')}</style>\n</head>",
             f"<body>\n<main>\n{body}\n</main>",
             *(held if data else ()),
             *([f"<script>{script}</script>"] if data else ()),
@@ -67,7 +66,7 @@ def table(table: Table) -> str:
     note = f'\n<p class="note">{text(table.note)}</p>' if table.note else ""
     title = f"<h3>{text(table.title)}</h3>\n" if table.title else ""
     return (
-        f'{title}<div class="scroll" tabindex="0" role="group" aria-label="{escape(table.title or "Table")}"><table>\n'
+        f'{title}<div class="scroll" tabindex="0" role="group" aria-label="{escaped(table.title or "Table")}"><table>\n'
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table></div>{note}"
     )
 

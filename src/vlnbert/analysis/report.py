@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
 from typing import Any
 
 from vlnbert.analysis.card_page import Cards
 from vlnbert.analysis.episode_record import RecordedEpisode
 from vlnbert.analysis.page import Markup, table, text, write_page
-from vlnbert.tables import Table
+from vlnbert.tables import Table, escaped
 
 
 @dataclass(frozen=True)
@@ -117,7 +116,7 @@ def write_report(path: Path, report: Report) -> None:
     for section in report.sections:
         inner = "\n".join(_part(part, cards) for part in section.parts)
         parts.append(
-            f'<section aria-label="{escape(section.title)}">\n<h2>{text(section.title)}</h2>\n{inner}\n</section>'
+            f'<section aria-label="{escaped(section.title)}">\n<h2>{text(section.title)}</h2>\n{inner}\n</section>'
         )
     write_page(path, report.title, "\n".join(parts), report.data | cards.data)
 
@@ -125,7 +124,7 @@ def write_report(path: Path, report: Report) -> None:
 def _part(part: Part, cards: Cards) -> str:
     match part:
         case Words(words, kind):
-            return f'<p class="{escape(kind)}">{text(words)}</p>' if kind else f"<p>{text(words)}</p>"
+            return f'<p class="{escaped(kind)}">{text(words)}</p>' if kind else f"<p>{text(words)}</p>"
         case Figures(numbers):
             return f'<dl class="figures">{"".join(_figure(*one) for one in numbers)}</dl>'
         case Terms(meanings):
@@ -155,7 +154,7 @@ def _figure(value: str, unit: str, label: str) -> str:
 
 def _bars(bars: Bars) -> str:
     rows = "\n".join(
-        f'<tr><th scope="row" title="{escape(bar.name)}">{text(bar.name)}</th>'
+        f'<tr><th scope="row" title="{escaped(bar.name)}">{text(bar.name)}</th>'
         f'<td class="bar"><span style="--share: {bar.share:.1%}"></span></td>'
         f'<td class="number">{text(bar.shown)}</td><td class="number">{bar.count:,}</td></tr>'
         for bar in bars.bars
@@ -171,4 +170,4 @@ def _bars(bars: Bars) -> str:
 
 def own(name: str) -> Markup:
     """The name of the agent that a report is about: its row stands out."""
-    return Markup(f'<span class="own">{escape(name)}</span>')
+    return Markup(f'<span class="own">{escaped(name)}</span>')

@@ -5,9 +5,10 @@ It has the classes of the viewer, whose style sheet colours it, and its own size
 
 import math
 from collections.abc import Callable, Iterable
-from html import escape
 from itertools import groupby, pairwise
 from typing import Any
+
+from vlnbert.tables import escaped
 
 WIDTH, TALLEST, FLATTEST = 340.0, 360.0, 200.0  # pixels of a panel
 AROUND, CLOSEST = 1.8, 52.0  # metres around what must be seen; pixels to the metre, however short the walk
@@ -190,4 +191,4 @@ class _Floor:
     def label(self, words: str, x: float, y: float, kind: str) -> str:
         half = LETTER * len(words) / 2 + 3
         inside = min(max(x, half), max(half, WIDTH - half))
-        return f'<text class="ve-label {kind}" x="{inside:.1f}" y="{max(y, 12):.1f}">{escape(words)}</text>'
+        return f'<text class="ve-label {kind}" x="{inside:.1f}" y="{max(y, 12):.1f}">{escaped(words)}</text>'

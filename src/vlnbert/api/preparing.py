@@ -28,7 +28,7 @@ from vlnbert.runtime import Precision, chosen_precision, require_within, usual_b
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.holdout import file_of
 from vlnbert.tasks.task import TASKS
-from vlnbert.tasks.tokens import piece_count, tokenise
+from vlnbert.tasks.tokens import PADDING, piece_count, tokenise
 
 USUAL = ("val_seen", "val_unseen")  # the splits to walk, unless told otherwise
 
@@ -173,10 +173,9 @@ def _prepare_navigator(
     if walker.run is not None:
         require_same_bank(walker.run, data)
     tokenizer = navigator.tokenizer or data.tokenizer
-    if piece_count(tokenizer) > config.vocabulary:
-        problem = (
-            f"{walker.name} knows {config.vocabulary:,} word pieces, the vocabulary has {piece_count(tokenizer):,}"
-        )
+    pieces, rows = piece_count(tokenizer), config.vocabulary
+    if pieces > rows or (navigator.tokenizer is None and rows >= pieces + PADDING):  # another's, or half of its own
+        problem = f"{walker.name} knows {rows:,} word pieces, the vocabulary has {pieces:,}"
         raise UsageError(f"{problem}; keep its own with it: vlnbert weights import --vocabulary FILE")
     dtype = fast.dtype_of(chosen_precision(precision, data.device, config.hidden))
     return PreparedAgent(

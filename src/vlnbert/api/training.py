@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from vlnbert.learning.runs import begin_run, resume_run
 from vlnbert.learning.speaker_experiment import AnyExperiment
 from vlnbert.learning.trainer import Callback, Trainer
 from vlnbert.progress import Bar, quiet, say
-from vlnbert.ranks import Ranks, joined
+from vlnbert.ranks import TIMEOUT, Ranks, is_first, joined
 from vlnbert.registry import load_recorded
 from vlnbert.runtime import require_device, use_threads
 from vlnbert.sources.locks import LOCK
@@ -43,6 +43,7 @@ def train(
     features: FeatureSpec | str | Path | Features | None = None,
     device: str | None = None,
     threads: int | None = None,
+    rank_timeout: float | None = None,
     callbacks: Sequence[Callback] = (),
     bar: bool = True,
     log: bool = True,
@@ -61,6 +62,8 @@ def train(
         features: What agents see, as `vln.open_data` takes it; by default what the experiment says, or the data.
         device: Where to train, such as cpu or cuda; by default where the data is.
         threads: CPU threads; torch's choice otherwise.
+        rank_timeout: Seconds that processes which learn together wait for each other before they give up; 600 by
+            default.
         callbacks: Whoever wants to watch: objects with `updated` and `validated`.
         bar: Show progress, and say what in the data does not fit.
         log: Write log.jsonl.
@@ -74,7 +77,8 @@ def train(
     require_callbacks(callbacks)
     use_threads(threads)
     _load_plugins_of(preset.experiment.start)
-    with quiet(not bar), _opened(data, device) as (opened, ranks), begun_alone(out, ranks):
+    silent = not bar or not is_first()
+    with quiet(silent), _opened(data, device, rank_timeout) as (opened, ranks), begun_alone(out, ranks):
         opened = opened if own is None else opened.seen_by(own)
         experiment = replace(preset.experiment, features=preset.experiment.features.updated_by(opened.features))
         trainer = begin_run(preset.name, experiment, opened, out, ranks=ranks, tell=say, asked=preset.asked)
@@ -92,6 +96,7 @@ def resume(
     iterations: int | None = None,
     device: str | None = None,
     threads: int | None = None,
+    rank_timeout: float | None = None,
     callbacks: Sequence[Callback] = (),
     bar: bool = True,
     log: bool = True,
@@ -105,6 +110,8 @@ def resume(
         iterations: Updates that it shall have in the end, to extend a run whose learning rate is constant.
         device: Where to train, such as cpu or cuda.
         threads: CPU threads; torch's choice otherwise.
+        rank_timeout: Seconds that processes which learn together wait for each other before they give up; 600 by
+            default.
         callbacks: Whoever wants to watch.
         bar: Show progress.
         log: Write on in log.jsonl.
@@ -113,8 +120,8 @@ def resume(
     run = open_run(run)
     require_callbacks(callbacks)
     use_threads(threads)
-    data = run.record.data if data is None else data
-    with quiet(not bar), _opened(data, device) as (opened, ranks), kept(run.folder, ranks):
+    silent, data = not bar or not is_first(), run.record.data if data is None else data
+    with quiet(silent), _opened(data, device, rank_timeout) as (opened, ranks), kept(run.folder, ranks):
         trainer = resume_run(run.folder, opened, ranks, iterations, tell=say)
         return _train(trainer, callbacks, log=log, tensorboard=tensorboard)
 
@@ -147,12 +154,12 @@ def _load_plugins_of(start: str | None) -> None:
 
 
 @contextmanager
-def _opened(data: Data | str | Path, device: str | None) -> Iterator[tuple[Data, Ranks]]:
+def _opened(data: Data | str | Path, device: str | None, timeout: float | None) -> Iterator[tuple[Data, Ranks]]:
     """The data on this process's own device, and its place among those that learn together."""
     where = data.device if isinstance(data, Data) else "cpu"
     asked = str(where if device is None else device)
     require_device(asked)
-    with joined(asked) as (ranks, own):
+    with joined(asked, TIMEOUT if timeout is None else timeout) as (ranks, own):
         yield open_data(data, device=own), ranks
 
 
@@ -172,7 +179,7 @@ def _train(trainer: Trainer, callbacks: Sequence[Callback], *, log: bool, tensor
                     JsonLog(trainer.run / LOG, {"best_on": trainer.best_on, "best_metric": trainer.best_metric})
                 )
             if tensorboard:
-                watching.append(stack.enter_context(closing(TensorBoard(trainer.run / TENSORBOARD, done))))
+                watching.append(TensorBoard(trainer.run / TENSORBOARD, done))
         trainer.callbacks = watching
         with stopped_by_signals(trainer, bar.say):
             trainer.train()

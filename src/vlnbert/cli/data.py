@@ -1,12 +1,11 @@
 """`vlnbert data check` and `vlnbert presets`: what a data folder holds, and what can be trained with it."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from vlnbert.cli.options import Flag, screen, show
+from vlnbert.cli.options import Flag, screen, show, tell
 
 if TYPE_CHECKING:
     from vlnbert.api.inspecting import DataReport
@@ -53,7 +52,7 @@ def make_r4r(folder: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar=
     from vlnbert.api import inspecting
 
     for split, (paths, instructions) in inspecting.make_r4r(folder).items():
-        print(f"{folder}/r4r/R4R_{split}.json: {paths:,} paths, {instructions:,} instructions")
+        tell(f"{folder}/r4r/R4R_{split}.json: {paths:,} paths, {instructions:,} instructions")
 
 
 def holdout_houses(
@@ -137,6 +136,6 @@ def _print(report: "DataReport") -> None:
         shown.add_row(name, presets[name].description, needs or Text("nothing", "green"))
     console.print(shown)
     for path, note in ((part.path, note) for part in report.parts for note in part.notes):
-        print(f"{path}: {note}")
+        tell(f"{path}: {note}")
     for fault in (fault for part in report.parts for fault in part.faults):
-        print(f"vlnbert: {fault}", file=sys.stderr)
+        tell(f"vlnbert: {fault}", aside=True)

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from vlnbert.cli.options import show
+from vlnbert.cli.options import show, tell
 
 
 def demo(
@@ -33,17 +33,16 @@ def demo(
         iterations: Updates of the navigator's weights; by default as many as the task's preset has.
         threads: CPU threads. So small a navigator gains nothing from a second.
     """
-    import sys
 
     from vlnbert.api import demonstrating
 
     shown = demonstrating.demo(out, task, seed=seed, scans=scans, iterations=iterations, threads=threads)
     if shown.run.interrupted:
         again = f"the same command (--out {out})"
-        print(f"stopped after {shown.run.progress.iteration} updates; go on with: {again}", file=sys.stderr)
+        tell(f"stopped after {shown.run.progress.iteration} updates; go on with: {again}", aside=True)
         return
     show(shown.table())
-    print(f"open {shown.report} in a browser")
+    tell(f"open {shown.report} in a browser")
 
 
 def house(
@@ -65,6 +64,6 @@ def house(
     from vlnbert.house import generate
 
     summary = generate(folder, seed=seed, scans=scans)
-    print(f"{folder}: {summary.scans} houses, {summary.viewpoints:,} viewpoints, {summary.objects:,} objects")
+    tell(f"{folder}: {summary.scans} houses, {summary.viewpoints:,} viewpoints, {summary.objects:,} objects")
     for task, splits in summary.episodes.items():
-        print(f"  {task}: " + ", ".join(f"{count:,} {split}" for split, count in splits.items()) + " instructions")
+        tell(f"  {task}: " + ", ".join(f"{count:,} {split}" for split, count in splits.items()) + " instructions")

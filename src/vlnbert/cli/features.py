@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from vlnbert.cli.options import DataPath, Flag, show
+from vlnbert.cli.options import DataPath, Flag, show, tell
 from vlnbert.tables import Table
 from vlnbert.weights.options import MINILM
 
@@ -118,6 +118,6 @@ def _tell(title: str, facts: dict[str, Any], words: dict[str, str], json: bool) 
     show(Table(["what", "value"], [*rows, ["seconds", f"{facts['seconds']:.1f}"]], title))
     for split, report in facts.get("targets", {}).items():
         for line in TargetReport(**report).lines():
-            print(f"{split}: {line}")
+            tell(f"{split}: {line}")
     cache = facts["cache"]
     print(f"cached in {cache}" if cache else "not cached: $VLNBERT_CACHE cannot be written")

@@ -33,7 +33,7 @@ from vlnbert.cli.speak import speak
 from vlnbert.cli.train import train
 from vlnbert.cli.weights import export_weights, import_weights, inspect_weights
 from vlnbert.cli.world import candidates, check_world
-from vlnbert.errors import UnknownNameError, UsageError, VlnbertError, spelling
+from vlnbert.errors import LONGEST_LINE, UnknownNameError, UsageError, VlnbertError, cut, printable, spelling
 from vlnbert.registry import load_plugin, plugin_failure
 from vlnbert.runtime import keep_freed_memory
 
@@ -87,7 +87,7 @@ def main() -> None:
             _run(sys.argv[1:])
         sys.stdout.flush()
     except VlnbertError as error:
-        for line in str(error).splitlines():
+        for line in str(error).split("\n") if _is_ours_to_tell(error) else ():
             print(f"vlnbert: {line}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
@@ -105,8 +105,13 @@ def main() -> None:
             line = f"the output cannot be written ({error.strerror or error}); free some space"
         else:
             raise
-        print(f"vlnbert: {line}", file=sys.stderr)
+        print(f"vlnbert: {cut(printable(line), LONGEST_LINE)}", file=sys.stderr)
         sys.exit(2)
+
+
+def _is_ours_to_tell(error: VlnbertError) -> bool:
+    """What several processes found wrong, one tells; before they have met, the first on each machine."""
+    return os.environ.get("LOCAL_RANK", "0") == "0" if error.repeated is None else not error.repeated
 
 
 def _interrupt(*_: object) -> None:

@@ -3,10 +3,11 @@
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from vlnbert.errors import printable_text
 from vlnbert.tables import WIDE, Table
 
 if TYPE_CHECKING:
@@ -23,9 +24,20 @@ def show(table: Table) -> None:
     print(table.text(shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDE))
 
 
+def tell(line: str, aside: bool = False) -> None:
+    """Print a line that may quote anything, `aside` on standard error."""
+    print(printable_text(line), file=sys.stderr if aside else sys.stdout)
+
+
 def screen() -> "Console":
     """Standard output, for tables of more than rows and columns."""
     from rich.console import Console
+    from rich.text import Text
 
-    console = Console(markup=False, highlight=False)  # names from files are shown as they are
-    return console if console.is_terminal else Console(markup=False, highlight=False, width=WIDE)
+    class Screen(Console):
+        def render_str(self, text: str, **options: Any) -> Text:
+            """Names from files are shown as they are, but for what would upset a terminal."""
+            return super().render_str(printable_text(text), **options)
+
+    console = Screen(markup=False, highlight=False)
+    return console if console.is_terminal else Screen(markup=False, highlight=False, width=WIDE)

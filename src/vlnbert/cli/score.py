@@ -1,12 +1,11 @@
 """`vlnbert score` and `vlnbert submit`: result files of any agent, scored or made ready for a leaderboard."""
 
-import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
-from vlnbert.cli.options import DataPath, Flag, TaskName, show
+from vlnbert.cli.options import DataPath, Flag, TaskName, show, tell
 
 ResultPath = Annotated[Path, tyro.conf.arg(metavar="FILE")]
 
@@ -43,7 +42,7 @@ def score(
 
     scored = scoring.score(file, data, f"{task}/{split}", spl_by=spl_by, allow_missing=allow_missing)
     for line in scored.notes.lines():
-        print(f"{file}: {line}", file=sys.stderr)
+        tell(f"{file}: {line}", aside=True)
     if json:
         print(dumps(scored.summary))
     else:
@@ -75,5 +74,5 @@ def submit(
 
     done = scoring.submit(file, out, data, f"{task}/{split}")
     for line in done.notes.lines():
-        print(f"{file}: {line}", file=sys.stderr)
-    print(f"{out}: {done.results:,} results of {task} {split}")
+        tell(f"{file}: {line}", aside=True)
+    tell(f"{out}: {done.results:,} results of {task} {split}")

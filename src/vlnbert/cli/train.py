@@ -1,7 +1,6 @@
 """`vlnbert train`: an experiment by name or from a file, begun or resumed."""
 
 import shlex
-import sys
 from collections.abc import Callable
 from inspect import cleandoc
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from vlnbert.cli.options import DataPath, RunPath
+from vlnbert.cli.options import DataPath, RunPath, tell
 from vlnbert.cli.parsing import parsed, postponed
 from vlnbert.errors import UsageError
 
@@ -68,6 +67,7 @@ def _beginning(preset: "Preset", word: str, *options: str) -> Callable[..., None
         experiment: Annotated[kind, tyro.conf.arg(name="")] = preset.experiment,  # type: ignore[valid-type]
         device: str = "cpu",
         threads: int | None = None,
+        rank_timeout: float | None = None,
     ) -> None:
         from dataclasses import replace
 
@@ -77,8 +77,15 @@ def _beginning(preset: "Preset", word: str, *options: str) -> Callable[..., None
         given = [option[2:] for option in options if option.startswith("--")]
         names = [option.partition("=")[0].replace("-", "_") for option in given]
         asked = asked_places(experiment, preset.experiment, names, preset.asked)
-        run = train(replace(preset, experiment=experiment, asked=asked), data, out, device=device, threads=threads)
-        _tell(run, None, _resuming(out, None, device, threads))
+        run = train(
+            replace(preset, experiment=experiment, asked=asked),
+            data,
+            out,
+            device=device,
+            threads=threads,
+            rank_timeout=rank_timeout,
+        )
+        _tell(run, None, _resuming(out, None, device, threads=threads, rank_timeout=rank_timeout))
 
     begin.__doc__ = f"""Train {preset.description or "an experiment of your own"}.
 
@@ -93,6 +100,8 @@ def _beginning(preset: "Preset", word: str, *options: str) -> Callable[..., None
         experiment: All settings.
         device: Where to train, such as cpu or cuda.
         threads: CPU threads; torch's choice otherwise.
+        rank_timeout: Seconds that several processes wait for each other before they give up, 600 unless told otherwise:
+            more than one of them takes longer than the others to open the data, to validate or to save.
     """
     return begin
 
@@ -103,6 +112,7 @@ def _resume(
     iterations: Annotated[int | None, tyro.conf.arg(name="training.iterations")] = None,
     device: str = "cpu",
     threads: int | None = None,
+    rank_timeout: float | None = None,
 ) -> None:
     """Go on with a run that was interrupted or killed; it ends with the same bits as one that never was.
 
@@ -116,18 +126,25 @@ def _resume(
         iterations: Updates that it shall have in the end, to extend a run whose learning rate is constant.
         device: Where to train, such as cpu or cuda.
         threads: CPU threads; torch's choice otherwise.
+        rank_timeout: Seconds that several processes wait for each other before they give up, 600 unless told otherwise:
+            more than one of them takes longer than the others to open the data, to validate or to save.
     """
     from vlnbert.api import training
 
-    run = training.resume(resume, data, iterations=iterations, device=device, threads=threads)
-    _tell(run, data, _resuming(resume, data, device, threads))
+    run = training.resume(
+        resume, data, iterations=iterations, device=device, threads=threads, rank_timeout=rank_timeout
+    )
+    _tell(run, data, _resuming(resume, data, device, threads=threads, rank_timeout=rank_timeout))
 
 
-def _resuming(run: Path, data: Path | None, device: str, threads: int | None) -> str:
-    """The command that goes on with a run, where its data lies now and on the same machine."""
-    options = {"--data": data, "--device": device if device != "cpu" else None, "--threads": threads}
+def _resuming(run: Path, data: Path | None, device: str, threads: int | None, rank_timeout: float | None = None) -> str:
+    """The command that goes on with a run, where its data lies now, on the same machine and as many processes."""
+    from vlnbert.ranks import launcher
+
+    options: dict[str, object] = {"--data": data, "--device": device if device != "cpu" else None}
+    options |= {"--threads": threads, "--rank-timeout": rank_timeout}
     given = [str(word) for name, value in options.items() if value is not None for word in (name, value)]
-    return shlex.join(["vlnbert", "train", "--resume", str(run), *given])
+    return shlex.join([*launcher(), "train", "--resume", str(run), *given])
 
 
 def _tell(run: "Run", data: Path | None, again: str) -> None:
@@ -140,18 +157,18 @@ def _tell(run: "Run", data: Path | None, again: str) -> None:
         return
     done, where = run.progress, shlex.quote(str(run.folder))
     if run.interrupted:
-        print(f"stopped after {done.iteration} updates; go on with: {again}", file=sys.stderr)
+        tell(f"stopped after {done.iteration} updates; go on with: {again}", aside=True)
     elif done.best is None:
-        print(f"{run.folder}: {done.iteration} updates, none of them validated")
+        tell(f"{run.folder}: {done.iteration} updates, none of them validated")
     else:
         when = f"{done.iteration} updates, the best after {done.best_iteration}"
         key = run.experiment.best_metric
-        print(f"{run.folder}: {when}, {METRICS[key][0]} {shown(key, done.best)} on {run.experiment.best_on}")
+        tell(f"{run.folder}: {when}, {METRICS[key][0]} {shown(key, done.best)} on {run.experiment.best_on}")
         elsewhere = "" if data is None else f" --data {shlex.quote(str(data))}"
         if isinstance(run.experiment, SpeakerExperiment):
-            print(f"let it speak with: vlnbert speak {where}{elsewhere} --split {run.experiment.best_on}")
+            tell(f"let it speak with: vlnbert speak {where}{elsewhere} --split {run.experiment.best_on}")
         else:
-            print(f"score it in full with: vlnbert evaluate {where}{elsewhere}")
+            tell(f"score it in full with: vlnbert evaluate {where}{elsewhere}")
 
 
 def _explanation() -> str:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from vlnbert.cli.options import Flag
+from vlnbert.cli.options import Flag, tell
 from vlnbert.cli.parsing import as_option
 from vlnbert.errors import spelling
 from vlnbert.weights.options import ImportOptions
@@ -100,4 +100,4 @@ def _as_option(place: str, value: object) -> str:
 def _print(report: "ImportReport", as_json: bool) -> None:
     from json import dumps
 
-    print(dumps(report.as_json()) if as_json else "\n".join(report.lines()))
+    tell(dumps(report.as_json()) if as_json else "\n".join(report.lines()))

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from vlnbert.cli.options import DataPath, Flag, screen
+from vlnbert.cli.options import DataPath, Flag, screen, tell
 
 
 def candidates(
@@ -46,7 +46,7 @@ def check_world(data: DataPath) -> None:
 
     world = inspecting.check_world(data).world
     edges = int((world.choices - 1).sum()) // 2
-    print(f"{data}: {len(world.scans):,} scans, {len(world):,} viewpoints, {edges:,} edges; every promise is kept")
+    tell(f"{data}: {len(world.scans):,} scans, {len(world):,} viewpoints, {edges:,} edges; every promise is kept")
 
 
 def _print_table(scan: str, found: dict[str, list[dict[str, Any]]]) -> None:

@@ -1,6 +1,6 @@
 """What a data folder holds and what is wrong with it: every file is read and held against the graphs."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -8,7 +8,7 @@ from pathlib import Path
 from vlnbert.errors import VlnbertError, listed
 from vlnbert.perception.observations import read_observations_of
 from vlnbert.progress import track
-from vlnbert.sources.boxes import read_box_folder
+from vlnbert.sources.boxes import BoxRange, ViewpointObjects, read_box_folder
 from vlnbert.sources.connectivity import ScanGraph, read_connectivity
 from vlnbert.sources.features import read_features
 from vlnbert.sources.instructions import is_augmented
@@ -126,11 +126,21 @@ def _boxes(world: World, folder: Path) -> tuple[ObjectTable | None, list[Part]]:
     if not folder.is_dir():
         return None, []
     try:
-        objects = build_object_table(world, read_box_folder(folder), folder)
+        ranged = BoxRange("objects")
+        objects = build_object_table(world, _ranged_boxes(read_box_folder(folder), ranged), folder)
     except VlnbertError as error:
         return None, [Part("boxes", folder, "", tuple(str(error).splitlines()))]
     holds = f"{len(find_sightings(world, objects)):,} visible objects, {len(objects):,} sightings"
-    return objects, [Part("boxes", folder, holds)]
+    return objects, [Part("boxes", folder, holds, notes=tuple(ranged.lines()))]
+
+
+def _ranged_boxes(boxes: Iterable[ViewpointObjects], ranged: BoxRange) -> Iterator[ViewpointObjects]:
+    """The same boxes, those out of range counted."""
+    for place in boxes:
+        for item in place.objects:
+            for x, y, width, height in item.boxes:
+                ranged.add(x, y, x + width, y + height)
+        yield place
 
 
 def _episodes(
@@ -155,9 +165,14 @@ def _jumps(world: World, episodes: Episodes) -> list[str]:
     return [f"{len(jumps):,} paths step where no edge is, so that nobody can walk them: {names}"]
 
 
-def _captions(world: World, folder: Path) -> str:
-    count = sum(1 for _ in placed(world, read_captions_of(world, folder), folder))
-    return f"{36 * count:,} captioned views"
+def _captions(world: World, folder: Path) -> tuple[str, list[str]]:
+    count, ranged = 0, BoxRange("detections")
+    for _, panorama in placed(world, read_captions_of(world, folder), folder):
+        count += 1
+        for view in panorama.views:
+            for detection in view.detections:
+                ranged.add(*detection.box)
+    return f"{36 * count:,} captioned views", ranged.lines()
 
 
 def _observations(world: World, folder: Path) -> str:

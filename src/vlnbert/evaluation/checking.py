@@ -11,7 +11,7 @@ from vlnbert.errors import Faults, VlnbertError, listed
 from vlnbert.evaluation.results import Result, ResultFile
 from vlnbert.sources.instructions import is_augmented
 from vlnbert.sources.layout import DataFolder
-from vlnbert.tasks.episodes import Episodes, pad_paths
+from vlnbert.tasks.episodes import Episodes, check_longest, pad_paths
 from vlnbert.tasks.task import TASKS
 from vlnbert.world.world import World
 
@@ -66,6 +66,7 @@ def bind_walks(results: Iterable[Result], episodes: Episodes, world: World, faul
         if numbers:
             bound.append((row, numbers, result))
     bound.sort(key=lambda walk: walk[0])
+    check_longest([numbers for _, numbers, _ in bound], [result.id for _, _, result in bound], faults)
     walked = pad_paths([numbers for _, numbers, _ in bound]).to(world.device)
     walks = Walks(
         row=torch.tensor([row for row, _, _ in bound], dtype=torch.long, device=world.device),

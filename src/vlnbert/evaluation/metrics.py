@@ -19,6 +19,9 @@ from vlnbert.tasks.task import NEAR
 from vlnbert.world.world import World
 
 SHORTEST_WALK = 0.01  # metres: what SPL takes an agent that never moved to have walked
+MOST_CELLS = (
+    1 << 24
+)  # pairs of viewpoints that are compared at once; one long walk among many would ask for more memory
 SUMMARY = ("sr", "osr", "spl", "ndtw", "sdtw", "cls", "rgs", "rgspl", "tl", "ne")
 
 SplBy = Literal["shortest", "reference"]
@@ -93,6 +96,9 @@ def measure(
         grounded: [episode] REVERIE: whether the agent named the target.
         spl_by: what a trajectory is compared with, the shortest path to the goal or the reference path.
     """
+    if len(walked) > 1 and walked.numel() * reference.shape[1] > MOST_CELLS:
+        whole = _Walks(walked, walked_length, reference, reference_length, arrived, grounded)
+        return _measured_in_blocks(world, whole, spl_by)
     cost = world.metres(walked[:, :, None], reference[:, None, :])  # [episode, walked hop, reference hop]
     to_goal = cost[:, :, -1]
     there = (to_goal < NEAR if arrived is None else arrived).double()
@@ -116,6 +122,58 @@ def measure(
         shortest=shortest,
         steps=(walked_length - 1).double(),
     )
+
+
+@dataclass(frozen=True)
+class _Walks:
+    """What `measure` is given, one row an episode."""
+
+    walked: Tensor
+    walked_length: Tensor
+    reference: Tensor
+    reference_length: Tensor
+    arrived: Tensor | None
+    grounded: Tensor | None
+
+    def select(self, rows: Tensor) -> "_Walks":
+        """Some of the rows, no longer than they need be."""
+        hops, places = int(self.walked_length[rows].max()), int(self.reference_length[rows].max())
+        return _Walks(
+            walked=self.walked[rows, :hops],
+            walked_length=self.walked_length[rows],
+            reference=self.reference[rows, :places],
+            reference_length=self.reference_length[rows],
+            arrived=None if self.arrived is None else self.arrived[rows, :hops],
+            grounded=None if self.grounded is None else self.grounded[rows],
+        )
+
+
+def _measured_in_blocks(world: World, walks: _Walks, spl_by: SplBy) -> Scores:
+    """The same some rows at a time, those of like lengths together."""
+    order, longest = walks.walked_length.sort(stable=True).indices, walks.reference.shape[1]
+    found, first = list[Scores](), 0
+    while first < len(order):
+        hops = walks.walked_length[order[first:]]
+        cells = torch.arange(1, len(hops) + 1, device=hops.device) * hops * longest  # they grow with every row
+        count = max(1, int((cells <= MOST_CELLS // 2).sum()))
+        some = walks.select(order[first : first + count])
+        found.append(
+            measure(
+                world,
+                some.walked,
+                some.walked_length,
+                some.reference,
+                some.reference_length,
+                arrived=some.arrived,
+                grounded=some.grounded,
+                spl_by=spl_by,
+            )
+        )
+        first += count
+    back = order.argsort()
+    columns = {field.name: [getattr(scores, field.name) for scores in found] for field in fields(Scores)}
+    joined = {name: None if column[0] is None else torch.cat(column)[back] for name, column in columns.items()}
+    return Scores(**joined)  # type: ignore[arg-type]  # what a task has no metric for is None
 
 
 def path_metres(world: World, path: Tensor) -> Tensor:

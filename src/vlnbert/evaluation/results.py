@@ -5,14 +5,14 @@ REVERIE. Others leave the angles out (["a", "b"] or [["a"], ["b"]]), nest the le
 write "pred_objid", key trajectories by instruction, or repeat an instruction.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from vlnbert.errors import DataError, Faults
 from vlnbert.sources.checks import is_name, is_number
-from vlnbert.sources.files import read_json
+from vlnbert.sources.json_streams import Entry, stream_json_entries
 
 Angles = tuple[float, float]  # heading, elevation in radians
 Leg = tuple[str, Angles | None]
@@ -73,47 +73,49 @@ class ResultFile:
 
 def read_results(path: Path, faults: Faults) -> ResultFile:
     """Read a result file of any dialect; what is wrong with single entries is added to `faults`."""
-    document = read_json(path, "result file")
-    if not isinstance(document, list | dict):
-        raise DataError(path, "is not a list of results", EXAMPLE)
-    if not document:
+    file = parse_entries(stream_json_entries(path, "result file", EXAMPLE), faults)
+    if not file.ids and not faults.found:
         raise DataError(path, "holds no results", EXAMPLE)
-    return parse_results(document, faults)
+    return file
 
 
 def parse_results(document: list[Any] | dict[str, Any], faults: Faults) -> ResultFile:
     """The same from a JSON document that was read already."""
+    items: Iterable[Entry] = document.items() if isinstance(document, dict) else ((None, item) for item in document)
+    return parse_entries(items, faults)
+
+
+def parse_entries(entries: Iterable[Entry], faults: Faults) -> ResultFile:
+    """The same from the items of a list, or from values with their keys, of which some may repeat."""
     file, kept = ResultFile(), dict[str, Result]()
-    if isinstance(document, dict):
-        file.notes.keyed = len(document)
-    for name, item in _entries(document, faults):
+    for index, (key, item) in enumerate(entries):
+        file.notes.keyed += key is not None
+        named = _named(key, item)
+        if named is None:
+            faults.add(f"item {index}", "is not an object with an 'instr_id'", EXAMPLE)
+            continue
+        name, content = named
         file.ids.add(name)
-        if fault := _fault(item):
+        if fault := _fault(content):
             faults.add(f"instruction {name}", *fault)
             continue
-        result = _result(name, item)
+        result = _result(name, content)
         if first := kept.get(name):
             file.notes.repeated += 1
             file.notes.different += (first.path, first.predicted_object) != (result.path, result.predicted_object)
         else:
             kept[name] = result
-            _note(result, item, file.notes)
+            _note(result, content, file.notes)
     file.results = list(kept.values())
     return file
 
 
-def _entries(document: list[Any] | dict[str, Any], faults: Faults) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The items of either kind of document, by instruction."""
-    if isinstance(document, dict):
-        for name, value in document.items():
-            yield name, value if isinstance(value, dict) else {"trajectory": value}
-        return
-    for index, item in enumerate(document):
-        given: Any = item.get("instr_id") if isinstance(item, dict) else None
-        if is_name(given):
-            yield str(given), item
-        else:
-            faults.add(f"item {index}", "is not an object with an 'instr_id'", EXAMPLE)
+def _named(key: str | None, item: Any) -> tuple[str, dict[str, Any]] | None:
+    """The instruction and what was done with it, by either way of writing that down."""
+    if key is not None:
+        return (str(key), item if isinstance(item, dict) else {"trajectory": item}) if is_name(key) else None
+    given: Any = item.get("instr_id") if isinstance(item, dict) else None
+    return (str(given), item) if is_name(given) else None
 
 
 def _fault(item: dict[str, Any]) -> tuple[str, str] | None:
@@ -123,8 +125,9 @@ def _fault(item: dict[str, Any]) -> tuple[str, str] | None:
         return "has no 'trajectory' that is a list", EXAMPLE
     if not trajectory:
         return "has an empty trajectory", "give at least the start viewpoint"
-    if len(trajectory) > LONGEST:
-        return f"has a trajectory of {len(trajectory):,} hops", f"no agent takes more than {LONGEST:,}"
+    hops = sum(len(hop) if _is_nested(hop) else 1 for hop in trajectory)  # counted before any is expanded
+    if hops > LONGEST:
+        return f"has a trajectory of {hops:,} hops", f"no agent takes more than {LONGEST:,}"
     for number, hop in enumerate(trajectory):
         if not _legs(hop):
             return f"hop {number} of its trajectory has no known shape", HOP
@@ -149,6 +152,11 @@ def _note(result: Result, item: dict[str, Any], notes: Notes) -> None:
 
 def _spelling(item: dict[str, Any]) -> str:
     return "predObjId" if "predObjId" in item else "pred_objid"
+
+
+def _is_nested(hop: Any) -> bool:
+    """Whether a hop may be the list of its viewpoints."""
+    return isinstance(hop, list) and len(hop) > 1 and isinstance(hop[1], str)
 
 
 def _legs(hop: Any) -> list[Leg]:

@@ -2,6 +2,8 @@
 
 import json
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -63,10 +65,23 @@ def generate(
             beside, seed=seed, paths_per_scan=paths_per_scan, feature_width=feature_width, noise=noise
         )
         files = beside / "features"
-        with h5py.File(files / "views.hdf5", "w") as views, h5py.File(files / "objects.hdf5", "w") as objects:
+        with hdf5_in_memory(files / "views.hdf5") as views, hdf5_in_memory(files / "objects.hdf5") as objects:
             for number in track(range(scans), "building houses", total=scans):
                 writer.add_house(number, split_of_scan(number, scans), views, objects)
         return writer.finish()
+
+
+@contextmanager
+def hdf5_in_memory(path: Path) -> Iterator[h5py.File]:
+    """An HDF5 file that is made in memory and written once it is whole.
+
+    The library does not survive a disk that is full: it tries to write what is left when the process ends, and crashes.
+    """
+    with h5py.File(path.name, "w", driver="core", backing_store=False) as file:
+        yield file
+        file.flush()
+        image: bytes = file.id.get_file_image()
+    path.write_bytes(image)
 
 
 def _check_options(scans: int, paths_per_scan: int, feature_width: int, noise: float) -> None:

@@ -4,19 +4,22 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
+from io import BytesIO
 from pathlib import Path
+from socket import gethostname
 from typing import Any
 
 from vlnbert.errors import DataError, UsageError, setting
 from vlnbert.evaluation.tables import METRICS, Summary, shown
 from vlnbert.progress import Bar
-from vlnbert.sources.locks import open_regular
+from vlnbert.sources.checks import is_number
+from vlnbert.sources.files import opened
+from vlnbert.sources.locks import append_whole
 
-NEWLINE = "\n"
-NEVER = 10**9  # seconds
 LONG = 20 * 60  # seconds of a training of which people want to know beforehand
+LONGEST_LINE = 1 << 20  # bytes of a log's; ours have a few hundred
 TIMED = 3  # updates whose time tells that of the others
 
 
@@ -37,47 +40,54 @@ class JsonLog:
     def _write(self, line: dict[str, Any]) -> None:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with os.fdopen(open_regular(self.path, os.O_RDWR | os.O_APPEND), "ab") as file:
-                size = os.fstat(file.fileno()).st_size
-                cut = size > 0 and os.pread(file.fileno(), 1, size - 1) != b"\n"  # by a kill
-                text = json.dumps({"time": round(time.time(), 3), **line})
-                file.write(f"{NEWLINE * cut}{text}{NEWLINE}".encode())
+            append_whole(self.path, json.dumps({"time": round(time.time(), 3), **line}).encode() + b"\n", lines=True)
         except OSError as error:
             raise _unwritten(self.path, error) from None
 
 
 class TensorBoard:
-    """Curves in `tensorboard/`; a resumed run draws on from where it was."""
+    """Curves in `tensorboard/`; a resumed run draws on from where it was.
+
+    Its own writer works in a thread, which would tell of a full disk in its own words. This one writes at once.
+    """
 
     def __init__(self, folder: Path, done: int) -> None:
-        from torch.utils.tensorboard import SummaryWriter  # it takes a second to import
+        from tensorboard.compat.proto import summary_pb2
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog  # they take a moment to import
 
         if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
             raise DataError(folder, "is a link or a file, where a folder of the run's own belongs", "move it away")
-        # What is written after the checkpoint is written again. To flush is left to us, who can tell what goes wrong.
-        self.writer = SummaryWriter(str(folder), purge_step=done + 1, flush_secs=NEVER)
+        self.folder, self.event, self.summary = folder, Event, summary_pb2.Summary
+        self.path = folder / f"events.out.tfevents.{time.time_ns():019d}.{gethostname()}.{os.getpid()}"
+        # What is written after the checkpoint is written again: it is drawn once.
+        begun = SessionLog(status=SessionLog.START)
+        self._write(Event(file_version="brain.Event:2"), Event(step=done + 1, session_log=begun))
 
     def updated(self, iteration: int, learning_rate: float, parts: dict[str, float]) -> None:
-        for name, value in {"learning_rate": learning_rate, **parts}.items():
-            self.writer.add_scalar(f"training/{name}", value, iteration)
-        self._flush()
+        named = {"learning_rate": learning_rate, **parts}
+        self._draw(iteration, {f"training/{name}": value for name, value in named.items()})
 
     def validated(self, iteration: int, scores: Mapping[str, Summary]) -> None:
-        for split, summary in scores.items():
-            for name, value in summary.items():
-                if value is not None:
-                    self.writer.add_scalar(f"{split}/{name}", value, iteration)
-        self._flush()
+        named = {f"{split}/{name}": value for split, summary in scores.items() for name, value in summary.items()}
+        self._draw(iteration, {name: value for name, value in named.items() if value is not None})
 
-    def close(self) -> None:
-        with suppress(OSError):  # which the last flush has told
-            self.writer.close()
+    def _draw(self, iteration: int, values: Mapping[str, float]) -> None:
+        points = [self.summary.Value(tag=name, simple_value=value) for name, value in values.items()]
+        self._write(*(self.event(step=iteration, summary=self.summary(value=[point])) for point in points))
 
-    def _flush(self) -> None:
+    def _write(self, *events: Any) -> None:
+        """Append events, whole or not at all."""
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        content = BytesIO()
+        for event in events:
+            event.wall_time = time.time()
+            RecordWriter(content).write(event.SerializeToString())
         try:
-            self.writer.flush()
+            self.folder.mkdir(parents=True, exist_ok=True)
+            append_whole(self.path, content.getvalue())
         except OSError as error:
-            raise _unwritten(Path(self.writer.log_dir), error) from None
+            raise _unwritten(self.folder, error) from None
 
 
 @dataclass
@@ -135,14 +145,27 @@ def require_callbacks(callbacks: object) -> None:
 def read_log(path: Path) -> list[dict[str, Any]]:
     """The lines of a log, one an iteration: where a resumed run repeated some, the later ones hold."""
     lines: dict[tuple[int, bool], dict[str, Any]] = {}
-    for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            line = json.loads(text)
-        except ValueError:
-            continue  # cut by a kill; the resumed run wrote it again
-        if isinstance(line, dict) and type(line.get("iteration")) is int and ("scores" in line or "total" in line):
-            lines[line["iteration"], "scores" in line] = line
+    with opened(path, "log") as file:
+        for text in iter(partial(file.readline, LONGEST_LINE), b""):
+            try:
+                line = json.loads(text.decode(errors="replace"))
+            except (ValueError, RecursionError):
+                continue  # cut by a kill; the resumed run wrote it again
+            if _is_line(line):
+                lines[line["iteration"], "scores" in line] = line
     return [lines[key] for key in sorted(lines)]
+
+
+def _is_line(line: Any) -> bool:
+    """Whether a line is a report or a validation as we write them: with an update, and numbers or scores of splits."""
+    if not isinstance(line, dict) or type(line.get("iteration")) is not int or not is_number(line["iteration"]):
+        return False
+    if "scores" not in line:
+        return is_number(line.get("total"))
+    splits = line["scores"].values() if isinstance(line["scores"], dict) else [None]
+    return all(
+        isinstance(one, dict) and all(each is None or is_number(each) for each in one.values()) for one in splits
+    )
 
 
 def _unwritten(path: Path, error: OSError) -> DataError:

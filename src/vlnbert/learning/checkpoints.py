@@ -28,7 +28,8 @@ from vlnbert.learning.records import from_plain
 from vlnbert.learning.run_folder import ANEW, CHECKPOINTS, TRAINER, Progress, point_to, remove_others
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.model import allocate, make_backbone
-from vlnbert.navigator.storage.folder import CONFIG, read_config, read_safetensors
+from vlnbert.navigator.storage.digests import DigestError, noting
+from vlnbert.navigator.storage.folder import CONFIG, read_config, read_safetensors, require_fit, weight_problem
 from vlnbert.sources.folders import replaced
 from vlnbert.sources.formats import NewerFormatError
 from vlnbert.speaker import Speaker
@@ -48,7 +49,9 @@ def save_checkpoint(
     with replaced(folder) as beside:  # one of this name may be left from a kill before the pointer was moved
         try:
             metadata = {"progress": json.dumps(asdict(progress))}
-            save_file({**_optimiser_tensors(optimiser), **learning}, beside / TRAINER, metadata)
+            tensors = {**_optimiser_tensors(optimiser), **learning}
+            with noting(beside, {TRAINER: tensors}):
+                save_file(tensors, beside / TRAINER, metadata)
             with averaged.applied():
                 model.save_pretrained(beside)
         except SafetensorError as error:
@@ -71,6 +74,7 @@ def unfilled_navigator(folder: Path) -> Navigator:
     """A navigator in the shape of a checkpoint's, with its tokenizer; `load_checkpoint` must give it weights."""
     with _ours():
         config = read_config(folder / CONFIG)
+        require_fit(folder, config)
         backbone = make_backbone(config)  # a foreign one may have buffers that no file holds
         with torch.device("meta"):
             navigator = Navigator(config, backbone)
@@ -99,6 +103,10 @@ def load_checkpoint(folder: Path, model: Trained, optimiser: Optimizer, averaged
         if any(learning[name].shape != weight.shape for name, weight in averaged.weights.items()):
             raise ValueError("weights of another shape")
         _check_moments(optimiser, tensors, progress)
+        if any(weight_problem(tensor) for tensor in (*learning.values(), *tensors.values())):
+            raise ValueError("no numbers")
+    except DigestError:
+        raise
     except (DataError, KeyError, TypeError, ValueError, IndexError, UsageError):
         raise DataError(folder / TRAINER, "is not whole", ANEW) from None
     _restore_optimiser(optimiser, tensors)
@@ -111,7 +119,7 @@ def _ours() -> Iterator[None]:
     """A damaged file of a run, unlike others of its kind, can neither be fetched nor saved again."""
     try:
         yield
-    except NewerFormatError:  # which is not damaged
+    except (NewerFormatError, DigestError):  # not damaged, or perhaps on purpose
         raise
     except DataError as error:
         raise DataError(error.path, error.problem, ANEW, error.place) from None

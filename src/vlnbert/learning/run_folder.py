@@ -4,8 +4,10 @@
 before, is told by the pointer, so that to tell it is one move.
 """
 
+import hashlib
 import json
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,6 +23,7 @@ from vlnbert.sources.folders import read_whole, sweep
 from vlnbert.sources.moves import aside, remove
 
 RECORD, POINTER, CHECKPOINTS, BEST = "run.json", "last.json", "checkpoints", "best"  # in a run's folder
+DIGEST = "digest"  # of what else a pointer says
 TRAINER = "trainer.safetensors"  # in a checkpoint's folder
 NAME = re.compile(r"\d{7,}")  # of a checkpoint's folder: its update
 WRITTEN_BESIDE = re.compile(r"run\.json|last\.json|best(\.new)?|\d{7,}(\.new)?")  # .new: by older versions
@@ -82,7 +85,15 @@ def _newest_whole(checkpoints: list[Path]) -> Path:
 def _read_pointer(run: Path) -> dict[str, Any]:
     damaged = f"remove it to go on from the newest checkpoint, or {ANEW}"
     pointer = read_json(run / POINTER, "run to resume", "name the folder that a training wrote", damaged=damaged)
-    return pointer if isinstance(pointer, dict) else {"checkpoint": pointer}
+    if not isinstance(pointer, dict):
+        return {"checkpoint": pointer}
+    if DIGEST in pointer and pointer.pop(DIGEST) != _digest(pointer):  # older ones have none
+        raise DataError(run / POINTER, "is not as it was written", damaged)
+    return pointer
+
+
+def _digest(pointer: Mapping[str, Any]) -> str:
+    return hashlib.blake2b(json.dumps(pointer, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 def read_progress(run: Path) -> Progress:
@@ -118,7 +129,8 @@ def _saved_progress(checkpoint: Path) -> Progress:
 def point_to(run: Path, checkpoint: Path, validated: Progress | None = None) -> None:
     """Make a checkpoint the run's newest; `validated` is how far the run is since its weights were validated."""
     after = {} if validated is None else {"progress": asdict(validated)}
-    write_json(run / POINTER, {"checkpoint": checkpoint.name, **after}, lasting=True)
+    pointer = {"checkpoint": checkpoint.name, **after}
+    write_json(run / POINTER, {**pointer, DIGEST: _digest(pointer)}, lasting=True)
 
 
 def sweep_run(run: Path) -> None:

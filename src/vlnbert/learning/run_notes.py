@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import torch
+
 from vlnbert.data.data import Data
 from vlnbert.errors import setting
 from vlnbert.learning.navigator_trainer import NavigatorTrainer
@@ -21,13 +23,16 @@ def begin_notes(record: RunRecord, data: Data, trainer: Trainer) -> Iterator[str
     yield from _oddities(data, trainer)
 
 
-def resume_notes(run: Path, trainer: Trainer, lost: bool) -> Iterator[str]:
-    """Where a run goes on whose pointer is `lost`, and in what one of an older version goes on otherwise."""
+def resume_notes(run: Path, record: RunRecord, trainer: Trainer, lost: bool = False) -> Iterator[str]:
+    """Where a run goes on whose pointer is `lost`; in what one goes on otherwise: by others, or of an older version."""
     if lost and trainer.saved is None:
         yield f"{run} holds no checkpoint; it begins with its first update"
     elif lost:
         yield f"{run / POINTER} is missing; going on from the newest checkpoint, after {trainer.saved:,} updates"
-    if record_format(run) >= 3 or trainer.progress.iteration >= trainer.config.iterations:
+    if trainer.progress.iteration >= trainer.config.iterations:
+        return
+    yield from _other_ranks(run, record, trainer)
+    if record_format(run) >= 3:
         return
     if not isinstance(trainer, NavigatorTrainer):  # speakers are younger
         return
@@ -38,6 +43,24 @@ def resume_notes(run: Path, trainer: Trainer, lost: bool) -> Iterator[str]:
         changes.append("all batches of an update come from one split")
     if changes:
         yield f"{run} was begun by an older version and goes on otherwise: {', and '.join(changes)}"
+
+
+def _other_ranks(run: Path, record: RunRecord, trainer: Trainer) -> Iterator[str]:
+    """Sums are rounded otherwise where others add them up, and each process draws dropout of its own."""
+    count, threads = trainer.ranks.count, torch.get_num_threads()
+    on_cpu = trainer.device.type == "cpu"
+    before = (record.ranks or count, (record.threads or threads) if on_cpu else threads)
+    if before == (count, threads):
+        return
+    shape = vars(trainer.model.config).items()
+    dropped = count != before[0] and any(rate for name, rate in shape if name.endswith("dropout"))
+    same = "dropout differs, and so will the weights" if dropped else "the same but for rounding: the bits will differ"
+    yield f"{run} was begun by {_team(*before)} and goes on by {_team(count, threads)}: {same}"
+
+
+def _team(ranks: int, threads: int) -> str:
+    processes = f"{ranks} process{'es' if ranks > 1 else ''}"
+    return f"{processes} of {threads} thread{'s' if threads > 1 else ''}"
 
 
 def _choice(record: RunRecord, data: Data, trainer: Trainer) -> Iterator[str]:

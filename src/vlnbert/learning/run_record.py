@@ -11,7 +11,8 @@ from vlnbert.learning.speaker_experiment import AnyExperiment
 from vlnbert.sources.files import read_json, write_json
 from vlnbert.sources.formats import FORMAT, format_of
 
-# Of run.json. 4 holds every field, also those at their defaults; 3 has the shape that was trained, 2 the one asked for.
+# Of run.json. 4 holds every field, also those at their defaults; 3 keeps the shape that was trained, 2 the one asked
+# for.
 NEWEST = 4
 # Settings that format 2 calls otherwise than format 1, by their places in an experiment.
 RENAMED = {
@@ -42,6 +43,10 @@ class RunRecord:
     """Places of the settings that somebody chose, beside what the preset says."""
     held_out: tuple[str, ...] = ()
     """The houses that are kept out of training."""
+    ranks: int | None = None
+    """How many processes it was begun with; older versions did not say."""
+    threads: int | None = None
+    """How many CPU threads each of them had."""
 
     def __post_init__(self) -> None:
         if len(self.held_out) != self.experiment.holdout:

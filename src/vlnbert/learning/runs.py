@@ -8,6 +8,8 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
+import torch
+
 from vlnbert.data.data import Data, open_data
 from vlnbert.data.features import object_feature_file, view_feature_file
 from vlnbert.data.own import bank_digest
@@ -65,6 +67,8 @@ def begin_run(
             plugins=loaded_plugins(),
             held_out=held_out,
             asked=tuple(asked),
+            ranks=ranks.count,
+            threads=torch.get_num_threads(),
         )
         trainer = make_trainer(record, run, data, model, ranks)
         ranks.wait()  # until all have found the folder empty
@@ -104,7 +108,7 @@ def resume_run(
         else:
             model = initial_model(record.experiment, data, record.asked)
             trainer = make_trainer(longer, run, data, model, ranks)
-        notes = list(resume_notes(run, trainer, lost))  # before the record is of today's format
+        notes = list(resume_notes(run, record, trainer, lost))  # before the record is of today's format
         if longer != record and trainer.stale:
             problem = f"{run} stopped since it no longer got better ({setting('training.patience')})"
             raise UsageError(f"{problem}; begin another from its weights: {setting('start', str(run))}")

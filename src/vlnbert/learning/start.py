@@ -15,7 +15,7 @@ from vlnbert.navigator import Navigator, NavigatorConfig
 from vlnbert.navigator.model import make_backbone
 from vlnbert.navigator.storage.folder import CONFIG, describes_navigator
 from vlnbert.speaker.speaker import describes_speaker
-from vlnbert.tasks.tokens import piece_count
+from vlnbert.tasks.tokens import piece_count, require_fit
 from vlnbert.weights.importing import load_weights
 from vlnbert.weights.options import ImportOptions, resolve_source
 
@@ -123,4 +123,6 @@ def _fitted(loaded: Navigator, shape: NavigatorConfig, data: Data) -> Navigator:
     fitting = {name: weight for name, weight in weights.items() if known[name].shape == weight.shape}
     navigator.load_state_dict({**known, **fitting}, assign=True)
     navigator.tokenizer = loaded.tokenizer or data.tokenizer
+    if loaded.tokenizer is None:
+        require_fit(data.folder.vocabulary, data.tokenizer, config.vocabulary)
     return navigator.float()

@@ -5,6 +5,7 @@ What is trained, and how it learns and is scored, is said by a subclass: `Naviga
 
 import hashlib
 import math
+import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -25,7 +26,7 @@ from vlnbert.learning.run_folder import BEST, Progress, after_validation, last_c
 from vlnbert.learning.run_lock import kept
 from vlnbert.learning.settings import TrainingSettings
 from vlnbert.learning.updates import EagerUpdate, GraphUpdate, Update, set_learning_rate
-from vlnbert.ranks import ALONE, Ranks
+from vlnbert.ranks import ALONE, Ranks, launcher
 from vlnbert.tasks.splits import Split
 
 
@@ -112,7 +113,8 @@ class Trainer(ABC):
 
     def train(self) -> None:
         """Update until done, stopped from outside, or no longer improving; the run is kept from others meanwhile."""
-        with kept(self.run, self.ranks):
+        again = shlex.join([*launcher(), "train", "--resume", str(self.run)])
+        with kept(self.run, self.ranks), self.ranks.needed(f"go on with: {again}"):
             self._train()
 
     def _train(self) -> None:

@@ -20,12 +20,13 @@ from torch.nn.functional import embedding_bag
 from vlnbert.perception.observations import nearest_headings, observation_files, read_observations_of
 from vlnbert.perception.sentences import encoder_digest
 from vlnbert.perception.texts import TextCodes, embedded, mixed
+from vlnbert.sources.boxes import IMAGE_HEIGHT, IMAGE_WIDTH
 from vlnbert.sources.captions import Detection
 from vlnbert.sources.observations import HEADINGS
 from vlnbert.weights.options import MINILM
 from vlnbert.world.cache import Key
 from vlnbert.world.geometry import STEPS, view_elevation, view_heading
-from vlnbert.world.objects import AREA, IMAGE_HEIGHT, IMAGE_WIDTH, ObjectTable
+from vlnbert.world.objects import AREA, ObjectTable
 from vlnbert.world.sights import caption_files, index_captions_of, placed, read_captions_of
 from vlnbert.world.world import World
 

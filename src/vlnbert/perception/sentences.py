@@ -20,6 +20,7 @@ from vlnbert.navigator import Navigator
 from vlnbert.navigator.model.huggingface import open_pretrained, positions_of, read_tokens
 from vlnbert.navigator.storage.hub import CONFIG_FILES, OTHER_VOCABULARIES
 from vlnbert.progress import Bar
+from vlnbert.sources.tokenizer_check import encode_texts
 from vlnbert.weights.importing import load_weights
 from vlnbert.weights.options import ImportOptions, resolve_source
 from vlnbert.weights.reading import Checkpoint, read_checkpoint
@@ -55,7 +56,7 @@ class SentenceEncoder:
 
         Of many texts `keep` may keep what some give, by a name that tells their place, until all are read.
         """
-        tokens = [torch.tensor(item.ids) for item in self.tokenizer.encode_batch(list(texts))]
+        tokens = [torch.tensor(ids) for ids in encode_texts(self.tokenizer, texts)]
         order = sorted(range(len(tokens)), key=lambda number: len(tokens[number]))  # like lengths need little padding
         batch = BATCH if self.device.type == "cpu" else GPU_BATCH
         found, size = torch.zeros(len(tokens), self.width), batch * PIECE

@@ -12,6 +12,8 @@ from vlnbert.sources.features import VIEWS
 from vlnbert.sources.files import FETCH_AGAIN, read_json
 
 Box = tuple[float, float, float, float]  # x, y, width, height in a 640 x 480 view
+IMAGE_WIDTH, IMAGE_HEIGHT = 640, 480  # of a view
+MOST_OBJECTS = 1000  # of a viewpoint; all are shown at the number of the fullest. The open data has 61 at most.
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,27 @@ class BoxedObject:
     name: str
     views: tuple[int, ...]
     boxes: tuple[Box, ...]  # one for each of `views`
+
+
+@dataclass
+class BoxRange:
+    """Counts boxes that are out of the range of a view: they are read, cut to the view, and told of."""
+
+    what: str  # whose boxes
+    beyond: int = 0
+    unseen: int = 0
+
+    def add(self, left: float, top: float, right: float, bottom: float) -> None:
+        if left >= min(right, IMAGE_WIDTH) or right <= 0 or top >= min(bottom, IMAGE_HEIGHT) or bottom <= 0:
+            self.unseen += 1
+        elif left < 0 or top < 0 or right > IMAGE_WIDTH or bottom > IMAGE_HEIGHT:
+            self.beyond += 1
+
+    def lines(self) -> list[str]:
+        """In words; nothing where all boxes are in range."""
+        view = f"the {IMAGE_WIDTH} x {IMAGE_HEIGHT} view"
+        said = [(self.beyond, f"reach beyond {view} and are cut to it"), (self.unseen, f"show nothing of {view}")]
+        return [f"{count:,} boxes of {self.what} {problem}" for count, problem in said if count]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +62,9 @@ def read_boxes(path: Path) -> ViewpointObjects:
     if not isinstance(document, dict) or not isinstance(document.get(viewpoint), dict):
         problem = f"does not hold the objects of {viewpoint}"
         raise DataError(path, problem, "name the file <scan>_<viewpoint>.json after its only key")
-    faults = Faults(path)
+    faults, count = Faults(path), len(document[viewpoint])
+    if count > MOST_OBJECTS:
+        raise DataError(path, f"holds {count:,} objects", f"give at most {MOST_OBJECTS:,} for a viewpoint")
     for name, entry in document[viewpoint].items():
         if problem := _problem(name, entry):
             faults.add(f"object {name}", problem, FETCH_AGAIN)

@@ -51,7 +51,12 @@ def _panorama(scan: str, viewpoint: str, views: Any, faults: Faults) -> Panorama
 def _view(entry: Any, place: str, faults: Faults) -> ViewCaption:
     try:
         if is_text(entry["global_cap"]) and isinstance(entry["dense_cap"], list):
-            return ViewCaption(entry["global_cap"], tuple(map(_detection, entry["dense_cap"])))
+            detections = tuple(map(_detection, entry["dense_cap"]))
+            for item in detections:
+                if not 0 <= item.confidence <= 1:
+                    problem = f"detects {item.label} with a confidence of {item.confidence:g}, not of 0 to 1"
+                    faults.add(place, problem, FETCH_AGAIN)
+            return ViewCaption(entry["global_cap"], detections)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         pass
     problem = "is not a 'global_cap' with a 'dense_cap' of obj_class, coordinates, confidence and caption"

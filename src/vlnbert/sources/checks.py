@@ -3,6 +3,7 @@
 from typing import Any, TypeGuard
 
 LARGEST = 1e18  # of a number; single precision holds its square
+LONGEST_NAME = 1000  # characters
 
 
 def is_number(value: Any) -> TypeGuard[int | float]:
@@ -21,8 +22,8 @@ def is_text(value: Any) -> TypeGuard[str]:
 
 
 def is_name(value: Any) -> TypeGuard[int | str]:
-    """What may name a path or an object: a whole number or text."""
-    return type(value) is int or is_text(value)
+    """What may name a path or an object: a whole number or text that is not long."""
+    return type(value) is int or (is_text(value) and len(value) <= LONGEST_NAME)
 
 
 def is_list_of(value: Any, *kinds: type) -> TypeGuard[list[Any]]:
@@ -35,6 +36,6 @@ def is_numbers(value: Any, count: int) -> bool:
     return isinstance(value, list) and len(value) == count and all(map(is_number, value))
 
 
-def is_texts(value: Any) -> bool:
+def is_texts(value: Any) -> TypeGuard[list[str]]:
     """A list of texts, at least one."""
     return isinstance(value, list) and bool(value) and all(map(is_text, value))

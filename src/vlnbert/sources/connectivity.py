@@ -12,6 +12,9 @@ from vlnbert.sources.checks import is_list_of, is_numbers, is_text
 from vlnbert.sources.files import FETCH_AGAIN, read_json
 from vlnbert.sources.layout import MAKE_ONE
 
+MOST_NEIGHBOURS = (
+    128  # of a viewpoint; all have tables for those of the one that has most. The open data has 15 at most.
+)
 FIELDS = {"image_id": str, "pose": list, "included": bool, "visible": list, "unobstructed": list}
 
 
@@ -70,6 +73,9 @@ def _check_graph(names: list[str], adjacent: NDArray[np.bool_], faults: Faults) 
         if name in seen:
             faults.add(f"viewpoint {name}", "occurs twice", "keep one of the two")
         seen.add(name)
+    for index in np.flatnonzero(adjacent.sum(axis=1) > MOST_NEIGHBOURS):
+        problem = f"leads to {adjacent[index].sum():,} others"
+        faults.add(f"viewpoint {names[index]}", problem, f"keep at most {MOST_NEIGHBOURS}")
     for start, end in np.argwhere(adjacent & ~adjacent.T):
         problem = f"leads to {names[end]}, which does not lead back"
         faults.add(f"viewpoint {names[start]}", problem, "make 'unobstructed' the same in both directions")

@@ -1,31 +1,26 @@
 """Image features of the 36 views of a panorama, from the 36-view TSV or from HDF5.
 
-Both stream: one panorama is in memory at a time, whatever the size of the file. An HDF5 file holds a dataset named
-<scan>_<viewpoint> for each viewpoint; features of objects come in such files too.
+Both stream: one panorama is in memory at a time, whatever the size of the file.
 """
 
 import base64
 import binascii
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 import h5py
 import numpy as np
 from numpy.typing import NDArray
 
 from vlnbert.errors import SHOWN_FAULTS, DataError, Faults, UsageError
-from vlnbert.progress import track
-from vlnbert.sources.files import FETCH_AGAIN, opened
+from vlnbert.sources.datasets import read_datasets
+from vlnbert.sources.files import FETCH_AGAIN, MEGABYTE, opened
 
 VIEWS = 36
 TSV_FIELDS = ("scanId", "viewpointId", "image_w", "image_h", "vfov", "features")
-HDF5_FAULTS = (OSError, RuntimeError, KeyError, TypeError, ValueError, MemoryError)  # what damage makes h5py raise
-NO_DATASET = "is not a dataset named <scan>_<viewpoint>"
-
-Content = TypeVar("Content")
+LONGEST_LINE = 16 * MEGABYTE  # bytes of a panorama in a TSV file; of 2,048 numbers a view it has 0.4 MB
 
 
 @dataclass(frozen=True)
@@ -82,38 +77,15 @@ def numbers_problem(values: NDArray[np.float32], width: int | None, exact: bool)
     return ""
 
 
-def read_datasets(
-    path: Path, read: Callable[[h5py.Dataset], Content | str]
-) -> Iterator[tuple[str, str, str, Content | str]]:
-    """The place, scan and viewpoint of every dataset of an HDF5 file, with what `read` makes of it or what is wrong."""
-    with opened(path, "feature file"):
-        pass  # only to report a file that cannot be opened; what follows is about what it holds
-    with ExitStack() as stack:
-        try:
-            file = stack.enter_context(h5py.File(path, "r"))
-            keys = list(file)
-        except HDF5_FAULTS:
-            raise DataError(path, "is not a whole HDF5 file", FETCH_AGAIN) from None
-        for key in track(keys, path.name):
-            name = key if isinstance(key, str) else key.decode(errors="replace")  # bytes where it is not UTF-8
-            scan, _, viewpoint = name.rpartition("_")
-            yield f"key {name}", scan, viewpoint, _content(file, key, read) if scan else NO_DATASET
-
-
-def _content(file: h5py.File, key: str | bytes, read: Callable[[h5py.Dataset], Content | str]) -> Content | str:
-    try:
-        dataset = file[key]
-        return read(dataset) if isinstance(dataset, h5py.Dataset) else NO_DATASET
-    except HDF5_FAULTS:
-        return "cannot be read: the file is damaged there"
-
-
 Raw = Iterator[tuple[str, str, str, NDArray[np.float32] | str]]  # place, scan, viewpoint, values or what is wrong
 
 
 def _read_tsv(path: Path) -> Raw:
     with opened(path, "feature file") as file:
-        for number, line in enumerate(file, start=1):
+        for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE + 1), b""), start=1):
+            if len(line) > LONGEST_LINE:
+                problem = f"is longer than {LONGEST_LINE // MEGABYTE} MB, which no line of features is"
+                raise DataError(path, problem, "give another file of view features", f"line {number}")
             fields = line.rstrip(b"\r\n").split(b"\t")
             if len(fields) != len(TSV_FIELDS):
                 yield f"line {number}", "", str(number), f"has {len(fields)} fields, not {len(TSV_FIELDS)}"

@@ -1,12 +1,11 @@
 """Reading untrusted files with clear errors, and writing files beside their place and renaming them."""
 
-import codecs
 import json
 import os
 import re
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from typing import IO, Any, TypeVar
@@ -18,17 +17,47 @@ from vlnbert.sources.moves import sync
 Panorama = TypeVar("Panorama")
 
 FETCH_AGAIN = "fetch the file again"
-CHUNK = 1 << 20  # bytes of a streamed file that are read at a time
-DECODER = json.JSONDecoder()
+MEGABYTE = 1 << 20
+LARGEST_JSON = 64 * MEGABYTE  # of a document that is read as a whole; the largest of the open data has 4
+MOST_CONTAINERS = 1 << 22  # lists and objects in one: a few bytes of text may cost two hundred of memory each
 TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{16}", re.DOTALL)  # what `temporary_name` makes of a name
-BLANK = re.compile(r"[ \t\n\r]*")  # what JSON allows between its marks
+
+
+class SpecialFileError(DataError):
+    """A pipe or a device where a regular file is expected: the one may wait for ever, the other never end."""
+
+    def __init__(self, path: Path, kind: str, what: str) -> None:
+        super().__init__(
+            path, f"is a {kind}, where a {what} is expected", "save what it gives to a file, and name that"
+        )
+
+
+def open_for_reading(path: Path, what: str, pipe: bool = False) -> IO[bytes]:
+    """A regular file open for reading; nothing waits for a pipe that nobody writes to. `pipe` allows those too."""
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        mode = os.fstat(number).st_mode
+        if pipe and stat.S_ISFIFO(mode):
+            os.set_blocking(number, True)
+        elif not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # a folder is told by whoever opens it below
+            raise SpecialFileError(path, "pipe" if stat.S_ISFIFO(mode) else "device", what)
+        return os.fdopen(number, "rb")
+    except BaseException:
+        os.close(number)
+        raise
+
+
+def require_regular(path: Path, what: str) -> None:
+    """Refuse a pipe or a device before a library opens it; what is not there is left to that library."""
+    with suppress(OSError):
+        open_for_reading(path, what).close()
 
 
 @contextmanager
-def opened(path: Path, what: str, remedy: str = "check the path") -> Iterator[IO[bytes]]:
+def opened(path: Path, what: str, remedy: str = "check the path", pipe: bool = False) -> Iterator[IO[bytes]]:
     """A file open for reading, with a progress bar by bytes, or one line that says why it cannot be read."""
     try:
-        with path.open("rb") as file, Bar(path.name, path.stat().st_size) as bar:
+        with open_for_reading(path, what, pipe) as file, Bar(path.name, os.fstat(file.fileno()).st_size) as bar:
             yield file if bar.shown is None else WatchedFile(file, bar)  # type: ignore[misc]  # it reads alike
     except FileNotFoundError:
         raise DataError(path, f"no such {what}", remedy) from None
@@ -38,15 +67,28 @@ def opened(path: Path, what: str, remedy: str = "check the path") -> Iterator[IO
         raise DataError(path, f"cannot be read ({error.strerror})", "check the file and its permissions") from None
 
 
-def read_json(path: Path, what: str, remedy: str = "check the path", damaged: str = FETCH_AGAIN) -> Any:
-    """A JSON document; a truncated or `damaged` one is reported with its line and column, and with that remedy."""
+def read_whole(path: Path, what: str, most: int, remedy: str = "check the path") -> bytes:
+    """The bytes of a file that has at most so many."""
     try:
-        with path.open("rb") as file:
-            return json.loads(file.read())
+        with open_for_reading(path, what) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > most:
+                problem = f"has {size / MEGABYTE:,.0f} MB, where a {what} has at most {most / MEGABYTE:,.0f}"
+                raise DataError(path, problem, "give another file")
+            return file.read() or b""
     except FileNotFoundError:
         raise DataError(path, f"no such {what}", remedy) from None
     except OSError as error:
         raise DataError(path, f"cannot be read ({error.strerror})", "check the file and its permissions") from None
+
+
+def read_json(path: Path, what: str, remedy: str = "check the path", damaged: str = FETCH_AGAIN) -> Any:
+    """A JSON document; a truncated or `damaged` one is reported with its line and column, and with that remedy."""
+    content = read_whole(path, what, LARGEST_JSON, remedy)
+    if len(content) > 2 * MOST_CONTAINERS and content.count(b"[") + content.count(b"{") > MOST_CONTAINERS:
+        raise DataError(path, f"holds more than {MOST_CONTAINERS:,} lists and objects, as no {what} does", damaged)
+    try:
+        return json.loads(content)
     except UnicodeDecodeError as error:
         raise DataError(path, "is not UTF-8 text", damaged, f"byte {error.start}") from None
     except json.JSONDecodeError as error:
@@ -69,26 +111,6 @@ def read_by_viewpoint(
     found = [panorama(path.stem, viewpoint, entry, faults) for viewpoint, entry in document.items()]
     faults.raise_if_any()
     return found
-
-
-def stream_json_list(path: Path, what: str, remedy: str = "check the path") -> Iterator[Any]:
-    """The items of a JSON list, one at a time: a file of any length in the memory of its longest item."""
-    count = 0
-    with opened(path, what, remedy) as file:
-        chunks = iter(partial(file.read, CHUNK), b"")
-        try:
-            for item in _items(_JsonText(codecs.iterdecode(chunks, "utf-8-sig"))):
-                yield item
-                count += 1
-        except UnicodeDecodeError:
-            problem = "is not UTF-8 text"
-        except RecursionError:
-            problem = "is nested too deeply"
-        except ValueError as error:
-            problem = f"is not a whole JSON list ({str(error).split(':')[0].lower()})"
-        else:
-            return
-        raise DataError(path, problem, FETCH_AGAIN, f"after item {count}")
 
 
 def write_json(path: Path, document: Any, indent: int | None = None, lasting: bool = False) -> None:
@@ -138,60 +160,3 @@ def masked(mode: int) -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mode & ~mask
-
-
-class _JsonText:
-    """A text that comes in chunks, held from where it is being read."""
-
-    def __init__(self, chunks: Iterator[str]) -> None:
-        self.chunks, self.held, self.at = chunks, "", 0
-
-    def more(self) -> bool:
-        """Hold another chunk, if there is one."""
-        chunk = next(self.chunks, "")
-        if chunk:
-            self.held, self.at = self.held[self.at :] + chunk, 0
-        return bool(chunk)
-
-    def peek(self) -> str:
-        """The next character that is not blank, nothing at the end."""
-        while True:
-            self.at = BLANK.match(self.held, self.at).end()  # type: ignore[union-attr]  # it matches anywhere
-            if self.at < len(self.held) or not self.more():
-                return self.held[self.at : self.at + 1]
-
-    def take(self, *allowed: str) -> str:
-        """Step over the next character that is not blank."""
-        mark = self.peek()
-        if mark not in allowed:
-            raise ValueError(f"expecting {' or '.join(allowed)}")
-        self.at += 1
-        return mark
-
-    def value(self) -> Any:
-        """Step over the next value. What may be cut short by the chunk's end is read again with the next one."""
-        self.peek()
-        while True:
-            try:
-                value, end = DECODER.raw_decode(self.held, self.at)
-                if len(self.held) - end > 2 or not self.more():  # a number may go on: 1 in "1e+"
-                    self.at = end
-                    return value
-            except json.JSONDecodeError as error:
-                if not (_is_cut(error) and self.more()):
-                    raise
-
-
-def _items(text: _JsonText) -> Iterator[Any]:
-    text.take("[")
-    mark = "," if text.peek() != "]" else text.take("]")
-    while mark == ",":
-        yield text.value()
-        mark = text.take(",", "]")
-    if text.peek():
-        raise ValueError("goes on after its end")
-
-
-def _is_cut(error: json.JSONDecodeError) -> bool:
-    """Whether more text might mend it: a string without an end, or a fault in the last characters ("-Infinit")."""
-    return error.msg.startswith("Unterminated string") or len(error.doc) - error.pos < 10

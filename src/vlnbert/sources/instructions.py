@@ -11,9 +11,13 @@ from typing import Any
 
 from vlnbert.errors import Faults
 from vlnbert.sources.checks import is_list_of, is_name, is_number, is_text, is_texts
-from vlnbert.sources.files import FETCH_AGAIN, stream_json_list
+from vlnbert.sources.files import FETCH_AGAIN
+from vlnbert.sources.json_streams import stream_json_list
 from vlnbert.sources.layout import MAKE_ONE
 
+LONGEST_PATH = 1000  # viewpoints; all paths are held at the length of the longest
+LONGEST_TEXT = 1 << 16  # characters of an instruction
+MOST_TEXTS = 1000  # instructions of one path
 PAD = 0  # the token that fills an `instr_enc` up to its length
 
 
@@ -76,7 +80,10 @@ def _records(item: Any, index: int, parse: Parse, faults: Faults) -> list[Episod
         return []
     name, before = item.get("id", item.get("path_id")), len(faults.found)
     place = f"item {index} (path {name if is_name(name) else '?'})"
-    records = list(parse(item, place, faults)) if _check_path(item, place, faults) else []
+    if not _check_path(item, place, faults):
+        return []
+    item["path"] = tuple(item["path"])  # once for all of its instructions
+    records = list(parse(item, place, faults))
     return records if len(faults.found) == before else []
 
 
@@ -115,7 +122,7 @@ def _record(
     return EpisodeRecord(
         id=name,
         scan=item["scan"],
-        path=tuple(item["path"]),
+        path=item["path"],
         heading=float(item["heading"]),
         text=text,
         object_id=object_id,
@@ -127,8 +134,11 @@ def _check_path(item: dict[str, Any], place: str, faults: Faults) -> bool:
     before, heading = len(faults.found), item.get("heading")
     if not is_text(item.get("scan")):
         faults.add(place, "'scan' is missing or not a name", FETCH_AGAIN)
-    if not is_texts(item.get("path")):
+    path = item.get("path")
+    if not is_texts(path):
         faults.add(place, "'path' is not a list of viewpoints", "give at least the start")
+    elif len(path) > LONGEST_PATH:
+        faults.add(place, f"'path' has {len(path):,} viewpoints", f"give at most {LONGEST_PATH:,}")
     if not is_number(heading) or not abs(heading) < 1e6:
         faults.add(place, "'heading' is missing or not a number", "give the start heading in radians")
     return len(faults.found) == before
@@ -144,5 +154,9 @@ def _texts(item: dict[str, Any], place: str, faults: Faults) -> list[str]:
     texts: list[str] = item.get("instructions", [])
     if not is_texts(texts):
         faults.add(place, "'instructions' is not a list of sentences", FETCH_AGAIN)
+        return []
+    if len(texts) > MOST_TEXTS or max(map(len, texts)) > LONGEST_TEXT:
+        remedy = f"give at most {MOST_TEXTS:,} of at most {LONGEST_TEXT:,} characters"
+        faults.add(place, f"has {len(texts):,} instructions of up to {max(map(len, texts)):,} characters", remedy)
         return []
     return texts

@@ -32,6 +32,24 @@ def open_regular(path: Path, flags: int) -> int:
     return descriptor
 
 
+def append_whole(path: Path, content: bytes, lines: bool = False) -> None:
+    """Append to a file of one's own, all of it or nothing; of `lines`, one that a kill has cut is ended first."""
+    descriptor = open_regular(path, os.O_RDWR | os.O_APPEND)
+    try:
+        size = os.fstat(descriptor).st_size
+        if lines and size and os.pread(descriptor, 1, size - 1) != b"\n":
+            content = b"\n" + content
+        try:
+            while content:
+                content = content[os.write(descriptor, content) :]
+        except BaseException:  # half of it is worse than nothing: what comes next would follow on it
+            with suppress(OSError):
+                os.ftruncate(descriptor, size)
+            raise
+    finally:
+        os.close(descriptor)
+
+
 def _not_regular(path: Path) -> DataError:
     return DataError(path, "is a link, a pipe or a folder, where a file of the run's own belongs", "move it away")
 

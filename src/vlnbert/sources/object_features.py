@@ -6,6 +6,7 @@ objects are is known from their boxes, so all that is read is what both have.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 
 import h5py
@@ -13,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vlnbert.errors import Faults
+from vlnbert.sources.boxes import MOST_OBJECTS
 from vlnbert.sources.checks import is_name
-from vlnbert.sources.features import check_width, numbers_problem, read_datasets
+from vlnbert.sources.datasets import read_datasets
+from vlnbert.sources.features import check_width, numbers_problem
 from vlnbert.sources.files import FETCH_AGAIN
 
 IDS = "obj_ids"
@@ -56,6 +59,9 @@ def read_object_features(path: Path, width: int | None = None) -> Iterator[Objec
 def _objects(dataset: h5py.Dataset) -> tuple[tuple[str, ...], NDArray[np.float32]] | str:
     if IDS not in dataset.attrs:
         return f"has no attribute '{IDS}'"
+    named = prod(dataset.attrs.get_id(IDS).shape or ())  # which may be many texts in few bytes
+    if named > MOST_OBJECTS:
+        return f"'{IDS}' names {named:,} objects, more than {MOST_OBJECTS:,}"
     shape: tuple[int, ...] = dataset.shape or ()
     ids = _ids(np.asarray(dataset.attrs[IDS]))
     if ids is None:

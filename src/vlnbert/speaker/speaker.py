@@ -12,15 +12,30 @@ from torch import Tensor
 
 from vlnbert.data.spec import FeatureSpec
 from vlnbert.errors import DataError, UsageError
-from vlnbert.navigator.storage.folder import CONFIG, TOKENIZER, WEIGHTS, check_fit, read_safetensors, read_tokenizer
+from vlnbert.navigator.storage.digests import check_file, noting
+from vlnbert.navigator.storage.folder import (
+    CONFIG,
+    FEW_LAYERS,
+    TOKENIZER,
+    WEIGHTS,
+    WHOLE_WEIGHTS,
+    check_fit,
+    read_safetensors,
+    read_tokenizer,
+    stored_shapes,
+    weight_problem,
+)
 from vlnbert.navigator.storage.hub import exists, fetched, is_hub_name
 from vlnbert.sources.files import read_json
+from vlnbert.sources.folders import read_whole
 from vlnbert.sources.formats import FORMAT, format_of
 from vlnbert.speaker.config import SpeakerConfig
 from vlnbert.speaker.model import SpeakerModel
+from vlnbert.tasks.tokens import require_fit
 
 NEWEST = 1  # format of a speaker's config.json
 SETTINGS, FEATURES = "speaker", "features"  # its parts
+SPOKEN = "spoken"  # the one tensor that is no weight
 GIVE = "give a speaker's folder, as vlnbert train speaker-open makes one"
 SAVE_AGAIN = "save the speaker again"
 
@@ -67,11 +82,12 @@ class Speaker(
         self.features = FeatureSpec()
 
     def _save_pretrained(self, save_directory: Path) -> None:
-        super()._save_pretrained(save_directory)
         told = {FORMAT: NEWEST, SETTINGS: asdict(self.config), FEATURES: asdict(self.features)}
-        (save_directory / CONFIG).write_text(json.dumps(told, sort_keys=True, indent=2))
-        if self.tokenizer is not None:
-            self.tokenizer.save(str(save_directory / TOKENIZER))
+        with noting(save_directory, {WEIGHTS: self.state_dict(), CONFIG: None, TOKENIZER: None}):
+            super()._save_pretrained(save_directory)
+            (save_directory / CONFIG).write_text(json.dumps(told, sort_keys=True, indent=2))
+            if self.tokenizer is not None:
+                (save_directory / TOKENIZER).write_text(self.tokenizer.to_str(pretty=True), encoding="utf-8")
 
     def generate_model_card(self, *args: Any, **kwargs: Any) -> ModelCard:
         """The card shows the configuration; it may be told `preset` and `scores`."""
@@ -98,6 +114,10 @@ class Speaker(
             local_files_only=local_files_only,
             revision=revision,
         )
+        return read_whole(folder, cls._opened)
+
+    @classmethod
+    def _opened(cls, folder: Path) -> Self:
         speaker = cls.unfilled(folder)
         speaker.load_state_dict(speaker.read_weights(folder), assign=True)
         return speaker.eval()
@@ -106,20 +126,30 @@ class Speaker(
     def unfilled(cls, folder: Path) -> Self:
         """A speaker in the shape that a folder describes, with its words, and without room for any weights yet."""
         config, features = _read_config(folder / CONFIG)
+        stored, layers = stored_shapes(folder / WEIGHTS), config.encoder_layers + config.decoder_layers
+        if layers > max(len(stored), FEW_LAYERS):  # as many as that are not even built
+            problem = f"describes {layers:,} layers, but {WEIGHTS} holds {len(stored):,} weights"
+            raise DataError(folder / CONFIG, problem, SAVE_AGAIN)
         with torch.device("meta"):
             speaker = cls(config)
+        check_fit(folder / WEIGHTS, stored, speaker._shapes(), SAVE_AGAIN)
         speaker.features, speaker.tokenizer = features, read_tokenizer(folder / TOKENIZER)
-        if (pieces := speaker.tokenizer.get_vocab_size()) > config.vocabulary:
-            problem = f"has {pieces:,} word pieces, but the speaker has words for {config.vocabulary:,}"
-            raise DataError(folder / TOKENIZER, problem, SAVE_AGAIN)
+        require_fit(folder / TOKENIZER, speaker.tokenizer, config.vocabulary)
         return speaker
 
     def read_weights(self, folder: Path) -> dict[str, Tensor]:
         """The weights in a folder, if they are all of this speaker's, no others, in their shapes."""
-        tensors, _ = read_safetensors(folder / WEIGHTS)
-        expected = {name: tuple(tensor.shape) for name, tensor in self.state_dict().items()}
-        check_fit(folder / WEIGHTS, tensors, expected, SAVE_AGAIN)
+        path = folder / WEIGHTS
+        check_fit(path, stored_shapes(path), self._shapes(), SAVE_AGAIN)
+        tensors, _ = read_safetensors(path)
+        for name, tensor in tensors.items():
+            problem = weight_problem(tensor) if name != SPOKEN else _spoken_problem(tensor)
+            if problem is not None:
+                raise DataError(path, problem, WHOLE_WEIGHTS, name)
         return tensors
+
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        return {name: tuple(tensor.shape) for name, tensor in self.state_dict().items()}
 
     @property
     def marks(self) -> tuple[int, int]:
@@ -139,6 +169,12 @@ class Speaker(
             if mark is not None:
                 self.spoken[mark] = False
         self.spoken[end] = True
+
+
+def _spoken_problem(tensor: Tensor) -> str | None:
+    if tensor.dtype != torch.bool or not tensor.any():
+        return "does not tell which word pieces may be said"
+    return None
 
 
 def describes_speaker(folder: Path) -> bool:
@@ -163,6 +199,7 @@ def _find_folder(source: str | Path, **options: Any) -> Path:
 
 
 def _read_config(path: Path) -> tuple[SpeakerConfig, FeatureSpec]:
+    check_file(path)
     told = read_json(path, "configuration")
     if not isinstance(told, dict) or not isinstance(told.get(SETTINGS), dict):
         raise DataError(path, "does not describe a speaker", GIVE)

@@ -16,6 +16,7 @@ from vlnbert.world.objects import ObjectTable, Sightings, find_sightings, open_o
 from vlnbert.world.world import World
 
 NONE = -1  # pads a list of viewpoints
+MOST_HOPS = 1 << 26  # of all paths at the length of the longest, as they are held
 
 
 @dataclass(frozen=True, repr=False)
@@ -98,6 +99,7 @@ def bind(
             if None not in numbers:
                 kept.append(record)
                 paths.append([number for number in numbers if number is not None])
+    check_longest(paths, [record.id for record in kept], faults)
     hops = pad_paths(paths)
     start, goal = hops[:, 0], hops[:, -1]
     for index in torch.isinf(world.metres(start, goal)).nonzero().flatten().tolist():
@@ -127,6 +129,15 @@ def _number(world: World, record: EpisodeRecord, viewpoint: str, faults: Faults)
         remedy = "use the instructions and graphs of one data set" if known else "add the scan's connectivity file"
         faults.add(f"instruction {record.id}", problem, remedy)
     return number
+
+
+def check_longest(paths: Sequence[list[int]], names: Sequence[str], faults: Faults) -> None:
+    """Refuse a path that is so long that all others could not be held at its length."""
+    longest = max(range(len(paths)), key=lambda number: len(paths[number]), default=0)
+    if paths and len(paths) * len(paths[longest]) > MOST_HOPS:
+        problem = f"its path of {len(paths[longest]):,} viewpoints is too long beside {len(paths) - 1:,} others"
+        faults.add(f"instruction {names[longest]}", problem, "shorten or remove it")
+        faults.raise_if_any()
 
 
 def pad_paths(paths: Sequence[list[int]]) -> Tensor:

@@ -15,15 +15,19 @@ from tokenizers.processors import TemplateProcessing
 from torch import Tensor
 
 from vlnbert.errors import DataError, Faults, UsageError, setting
-from vlnbert.sources.files import FETCH_AGAIN, opened
+from vlnbert.sources.files import FETCH_AGAIN, MEGABYTE, read_whole
 from vlnbert.sources.layout import MAKE_ONE
+from vlnbert.sources.tokenizer_check import encode_texts, numbers_problem, require_size
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.world.cache import Built, Key, cached
 
 MAX_TOKENS = 80
 MANY = 1000  # texts whose tokens are kept in the cache; fewer are made as fast as they are read
+LARGEST_VOCABULARY = 64 * MEGABYTE  # bytes; an uncased BERT's has 0.2
 VERSION = 1  # of what is kept; a new one makes old caches unused
+PADDING = 128  # rows that an embedding may have beyond its vocabulary, to be a round number
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
+ENDS = ("[CLS]", "[SEP]")  # of an instruction
 
 
 @dataclass(frozen=True, repr=False)
@@ -42,8 +46,8 @@ class Tokens:
 
 def load_tokenizer(path: Path) -> Tokenizer:
     """An uncased BERT tokenizer from a vocabulary file with one piece a line."""
-    with opened(path, "vocabulary", MAKE_ONE) as file:
-        content = file.read()
+    require_size(path)
+    content = read_whole(path, "vocabulary", LARGEST_VOCABULARY, MAKE_ONE)
     try:
         pieces = [line.rstrip("\r") for line in content.decode("utf-8-sig").split("\n")]
     except UnicodeDecodeError as error:
@@ -55,11 +59,13 @@ def load_tokenizer(path: Path) -> Tokenizer:
             faults.add("", f"lacks the token {name}", "use the vocab.txt of an uncased BERT")
     if vocabulary.get("[PAD]", 0) != 0:
         faults.add(f"line {vocabulary['[PAD]'] + 1}", "[PAD] is not the first token", FETCH_AGAIN)
+    if (problem := numbers_problem(vocabulary)) is not None:
+        faults.add("", problem, "use the vocab.txt of an uncased BERT")
     faults.raise_if_any()
     tokenizer = Tokenizer(WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=100))
     tokenizer.normalizer = BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = BertPreTokenizer()
-    ends = [("[CLS]", vocabulary["[CLS]"]), ("[SEP]", vocabulary["[SEP]"])]
+    ends = [(token, vocabulary[token]) for token in ENDS]
     tokenizer.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=ends)
     return tokenizer
 
@@ -67,6 +73,17 @@ def load_tokenizer(path: Path) -> Tokenizer:
 def piece_count(tokenizer: Tokenizer) -> int:
     """How many word pieces a navigator must know to read what a tokenizer writes."""
     return 1 + max(tokenizer.get_vocab().values())
+
+
+def require_fit(path: Path, tokenizer: Tokenizer, rows: int, padded: bool = False) -> None:
+    """Refuse a vocabulary beyond an embedding of so many rows.
+
+    Unless it is known to be `padded`, also one so far below that it must be another's or half of one.
+    """
+    pieces = piece_count(tokenizer)
+    if not pieces <= rows or not (padded or rows < pieces + PADDING):
+        problem = f"has {pieces:,} word pieces, but the weights have embeddings for {rows:,}"
+        raise DataError(path, problem, "give the vocabulary that the weights were trained with")
 
 
 def tokenise(episodes: Episodes, tokenizer: Tokenizer, path: Path, max_tokens: int = MAX_TOKENS) -> Tokens:
@@ -97,7 +114,7 @@ def _encoded(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:
     """The tokens of each text, uncut; those of many texts are made once, then opened from the cache."""
 
     def build() -> Built:
-        made = [item.ids for item in tokenizer.encode_batch(texts)]
+        made = encode_texts(tokenizer, texts)
         flat = torch.tensor([token for ids in made for token in ids], dtype=torch.int32)
         return {"ids": flat, "count": torch.tensor([len(ids) for ids in made])}, {}
 

@@ -12,10 +12,11 @@ from torch import Tensor
 
 from vlnbert.errors import DataError, setting
 from vlnbert.navigator import Navigator
+from vlnbert.navigator.storage.digests import noting
 from vlnbert.navigator.storage.folder import Limits, read_tokenizer
 from vlnbert.sources.files import read_json
 from vlnbert.sources.folders import built_beside, refuse_full
-from vlnbert.tasks.tokens import load_tokenizer
+from vlnbert.tasks.tokens import load_tokenizer, require_fit
 from vlnbert.weights.options import ImportOptions, resolve_source
 from vlnbert.weights.plan import ImportPlan, make_plan
 from vlnbert.weights.reading import KEPT, Checkpoint, is_navigator, read_checkpoint, read_navigator_folder
@@ -23,7 +24,6 @@ from vlnbert.weights.report import ImportReport
 
 DEFAULTS = ImportOptions()
 VOCABULARY_FILES = ("vocab.txt", "tokenizer.json")
-PADDING = 128  # rows that an embedding may have beyond its vocabulary, to be a round number
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,8 @@ def import_weights(source: str | Path, folder: Path, options: ImportOptions = DE
         try:
             imported.navigator.save_pretrained(beside, model_card_kwargs=_card_origin(source, imported.report))
             if imported.kept or imported.metadata:
-                save_file(imported.kept, beside / KEPT, metadata=imported.metadata)
+                with noting(beside, {KEPT: imported.kept}):
+                    save_file(imported.kept, beside / KEPT, metadata=imported.metadata)
         except SafetensorError as error:
             raise DataError(
                 folder, f"cannot be written ({error})", "free some space or choose another folder"
@@ -106,10 +107,7 @@ def find_tokenizer(checkpoint: Checkpoint, asked: Path | None, rows: int) -> Tok
         problem = "is a folder" if path.exists() else "no such vocabulary"
         raise DataError(path, problem, f"give a {' or a '.join(VOCABULARY_FILES)}")
     tokenizer = read_tokenizer(path) if path.suffix == ".json" else _tokenizer_from_vocabulary(path)
-    size = tokenizer.get_vocab_size()
-    if not size <= rows < size + PADDING:
-        problem = f"has {size:,} word pieces, but the weights have embeddings for {rows:,}"
-        raise DataError(path, problem, "give the vocabulary that the weights were trained with")
+    require_fit(path, tokenizer, rows)
     return tokenizer
 
 

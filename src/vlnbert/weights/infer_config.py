@@ -122,8 +122,9 @@ def _stacks(path: Path, table: KeyTable, shapes: Shapes) -> dict[str, int]:
     for name, target in STACKS:
         numbers = table.layers(shapes, target)
         counts[name] = 1 + max(numbers or (), default=-1)
-        if numbers is not None and (gaps := set(range(max(1, counts[name]))) - numbers):
-            key = table.source(f"{target}{min(gaps)}.attention.query.weight")
+        if numbers is not None and max(1, counts[name]) > len(numbers):  # a number may be of any size
+            gap = next(number for number in range(len(numbers) + 1) if number not in numbers)
+            key = table.source(f"{target}{gap}.attention.query.weight")
             faults.add("", f"lacks {key} and the rest of its layer", HALF)
     faults.raise_if_any()
     return counts

@@ -8,12 +8,12 @@ from torch import Tensor
 
 from vlnbert.errors import Faults, UsageError, setting
 from vlnbert.navigator import NavigatorConfig, key_shapes
-from vlnbert.navigator.storage.folder import shown
+from vlnbert.navigator.storage.folder import WHOLE_WEIGHTS, shown, weight_problem
 from vlnbert.weights.infer_config import HALF, InferredConfig, add_missing, infer_config
 from vlnbert.weights.keys import KeyTable, modern_names, prefix_of, recognise
 from vlnbert.weights.options import ImportOptions
 from vlnbert.weights.reading import Checkpoint
-from vlnbert.weights.report import ImportReport, non_finite_notes
+from vlnbert.weights.report import ImportReport
 from vlnbert.weights.tables import Family
 
 
@@ -56,17 +56,16 @@ def make_plan(checkpoint: Checkpoint, options: ImportOptions) -> ImportPlan:
     unused = _unused(draft, left_out)
     _check(draft, left_out, unused)
     filled = {target: names[source] for target, source in wanted.items() if target not in left_out}
-    loaded = {name: checkpoint.tensors[name] for name in filled.values()}
     report = ImportReport(
         source=str(checkpoint.path),
         family=family.name,
         title=family.title,
         config=inferred.config,
-        loaded=list(loaded),
+        loaded=list(dict.fromkeys(filled.values())),
         new=[target for target in expected if target not in filled],
         unused={name: reason for name, reason in unused.items() if reason is not None},
         kept=[names[source] for source in twins],
-        notes=[*checkpoint.notes, *inferred.notes, *non_finite_notes(loaded)],
+        notes=[*checkpoint.notes, *inferred.notes],
     )
     return ImportPlan(inferred.config, filled, {source: names[source] for source in twins}, report)
 
@@ -156,7 +155,5 @@ def _check_tensor(faults: Faults, name: str, tensor: Tensor, expected: tuple[int
         faults.add(name, f"has shape {shown(tuple(tensor.shape))} where {shown(expected)} is expected", HALF)
     elif tensor.layout != torch.strided:
         faults.add(name, "is sparse", "save it dense")
-    elif not tensor.is_floating_point():
-        faults.add(
-            name, f"holds {str(tensor.dtype).removeprefix('torch.')}, not weights", "give an unmodified checkpoint"
-        )
+    elif (problem := weight_problem(tensor)) is not None:
+        faults.add(name, problem, WHOLE_WEIGHTS)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vlnbert.errors import DataError, Faults
+from vlnbert.errors import DataError, Faults, VlnbertError
 from vlnbert.navigator import NavigatorConfig
 from vlnbert.navigator.storage.folder import (
     CONFIG,
@@ -22,8 +22,9 @@ from vlnbert.navigator.storage.folder import (
     read_safetensors,
 )
 from vlnbert.navigator.storage.hub import NoSuchSourceError, exists, fetched, is_hub_name
-from vlnbert.sources.files import FETCH_AGAIN, read_json
-from vlnbert.weights.report import ImportReport, non_finite_notes
+from vlnbert.sources.files import FETCH_AGAIN, open_for_reading, read_json
+from vlnbert.weights.bounds import bounded_source, check_declared
+from vlnbert.weights.report import ImportReport
 from vlnbert.weights.tables import OWN, OWN_MARK
 
 WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
@@ -33,7 +34,8 @@ KEPT = "kept.safetensors"  # tensors of a published agent that no navigator uses
 NOT_WEIGHTS = "give a checkpoint that holds a state dict, or a published agent"
 NO_WEIGHTS = "give a navigator's folder, such as a run's best/, or a checkpoint file"
 HEAD = 16  # bytes that tell what a file is
-TORCH_MARKS = (b"PK", b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.")  # today's archive, and the old format's number
+ZIP_MARK = b"PK"
+TORCH_MARKS = (ZIP_MARK, b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.")  # today's archive, and the old format's number
 PICKLE_MARK = re.compile(rb"\x80[\x00-\x05]")  # and the protocol
 
 
@@ -78,7 +80,6 @@ class NavigatorFolder:
             config=self.config,
             loaded=list(self.tensors),
             kept=list(self.kept),
-            notes=non_finite_notes(self.tensors),
         )
 
 
@@ -137,6 +138,7 @@ def _read_file(path: Path) -> Checkpoint:
     if isinstance(document, dict) and isinstance(document.get("state_dict"), dict):
         document = document["state_dict"]
     tensors, notes = _without_wrapper(_state_dict(path, document))
+    check_declared(path, tensors)
     return Checkpoint(path, tensors, folder, notes=notes)
 
 
@@ -144,10 +146,15 @@ def _unpickled(path: Path) -> Any:
     """What torch saved, by its loader that builds tensors and plain containers and calls nothing else."""
     head = b""
     try:
-        with path.open("rb") as file, warnings.catch_warnings():
+        with open_for_reading(path, "checkpoint") as file:
             head = file.read(HEAD)
+        with bounded_source(path) as source, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch warns of odd pickles before it refuses them
-            return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+            if head.startswith(ZIP_MARK):
+                _check_archive(path)
+            return torch.load(**source, map_location="cpu", weights_only=True)
+    except VlnbertError:
+        raise
     except PermissionError as error:
         raise DataError(path, f"cannot be read ({error.strerror})", "check the file's permissions") from None
     except Exception as error:  # damaged bytes can lead an unpickler into any kind of error
@@ -156,6 +163,15 @@ def _unpickled(path: Path) -> Any:
             problem = f"holds code or objects ({name[1]}), not tensors alone; nothing in it was run"
             raise DataError(path, problem, "ask for a checkpoint of plain tensors") from None
         raise _no_checkpoint(path, head, _reason(error)) from None
+
+
+def _check_archive(path: Path) -> None:
+    """Every part of an archive must be as its checksum says, which torch does not look at; torch compresses none."""
+    with zipfile.ZipFile(path) as archive:
+        if any(part.compress_type != zipfile.ZIP_STORED for part in archive.infolist()):
+            raise zipfile.BadZipFile("a part is compressed")
+        if (damaged := archive.testzip()) is not None:
+            raise zipfile.BadZipFile(f"the checksum of {damaged} differs")
 
 
 def _no_checkpoint(path: Path, head: bytes, reason: str) -> DataError:
@@ -190,6 +206,7 @@ def _agent(path: Path, document: dict[Any, Any]) -> Checkpoint:
         if twice := sorted(set(found) & set(tensors)):
             raise DataError(path, "is in both parts", FETCH_AGAIN, twice[0])
         tensors |= found
+    check_declared(path, tensors)
     epoch = document["vln_bert"].get("epoch")
     metadata = {"epoch": str(epoch)} if isinstance(epoch, int) else {}
     told = document.get(TOLD)

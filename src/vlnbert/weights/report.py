@@ -2,14 +2,11 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from torch import Tensor
-
 from vlnbert.navigator import NavigatorConfig
-from vlnbert.navigator.storage.folder import listed
 
 NUMBER = re.compile(r"\.\d+\.")
 
@@ -56,19 +53,6 @@ class ImportReport:
         listed += _section("unused", _with_reasons(self.unused))
         listed += _section("kept beside, for an export", grouped(self.kept))
         return listed + [f"note: {note}" for note in self.notes]
-
-
-def non_finite_notes(tensors: Mapping[str, Tensor]) -> list[str]:
-    """A note on NaN or infinity, if there are any: not an error, since an export gives every bit back."""
-    names = [name for name, tensor in tensors.items() if not _is_finite(tensor)]
-    hold = "holds" if len(names) == 1 else "hold"
-    return [f"{listed(names)} {hold} NaN or infinity; the navigator will not decide anything"] if names else []
-
-
-def _is_finite(tensor: Tensor) -> bool:
-    """In one pass and without a copy: NaN and infinity end up among the extremes."""
-    wide = tensor if tensor.itemsize > 1 else tensor.float()  # torch does not compare single bytes
-    return all(extreme.isfinite() for extreme in wide.aminmax())
 
 
 def grouped(names: Iterable[str]) -> dict[str, int]:

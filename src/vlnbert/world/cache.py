@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
@@ -24,7 +25,7 @@ from torch import Tensor
 
 from vlnbert.errors import DataError
 from vlnbert.sources.checks import is_list_of
-from vlnbert.sources.files import opened, read_json, write_json, written_beside
+from vlnbert.sources.files import opened, read_json, require_regular, write_json, written_beside
 from vlnbert.sources.formats import FORMAT
 
 Built = tuple[dict[str, Tensor], dict[str, list[str]]]  # tensors and lists of names
@@ -66,6 +67,8 @@ def content_digest(path: Path) -> str:
     """A hash of a file's content; none where it cannot be read, which whoever builds from it tells in better words."""
     try:
         state = path.stat()
+        if not S_ISREG(state.st_mode):
+            return ""
         if state.st_size >= LARGE:
             return _remembered_digest(path)
         times = state.st_mtime_ns, state.st_ctime_ns
@@ -166,13 +169,14 @@ def _save(path: Path, tensors: dict[str, Tensor], names: dict[str, list[str]]) -
 
 def _load(path: Path) -> Built | None:
     try:
+        require_regular(path, "cache entry")
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # no other way to list them
         names = json.loads(metadata["names"])
         whole = metadata[FORMAT] == str(VERSION) and metadata["digest"] == _digest(tensors, names)
         return (tensors, names) if whole else None
-    except (OSError, SafetensorError, KeyError, ValueError):
+    except (OSError, SafetensorError, KeyError, ValueError, RecursionError, DataError):
         return None
 
 

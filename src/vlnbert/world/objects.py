@@ -14,12 +14,19 @@ import torch
 from torch import Tensor
 
 from vlnbert.errors import Faults
-from vlnbert.sources.boxes import Box, BoxedObject, ViewpointObjects, box_files, read_box_folder
+from vlnbert.sources.boxes import (
+    IMAGE_HEIGHT,
+    IMAGE_WIDTH,
+    Box,
+    BoxedObject,
+    ViewpointObjects,
+    box_files,
+    read_box_folder,
+)
 from vlnbert.world.cache import Built, Key, cached
 from vlnbert.world.world import World
 
 VERSION = 1  # of the tables below; a new one makes old caches unused
-IMAGE_WIDTH, IMAGE_HEIGHT = 640, 480  # of a view, in which boxes are given
 TABLES = ("name", "viewpoint", "view", "position", "first", "count")
 NONE = -1  # the place of an object that is not shown
 AREA = 4  # the column of `position` in which the area stands

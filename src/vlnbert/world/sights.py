@@ -16,13 +16,12 @@ from torch import Tensor
 
 from vlnbert.errors import Faults
 from vlnbert.progress import track
-from vlnbert.sources.boxes import Box
+from vlnbert.sources.boxes import IMAGE_WIDTH, Box
 from vlnbert.sources.captions import PanoramaCaptions, read_captions
 from vlnbert.sources.features import feature_width, read_features
 from vlnbert.world.banks import FeatureBank
 from vlnbert.world.cache import Built, Key, cached
 from vlnbert.world.geometry import VIEWS
-from vlnbert.world.objects import IMAGE_WIDTH
 from vlnbert.world.world import World
 
 VERSION = 1  # of the tables below; a new one makes old caches unused

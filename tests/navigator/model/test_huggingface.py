@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from tests.learning.samples import CONFIG, SCORED, SHAPE, same
@@ -223,11 +224,53 @@ def test_what_is_no_encoder_is_told_in_one_line(bert: Path, tmp_path: Path) -> N
     )
 
 
+UNTRUSTED = {
+    "a slow regular expression": (
+        {"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Removed", "invert": False}},
+        "a regular expression that is not known",
+    ),
+    "an end that panics": (
+        {"post_processor": {"type": "RobertaProcessing", "sep": ["</s>", 10**9], "cls": ["<s>", 0]}},
+        "the token '</s>' at the ends is no piece",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", UNTRUSTED)
+def test_a_tokenizer_is_checked_before_anyone_reads_it(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = save_encoder(tmp_path / "roberta", "roberta")
+    change, expected = UNTRUSTED[kind]
+    document = json.loads((folder / "tokenizer.json").read_text())
+    (folder / "tokenizer.json").write_text(json.dumps(document | change))
+    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", None)
+    assert f"{folder}: is not a tokenizer that is read here ({expected})" in refused(config_for(folder))
+
+
+def test_numbers_of_pieces_are_checked_before_anyone_reads_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = save_encoder(tmp_path / "roberta", "roberta")
+    (folder / "tokenizer.json").unlink()
+    (folder / "vocab.json").write_text(json.dumps({"a": 0, "b": 2**31}))
+    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", None)
+    assert "does not number the pieces of a vocabulary" in refused(config_for(folder))
+
+
 def test_missing_weights_are_told(tmp_path: Path) -> None:
     folder = save_encoder(tmp_path / "bert", "bert")
     more = save_encoder(tmp_path / "more", "bert", num_hidden_layers=3)
     shutil.copy(more / "config.json", folder / "config.json")
     assert "lacks 16 weights of its encoder, such as encoder.layer.2." in refused(config_for(folder))
+
+
+def test_weights_that_are_no_numbers_are_told(tmp_path: Path) -> None:
+    folder = save_encoder(tmp_path / "bert", "bert")
+    name = "encoder.layer.1.output.dense.bias"
+    sick = load_file(folder / "model.safetensors") | {name: torch.full((24,), torch.nan)}
+    save_file(sick, folder / "model.safetensors", {"format": "pt"})
+    assert refused(config_for(folder)).startswith(f"{folder}: holds NaN or infinity in {name}")
 
 
 def test_without_transformers_it_is_one_line(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,6 +280,7 @@ def test_without_transformers_it_is_one_line(bert: Path, monkeypatch: pytest.Mon
 
 def test_a_damaged_description_is_told(bert: Path, tmp_path: Path) -> None:
     made(bert).save_pretrained(tmp_path / "saved")
+    (tmp_path / "saved" / "digests.json").unlink()
     path = tmp_path / "saved" / "config.json"
     path.write_text(path.read_text().replace('\\"model_type\\": \\"bert\\"', '\\"model_type\\": \\"brt\\"'))
     with pytest.raises(DataError, match=r"config\.json: backbone_settings\.encoder_config describes no encoder"):

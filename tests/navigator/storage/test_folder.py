@@ -61,6 +61,7 @@ def test_limits_travel_with_a_navigator(saved: Path) -> None:
     for opened in (Navigator.from_pretrained(saved), open_navigator(saved)):
         assert opened.limits == Limits(max_steps=12, max_tokens=40)
         assert opened.config == navigator.config
+    (saved / "digests.json").unlink()
     for wrong in (0, -3, True, "12", 2.5, 10**12):
         write_config(max_steps=wrong)(saved)
         assert Navigator.from_pretrained(saved).limits == Limits(max_tokens=40)
@@ -90,6 +91,19 @@ def cut(folder: Path) -> None:
     path.write_bytes(path.read_bytes()[:-5])
 
 
+def write_tokenizer(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:
+    def write(folder: Path) -> None:
+        document = json.loads((folder / "tokenizer.json").read_text())
+        change(document)
+        (folder / "tokenizer.json").write_text(json.dumps(document))
+
+    return write
+
+
+def many_pieces(document: dict[str, Any]) -> None:
+    document["model"]["vocab"].update({f"word{number}": number for number in range(5, 51)})
+
+
 DAMAGES: dict[str, tuple[Callable[[Path], Any], tuple[str, ...]]] = {
     "a word for a number": (write_config(heads="two"), ("config.json: heads is 'two'", "save the navigator again")),
     "heads that do not share": (write_config(heads=5), ("config.json: 5 heads cannot share a width of 24",)),
@@ -111,17 +125,46 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], tuple[str, ...]]] = {
     ),
     "more layers than weights": (write_config(layers=4), ("lacks backbone.layers.3.", " and 8 more")),
     "fewer layers than weights": (write_config(layers=2), ("adds backbone.layers.2.", " and 8 more")),
-    "half a tokenizer": (lambda f: (f / "tokenizer.json").write_text("{"), ("tokenizer.json: is not a tokenizer",)),
+    "whole numbers": (write_weights(critic__3__bias=torch.ones(1).int()), ("critic.3.bias: holds int32, not weights",)),
+    "no numbers": (
+        write_weights(critic__3__bias=torch.full((1,), torch.nan)),
+        ("critic.3.bias: holds NaN or infinity",),
+    ),
+    "beyond all numbers": (write_weights(critic__3__bias=torch.full((1,), -torch.inf)), ("holds NaN or infinity",)),
+    "pieces beyond the embedding": (
+        write_tokenizer(many_pieces),
+        ("tokenizer.json: has 51 word pieces, but the weights have embeddings for 50",),
+    ),
+    "a piece far beyond": (
+        write_tokenizer(lambda document: document["model"]["vocab"].update(walk=2**31)),
+        ("tokenizer.json: is not a tokenizer that is read here (a piece has the number 2,147,483,648",),
+    ),
+    "a tokenizer without ends": (
+        write_tokenizer(lambda document: document.update(post_processor=None)),
+        ("tokenizer.json: does not put [CLS] and [SEP] around a text; use the tokenizer of a BERT",),
+    ),
+    "a tokenizer without a special": (
+        write_tokenizer(lambda document: document["model"]["vocab"].pop("[SEP]")),
+        ("tokenizer.json: is not a tokenizer that is read here (the token '[SEP]' at the ends is no piece)",),
+    ),
+    "half a tokenizer": (
+        lambda f: (f / "tokenizer.json").write_text("{"),
+        ("tokenizer.json: line 1 column 2: is not whole",),
+    ),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_what_does_not_fit_together_is_named(saved: Path, damage: str) -> None:
     change, expected = DAMAGES[damage]
+    (saved / "digests.json").unlink()
     change(saved)
     line = refused(saved)
     assert line.startswith(f"{saved}/")
     assert all(part in line for part in expected), line
+    with pytest.raises(VlnbertError) as caught:
+        open_navigator(saved)
+    assert len(str(caught.value).splitlines()) == 1
 
 
 def test_a_hub_name_without_network(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,6 +216,7 @@ def test_a_hub_name_in_the_cache_needs_no_network(saved: Path, tmp_path: Path) -
 
 def as_format_1(folder: Path) -> None:
     """A folder as it was written before formats were named: two modules had other names."""
+    (folder / "digests.json").unlink()
     config = json.loads((folder / "config.json").read_text())
     assert config.pop("format") == 2
     (folder / "config.json").write_text(json.dumps(config))
@@ -219,12 +263,14 @@ def test_a_run_from_before_is_resumed(tmp_path: Path) -> None:
 
 
 def test_old_names_in_a_new_folder_are_refused(saved: Path) -> None:
+    (saved / "digests.json").unlink()
     write_weights(views__norm__bias=torch.ones(24), view_embedding__norm__bias=None)(saved)
     assert "lacks view_embedding.norm.bias; adds views.norm.bias" in refused(saved)
 
 
 def test_a_folder_of_a_newer_format_is_refused(saved: Path) -> None:
     assert json.loads((saved / "config.json").read_text())["format"] == 2
+    (saved / "digests.json").unlink()
     write_config(format=3, colour="green")(saved)
     line = refused(saved)
     assert line.startswith(f"{saved}/config.json: is of format 3, made by a newer vlnbert; this one reads up to 2")

@@ -9,6 +9,7 @@ Matching = Literal["cross-modal", "visual", "off"]
 LanguageAttention = Literal["once", "embeddings", "initial", "previous"]
 
 LARGEST = 2**20  # of any number; beyond it nothing is meant, only mistyped
+MOST_LAYERS = 1000  # each is built, were it without room for its weights
 
 
 @dataclass(frozen=True)
@@ -78,9 +79,10 @@ class NavigatorConfig:
     def _check_numbers(self) -> None:
         for item in fields(self):
             value, least = getattr(self, item.name), 0 if item.name in ("cross_layers", "object_width") else 1
+            most = MOST_LAYERS if item.name in ("layers", "cross_layers") else LARGEST
             said = f"{setting(f'navigator.{item.name}')} is {value!r}"
-            if item.type is int and (type(value) is not int or not least <= value <= LARGEST):
-                raise UsageError(f"{said}; choose a whole number from {least} to {LARGEST:,}")
+            if item.type is int and (type(value) is not int or not least <= value <= most):
+                raise UsageError(f"{said}; choose a whole number from {least} to {most:,}")
             if item.type is float and not (isinstance(value, int | float) and 0 <= value < 1):
                 raise UsageError(f"{said}; choose a number from 0 to below 1")
 

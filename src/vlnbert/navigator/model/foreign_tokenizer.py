@@ -1,38 +1,70 @@
 """The tokenizer of somebody's encoder as we use tokenizers: padding is 0, and a token stands at either end."""
 
 import json
+from pathlib import Path
 from typing import Any
 
+from huggingface_hub import hf_hub_download
 from tokenizers import Tokenizer
 from tokenizers.processors import TemplateProcessing
 
 from vlnbert.errors import DataError
+from vlnbert.sources.files import FETCH_AGAIN, read_json
+from vlnbert.sources.tokenizer_check import (
+    checked_tokenizer,
+    failure_gist,
+    numbers_problem,
+    read_tokenizer_file,
+    require_size,
+)
 
 SENTENCE = "walk past the stairs"
+FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt", "*.model")
 
 
 def open_tokenizer(transformers: Any, source: str) -> tuple[Tokenizer, int]:
     """The tokenizer that belongs to an encoder, with its padding at 0, and where its padding was before."""
     give = "give an encoder with a tokenizer"
+    _check_files(source)
     try:
         theirs = transformers.AutoTokenizer.from_pretrained(source, trust_remote_code=False)
-    except Exception:  # the library passes on whatever its parts raise
+    except BaseException as error:  # the library passes on whatever its parts raise, panics too
+        failure_gist(error)
         raise DataError(source, "has no tokenizer that transformers can open", give) from None
     tokenizer = getattr(theirs, "backend_tokenizer", None)
     if not isinstance(tokenizer, Tokenizer) or set(tokenizer.get_vocab()) <= set(theirs.all_special_tokens):
         raise DataError(source, "has no tokenizer that the library tokenizers can run", give)
     if theirs.pad_token_id is None:
         raise DataError(source, "has a tokenizer without a token for padding", give)
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
+    tokenizer = checked_tokenizer(source, json.loads(tokenizer.to_str()))
     ends, words = tokenizer.encode("").ids, tokenizer.encode(SENTENCE).ids
     if len(ends) != 2 or [words[0], words[-1]] != ends:
         raise DataError(source, "has a tokenizer that does not put a token at either end of a sentence", give)
     padding = int(theirs.pad_token_id)
     try:
         return with_padding_first(tokenizer, padding), padding
-    except Exception:  # the library raises a bare Exception for anything
+    except BaseException as error:
+        failure_gist(error)
         raise DataError(source, "has a tokenizer whose padding cannot be renumbered", give) from None
+
+
+def _check_files(source: str) -> None:
+    """Check what the library would read of an encoder's tokenizer, before it does; on the hub, the first file."""
+    if (folder := Path(source)).is_dir():
+        for path in (one for pattern in FILES for one in folder.glob(pattern)):
+            require_size(path)
+        if (pieces := folder / "vocab.json").is_file():
+            numbered = read_json(pieces, "vocabulary")
+            if not isinstance(numbered, dict) or numbers_problem(numbered) is not None:
+                raise DataError(pieces, "does not number the pieces of a vocabulary", FETCH_AGAIN)
+        file = folder / FILES[0]
+    else:
+        try:
+            file = Path(hf_hub_download(source, FILES[0]))
+        except Exception:  # there is none, or no network, of which the library says more
+            return
+    if file.is_file():
+        read_tokenizer_file(file)
 
 
 def with_padding_first(tokenizer: Tokenizer, padding: int) -> Tokenizer:

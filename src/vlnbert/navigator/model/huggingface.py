@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from vlnbert.errors import DataError, UsageError
 from vlnbert.navigator import fast
 from vlnbert.navigator.model.backbones import register_backbone
-from vlnbert.navigator.model.config import NavigatorConfig
+from vlnbert.navigator.model.config import MOST_LAYERS, NavigatorConfig
 from vlnbert.navigator.model.foreign_tokenizer import open_tokenizer
 from vlnbert.navigator.model.layers import Pooler
 from vlnbert.navigator.model.two_stream import CrossModal, make_cross_layers, require_cross_layers
@@ -98,6 +98,9 @@ def open_pretrained(source: object) -> tuple[Any, Tokenizer, int]:
     _require_encoder(source, encoder)
     if missing := sorted(name for name in info["missing_keys"] if not name.startswith("pooler.")):
         raise DataError(source, f"lacks {len(missing):,} weights of its encoder, such as {missing[0]}", GIVE)
+    for name, weight in encoder.named_parameters():
+        if not all(extreme.isfinite() for extreme in weight.aminmax()):
+            raise DataError(source, f"holds NaN or infinity in {name}", GIVE)
     try:
         tokenizer, padding = open_tokenizer(transformers, source)
     except DataError as error:
@@ -113,6 +116,10 @@ def _described(settings: dict[str, bool | int | float | str]) -> Any:
     transformers = _transformers()
     try:
         values = json.loads(str(settings["encoder_config"]))
+        if any(
+            type(value) is int and not 0 <= value <= MOST_LAYERS for name, value in values.items() if "layers" in name
+        ):
+            raise ValueError(f"of more than {MOST_LAYERS:,} layers")
         config = transformers.AutoConfig.for_model(values.pop("model_type"), **values)
         encoder = transformers.AutoModel.from_config(config, trust_remote_code=False, dtype=torch.float32)
     except Exception as error:

@@ -1,11 +1,13 @@
 """A navigator's folder, here or on the hub: what it must hold, and whether that fits together."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 from torch import Tensor, nn
@@ -13,11 +15,13 @@ from torch import Tensor, nn
 from vlnbert.errors import DataError, UnknownNameError, UsageError, VlnbertError
 from vlnbert.navigator.model import BACKBONES, NavigatorConfig, RecurrentVLNBert, key_shapes
 from vlnbert.navigator.model.config import LARGEST
+from vlnbert.navigator.storage.digests import check_file, check_tensors
 from vlnbert.navigator.storage.hub import exists, fetched, is_hub_name
 from vlnbert.registry import LOAD_PLUGIN
-from vlnbert.sources.files import FETCH_AGAIN, read_json
+from vlnbert.sources.files import FETCH_AGAIN, read_json, require_regular
 from vlnbert.sources.formats import FORMAT, format_of
-from vlnbert.tasks.tokens import SPECIAL
+from vlnbert.sources.tokenizer_check import read_tokenizer_file
+from vlnbert.tasks.tokens import ENDS, SPECIAL
 
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
 NEWEST = 2  # format of config.json; 2 renamed two modules, and says so where 1 named no format
@@ -25,7 +29,12 @@ RENAMED_IN_2 = {"views": "view_embedding", "objects": "object_embedding"}
 KNOWN = frozenset(field.name for field in fields(NavigatorConfig))
 GIVE = "give a navigator's folder, or its name on the hub"
 SAVE_AGAIN = "save the navigator again"
+WEIGHT_TYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+WHOLE_WEIGHTS = "give other weights; those of a training that diverged are of no use"
 NAMED_AT_ONCE = 8  # keys on one line
+FEW_LAYERS = 64  # that are built in a moment, whatever the weights are
+
+Shapes = Mapping[str, tuple[int, ...]]
 
 
 def find_folder(source: str | Path, **options: Any) -> Path:
@@ -71,6 +80,7 @@ def read_limits(path: Path) -> Limits:
 
 def read_config(path: Path) -> NavigatorConfig:
     """The configuration in a config.json; what else stands there is left alone."""
+    check_file(path)
     settings = _settings(path)
     format_of(path, settings, NEWEST)
     try:
@@ -85,10 +95,25 @@ def expected_shapes(
     """The keys and shapes of the navigator that a config.json describes, if there can be such a one."""
     if config.backbone not in BACKBONES:
         raise DataError(path, str(UnknownNameError("backbone", config.backbone, BACKBONES)), LOAD_PLUGIN)
+    _check_layers(path, config)
     try:
         return key_shapes(config, kind)
     except UsageError as error:
         raise DataError(path, str(error), SAVE_AGAIN) from None
+
+
+def _check_layers(path: Path, config: NavigatorConfig) -> None:
+    """Refuse to build more layers than the weights beside a config.json can fill."""
+    if not exists(path.with_name(WEIGHTS)):
+        return
+    layers, weights = config.layers + config.cross_layers, len(stored_shapes(path.with_name(WEIGHTS)))
+    if layers > max(weights, FEW_LAYERS):
+        raise DataError(path, f"describes {layers:,} layers, but {WEIGHTS} holds {weights:,} weights", SAVE_AGAIN)
+
+
+def require_fit(folder: Path, config: NavigatorConfig) -> None:
+    """Refuse weights that are not those of the configuration beside them, before any is read or room made for it."""
+    check_header(folder / WEIGHTS, expected_shapes(folder / CONFIG, config))
 
 
 def describes_navigator(path: Path) -> bool:
@@ -107,23 +132,41 @@ def _settings(path: Path) -> dict[str, Any]:
     return settings
 
 
-def read_weights(path: Path, expected: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
+def read_weights(path: Path, expected: Shapes) -> dict[str, Tensor]:
     """The weights of a navigator, under today's keys, in the shapes that are expected."""
+    check_header(path, expected)
     tensors, _ = read_safetensors(path)
     return checked_weights(path, tensors, expected)
 
 
-def checked_weights(
-    path: Path, tensors: Mapping[str, Tensor], expected: Mapping[str, tuple[int, ...]]
-) -> dict[str, Tensor]:
+def check_header(path: Path, expected: Shapes) -> None:
+    """The same for the shapes that the header of a file declares: nothing is read of what does not fit."""
+    version = format_of(path.with_name(CONFIG), _settings(path.with_name(CONFIG)), NEWEST)
+    check_fit(path, {_key_today(name, version): shape for name, shape in stored_shapes(path).items()}, expected)
+
+
+def checked_weights(path: Path, tensors: Mapping[str, Tensor], expected: Shapes) -> dict[str, Tensor]:
     """The tensors of a file of ours under today's keys, if they fit: all of those that are expected, no others.
 
     Which keys the file has is told by the format in the config.json beside it.
     """
     version = format_of(path.with_name(CONFIG), _settings(path.with_name(CONFIG)), NEWEST)
     tensors = {_key_today(name, version): tensor for name, tensor in tensors.items()}
-    check_fit(path, tensors, expected)
+    check_fit(path, {name: tuple(tensor.shape) for name, tensor in tensors.items()}, expected)
+    for name, tensor in tensors.items():
+        if (problem := weight_problem(tensor)) is not None:
+            raise DataError(path, problem, WHOLE_WEIGHTS, name)
     return tensors
+
+
+def weight_problem(tensor: Tensor) -> str | None:
+    """Why a tensor cannot be a weight, if it cannot: weights are floating-point numbers, and finite."""
+    if tensor.dtype not in WEIGHT_TYPES:
+        return f"holds {str(tensor.dtype).removeprefix('torch.')}, not weights"
+    # In one pass and without a copy: NaN and infinity end up among the extremes.
+    if tensor.numel() and not all(extreme.isfinite() for extreme in tensor.aminmax()):
+        return "holds NaN or infinity"
+    return None
 
 
 def _key_today(name: str, version: int) -> str:
@@ -131,22 +174,34 @@ def _key_today(name: str, version: int) -> str:
     return f"{RENAMED_IN_2[part]}{dot}{rest}" if version < 2 and part in RENAMED_IN_2 else name
 
 
+def stored_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """The shapes of the tensors of a safetensors file, by its header alone."""
+    with _readable(path), safe_open(path, framework="np") as file:
+        return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+
+
 def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors and the metadata of a safetensors file, which cannot hold code."""
+    with _readable(path), safe_open(path, framework="pt") as file:
+        tensors, metadata = {name: file.get_tensor(name) for name in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
+    check_tensors(path, tensors, metadata)
+    return tensors, metadata
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """One line for what may be wrong with a safetensors file."""
+    require_regular(path, "safetensors file")
     try:
-        with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
+        yield
     except SafetensorError as error:
         raise DataError(path, f"is not a whole safetensors file ({error})", FETCH_AGAIN) from None
     except OSError as error:
         raise DataError(path, f"cannot be read ({error.strerror or error})", "check the file") from None
 
 
-def check_fit(
-    path: Path, tensors: Mapping[str, Tensor], expected: Mapping[str, tuple[int, ...]], remedy: str = SAVE_AGAIN
-) -> None:
+def check_fit(path: Path, found: Shapes, expected: Shapes, remedy: str = SAVE_AGAIN) -> None:
     """A network's weights must be all of those that its configuration describes, no others, in their shapes."""
-    found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     misshapen = [
         f"{name} has shape {shown(found[name])} where {shown(shape)} is expected"
         for name, shape in expected.items()
@@ -163,16 +218,14 @@ def check_fit(
 
 def read_tokenizer(path: Path, special: Sequence[str] = SPECIAL) -> Tokenizer:
     """The tokenizer in a tokenizer.json, which must be that of a BERT; without `special` tokens, any."""
-    try:
-        tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises a bare Exception for anything
-        raise DataError(path, f"is not a tokenizer ({str(error)[:100]})", FETCH_AGAIN) from None
+    check_file(path)
+    tokenizer = read_tokenizer_file(path)
     missing = [token for token in special if tokenizer.token_to_id(token) is None]
     if missing or (special and tokenizer.token_to_id("[PAD]") != 0):
         problem = f"lacks {', '.join(missing)}" if missing else "does not have [PAD] as its first token"
         raise DataError(path, problem, "use the tokenizer of a BERT")
-    tokenizer.no_padding()
-    tokenizer.no_truncation()  # how long an instruction may be is not the tokenizer's to say
+    if special and tuple(tokenizer.encode("").tokens) != ENDS:
+        raise DataError(path, f"does not put {' and '.join(ENDS)} around a text", "use the tokenizer of a BERT")
     return tokenizer
 
 

@@ -8,6 +8,7 @@ from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError
 
 from vlnbert.errors import DataError
+from vlnbert.navigator.storage.digests import DIGESTS
 
 CONFIG_FILES = ("config.json", "vocab.txt", "tokenizer.json", "tokenizer_config.json")  # beside the weights
 OTHER_VOCABULARIES = ("vocab.json", "merges.txt", "*.model")  # of tokenizers that are no BERT's
@@ -40,7 +41,9 @@ def fetched(name: str, weight_files: tuple[str, ...], **options: Any) -> Path:
     try:
         for weights in weight_files:
             folder = Path(
-                snapshot_download(name, allow_patterns=[*CONFIG_FILES, *OTHER_VOCABULARIES, weights], **options)
+                snapshot_download(
+                    name, allow_patterns=[*CONFIG_FILES, *OTHER_VOCABULARIES, DIGESTS, weights], **options
+                )
             )
             if (folder / weights).exists():
                 break

@@ -8,6 +8,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from vlnbert.navigator.model import Backbone, NavigatorConfig, RecurrentVLNBert
+from vlnbert.navigator.storage.digests import noting
 from vlnbert.navigator.storage.folder import (
     CONFIG,
     TOKENIZER,
@@ -22,7 +23,7 @@ from vlnbert.navigator.storage.folder import (
     write_config,
 )
 from vlnbert.sources.folders import read_whole
-from vlnbert.tasks.tokens import SPECIAL
+from vlnbert.tasks.tokens import SPECIAL, require_fit
 
 TEMPLATE = """---
 {{ card_data }}
@@ -74,10 +75,12 @@ class Navigator(
         self.limits = Limits()
 
     def _save_pretrained(self, save_directory: Path) -> None:
-        super()._save_pretrained(save_directory)
-        write_config(save_directory / CONFIG, self.config, self.limits)
-        if self.tokenizer is not None:
-            self.tokenizer.save(str(save_directory / TOKENIZER))
+        with noting(save_directory, {WEIGHTS: self.state_dict(), CONFIG: None, TOKENIZER: None}):
+            super()._save_pretrained(save_directory)
+            write_config(save_directory / CONFIG, self.config, self.limits)
+            if self.tokenizer is not None:
+                # The library's own `save` raises a bare Exception where a disk is full.
+                (save_directory / TOKENIZER).write_text(self.tokenizer.to_str(pretty=True), encoding="utf-8")
 
     def generate_model_card(self, *args: Any, **kwargs: Any) -> ModelCard:
         """The card shows the configuration; it may be told `preset` and `scores`, or `source` and `family`."""
@@ -127,6 +130,7 @@ class Navigator(
         if (folder / TOKENIZER).exists():
             own = hasattr(self.backbone, "tokenizer")
             self.tokenizer = read_tokenizer(folder / TOKENIZER, () if own else SPECIAL)
+            require_fit(folder / TOKENIZER, self.tokenizer, self.config.vocabulary, padded=own)
 
 
 def _facts(config: NavigatorConfig) -> dict[str, str]:

@@ -1,0 +1,117 @@
+"""Disks that are full, for every verb that writes: one line, nothing half-written, and room mends it."""
+
+import ctypes
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+
+from tests.cli.conftest import TINY, called
+from vlnbert.errors import DataError
+from vlnbert.learning.checkpoints import save_navigator
+from vlnbert.navigator import Navigator, NavigatorConfig
+
+WORDS = (*TINY, "--training.iterations", "2", "--training.validate-every", "2", "--threads", "1")
+NAVIGATOR = NavigatorConfig(
+    hidden=8, heads=2, inner=8, layers=1, vocabulary=20, positions=8, feature_width=4, angle_width=4, critic_width=4
+)
+# No file may grow beyond some size: to the program, a disk that is full. Python ignores the signal that comes with it.
+LIMITED = """
+import resource, sys
+from vlnbert.cli.main import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv.pop(1)), resource.RLIM_INFINITY))
+main()
+"""
+
+
+def said(room: int, *words: object) -> tuple[int, list[str]]:
+    """How a command ends where no file may have more bytes than `room`, and what it says on standard error."""
+    command = [sys.executable, "-c", LIMITED, str(room), *map(str, words)]
+    outcome = subprocess.run(command, capture_output=True, text=True, check=False)
+    return outcome.returncode, outcome.stderr.splitlines()
+
+
+@contextmanager
+def limited(room: int) -> Iterator[None]:
+    """The same within this process."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def left(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.fixture(scope="module")
+def run(house: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("full") / "run"
+    assert called("train", "demo", "--data", house, "--out", path, *WORDS).code == 0
+    return path
+
+
+def test_a_house(tmp_path: Path) -> None:
+    words = ("house", tmp_path / "house", "--scans", 3)
+    code, lines = said(300_000, *words)  # more than any document has, and less than the features
+    assert (code, len(lines)) == (2, 1), lines
+    assert lines[0].startswith(f"vlnbert: {tmp_path / 'house'}: cannot be written (File too large); free some space")
+    assert left(tmp_path) == []
+    assert called(*words).code == 0
+
+
+@pytest.mark.parametrize("ending", ["svg", "png", "pdf", "ps"])
+def test_curves(run: Path, tmp_path: Path, ending: str) -> None:
+    target = tmp_path / f"curves.{ending}"
+    with limited(100):
+        outcome = called("curves", run, "--out", target)
+    words = f"vlnbert: {target}: cannot be written (File too large); free some space or choose another folder"
+    assert (outcome.code, outcome.err.splitlines()) == (2, [words])
+    assert left(tmp_path) == []
+    assert called("curves", run, "--out", target).code == 0
+
+
+def test_a_tokenizer(tmp_path: Path) -> None:
+    navigator = Navigator(NAVIGATOR)
+    pieces = {name: number for number, name in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]"])}
+    pieces |= {f"piece{number}": number for number in range(len(pieces), 20_000)}
+    navigator.tokenizer = Tokenizer(WordPiece(pieces, unk_token="[UNK]"))
+    with limited(200_000), pytest.raises(DataError, match=r"best: cannot be written \(File too large\); free some"):
+        save_navigator(tmp_path / "best", navigator, {})
+    assert left(tmp_path) == []
+    save_navigator(tmp_path / "best", navigator, {})
+    assert Navigator.from_pretrained(tmp_path / "best").tokenizer.get_vocab_size() == 20_000
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of a megabyte, where we may make one."""
+    place, libc = tmp_path / "disk", ctypes.CDLL(None, use_errno=True)
+    place.mkdir()
+    if libc.mount(b"none", os.fsencode(place), b"tmpfs", 0, b"size=1m"):
+        pytest.skip(f"cannot mount a small disk ({os.strerror(ctypes.get_errno())})")
+    yield place
+    libc.umount2(os.fsencode(place), 2)  # even where somebody still looks at it
+
+
+def test_a_real_disk_that_is_full(small_disk: Path, run: Path) -> None:
+    room = os.statvfs(small_disk)
+    (small_disk / "ballast").write_bytes(b"\0" * (room.f_bavail * room.f_bsize - 16384))
+    code, lines = said(resource.RLIM_INFINITY, "house", small_disk / "house", "--scans", 3)
+    assert (code, len(lines)) == (2, 1), lines
+    assert "cannot be written (No space left on device); free some space" in lines[0]
+    outcome = called("curves", run, "--out", small_disk / "curves.png")
+    assert outcome.code == 2
+    assert "cannot be written (No space left on device); free some space" in outcome.err
+    assert left(small_disk) == ["ballast"]
+    (small_disk / "ballast").unlink()
+    assert called("curves", run, "--out", small_disk / "curves.png").code == 0

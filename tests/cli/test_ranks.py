@@ -1,0 +1,85 @@
+"""torchrun on the command line: one rank speaks, and says how to go on with torchrun."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import TINY
+from vlnbert.cli.train import _resuming
+from vlnbert.learning.run_folder import last_checkpoint
+
+PATIENCE = 300  # seconds; several processes import torch on what may be a busy machine
+TOGETHER = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "vlnbert")
+ENDLESS = ("--training.iterations", "100000", "--training.validate-every", "3", "--training.schedule", "constant")
+
+
+@contextmanager
+def trained_together(*words: object) -> Iterator[subprocess.Popen[str]]:
+    """A training by two processes, ended with the block."""
+    command = [sys.executable, *TOGETHER, *map(str, words)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
+def rank_of(parent: int, rank: int) -> int:
+    """The process that has a rank, among the children of torchrun."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            if int(stat.read_text().rpartition(")")[2].split()[1]) != parent:
+                continue
+            if f"RANK={rank}" in stat.with_name("environ").read_text().split("\0"):
+                return int(stat.parent.name)
+        except OSError:  # it ended meanwhile
+            continue
+    raise AssertionError(f"there is no rank {rank}")
+
+
+def wait_for_checkpoint(run: Path, process: subprocess.Popen[str]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not (run / "last.json").exists() or last_checkpoint(run).name == "0000000":
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+@pytest.mark.slow
+def test_a_killed_rank_ends_the_training_with_one_line(house: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with trained_together("train", "demo", "--data", house, "--out", run, *TINY, *ENDLESS) as process:
+        wait_for_checkpoint(run, process)
+        os.kill(rank_of(process.pid, 1), signal.SIGKILL)
+        killed = time.monotonic()
+        _, said = process.communicate(timeout=PATIENCE)
+    assert time.monotonic() - killed < 30
+    ours = [line for line in said.splitlines() if line.startswith("vlnbert: ")]
+    again = f"torchrun --nproc-per-node 2 -m vlnbert train --resume {run}"
+    assert ours == [f"vlnbert: another process of this training has ended; go on with: {again}"]
+    assert int(last_checkpoint(run).name) >= 3
+
+
+@pytest.mark.slow
+def test_mistakes_are_told_once(house: Path, tmp_path: Path) -> None:
+    for words in (("train", "dmo"), ("train", "demo", "--data", house, "--out", house)):
+        with trained_together(*words) as process:
+            _, said = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 1, "torchrun's own"
+        assert len([line for line in said.splitlines() if line.startswith("vlnbert: ")]) == 1, said
+
+
+def test_the_way_back_is_torchrun_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "test")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    again = "train --resume run --rank-timeout 900.0"
+    assert _resuming(Path("run"), None, "cpu", None, 900.0) == f"torchrun --nproc-per-node 4 -m vlnbert {again}"
+    monkeypatch.setenv("GROUP_WORLD_SIZE", "2")
+    assert _resuming(Path("run"), None, "cpu", None).startswith("torchrun --nnodes 2 --nproc-per-node 4 -m vlnbert")

@@ -1,0 +1,52 @@
+"""The figures of docs/reliability.md, from what `make torture` wrote: python -m tests.hostile.figures torture.json."""
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.hostile.worker import FAULTS, OTHER, REFUSED, SAME
+
+PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
+PLACE = re.compile(r"(?<=<!-- figures -->\n).*?(?=<!-- end of figures -->)", re.DOTALL)
+
+
+def main() -> None:
+    told = json.loads(Path(sys.argv[1]).read_text())
+    page, count = PLACE.subn(lambda _: "\n".join(["", *lines(told), "", ""]), PAGE.read_text())
+    assert count == 1, f"{PAGE} has no place for figures"
+    PAGE.write_text(page)
+
+
+def lines(told: dict[str, Any]) -> Iterator[str]:
+    """Two tables, and from what they come."""
+    minutes = sum(told["seconds"].values()) / 60
+    yield f"Commit {told['commit']}, seed {told['seed']}, {minutes:.0f} minutes on two cores that others shared:"
+    yield ""
+    yield from row("what was done to trainings", "tried", "faults")
+    yield from row("---", "---:", "---:")
+    for name, one in told["trainings"].items():
+        yield from row(name, f"{one['tried']:,}", f"{len(one['faults']):,}")
+    yield ""
+    yield from row("damaged file", "tried", "refused in a line", "read as it was", "read as another value", "faults")
+    yield from row("---", *["---:"] * 5)
+    totals = [0] * 5
+    for name, verdicts in told["formats"].items():
+        counts = [sum(verdicts.values()), *(verdicts.get(one, 0) for one in (REFUSED, SAME, OTHER))]
+        counts.append(sum(verdicts.get(one, 0) for one in FAULTS))
+        totals = [total + count for total, count in zip(totals, counts, strict=True)]
+        yield from row(name, *(f"{count:,}" for count in counts))
+    yield from row("all", *(f"{total:,}" for total in totals))
+    yield ""
+    slowest, largest = told["slowest_seconds"], told["largest_bytes"] / 2**20
+    yield f"The slowest took {slowest:.1f} s, the largest {largest:,.0f} MB of memory."
+
+
+def row(*cells: str) -> Iterator[str]:
+    yield f"| {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    main()
