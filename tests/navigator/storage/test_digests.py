@@ -151,6 +151,7 @@ def test_tensors_of_any_kind_are_summed(tmp_path: Path) -> None:
         "half": torch.ones(3, dtype=torch.bfloat16),
         "one": torch.tensor(2.0),
         "none": torch.zeros(0, 4),
+        "rows": torch.arange(3 * 128 + 5.0),
         "turned": torch.arange(6.0).view(2, 3).T.requires_grad_(),
     }
     path = tmp_path / "some.safetensors"
@@ -163,3 +164,12 @@ def test_tensors_of_any_kind_are_summed(tmp_path: Path) -> None:
             digests.check_tensors(path, wrong, metadata)
     with pytest.raises(DigestError):
         digests.check_tensors(path, found, {"a": "c"})
+    for at in (0, 127, 128, 383, 384, 388):
+        rows = found["rows"].clone()
+        rows.view(torch.uint8)[4 * at + 1] ^= 16
+        with pytest.raises(DigestError):
+            digests.check_tensors(path, {**found, "rows": rows}, metadata)
+    exchanged = found["rows"].clone().view(-1)
+    exchanged[:128], exchanged[128:256] = found["rows"][128:256], found["rows"][:128]
+    with pytest.raises(DigestError):
+        digests.check_tensors(path, {**found, "rows": exchanged}, metadata)
