@@ -50,7 +50,7 @@ def save_checkpoint(
         try:
             metadata = {"progress": json.dumps(asdict(progress))}
             tensors = {**_optimiser_tensors(optimiser), **learning}
-            with noting(beside, TRAINER):
+            with noting(beside, {TRAINER: tensors}):
                 save_file(tensors, beside / TRAINER, metadata)
             with averaged.applied():
                 model.save_pretrained(beside)

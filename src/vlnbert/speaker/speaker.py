@@ -83,7 +83,7 @@ class Speaker(
 
     def _save_pretrained(self, save_directory: Path) -> None:
         told = {FORMAT: NEWEST, SETTINGS: asdict(self.config), FEATURES: asdict(self.features)}
-        with noting(save_directory, WEIGHTS, CONFIG, TOKENIZER):
+        with noting(save_directory, {WEIGHTS: self.state_dict(), CONFIG: None, TOKENIZER: None}):
             super()._save_pretrained(save_directory)
             (save_directory / CONFIG).write_text(json.dumps(told, sort_keys=True, indent=2))
             if self.tokenizer is not None:

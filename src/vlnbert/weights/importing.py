@@ -44,7 +44,7 @@ def import_weights(source: str | Path, folder: Path, options: ImportOptions = DE
         try:
             imported.navigator.save_pretrained(beside, model_card_kwargs=_card_origin(source, imported.report))
             if imported.kept or imported.metadata:
-                with noting(beside, KEPT):
+                with noting(beside, {KEPT: imported.kept}):
                     save_file(imported.kept, beside / KEPT, metadata=imported.metadata)
         except SafetensorError as error:
             raise DataError(

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from vlnbert.errors import DataError, UnknownNameError, UsageError, VlnbertError
 from vlnbert.navigator.model import BACKBONES, NavigatorConfig, RecurrentVLNBert, key_shapes
 from vlnbert.navigator.model.config import LARGEST
-from vlnbert.navigator.storage.digests import check_file
+from vlnbert.navigator.storage.digests import check_file, check_tensors
 from vlnbert.navigator.storage.hub import exists, fetched, is_hub_name
 from vlnbert.registry import LOAD_PLUGIN
 from vlnbert.sources.files import FETCH_AGAIN, read_json, require_regular
@@ -182,10 +182,10 @@ def stored_shapes(path: Path) -> dict[str, tuple[int, ...]]:
 
 def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors and the metadata of a safetensors file, which cannot hold code."""
-    with _readable(path):
-        check_file(path)
-        with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
+    with _readable(path), safe_open(path, framework="pt") as file:
+        tensors, metadata = {name: file.get_tensor(name) for name in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
+    check_tensors(path, tensors, metadata)
+    return tensors, metadata
 
 
 @contextmanager

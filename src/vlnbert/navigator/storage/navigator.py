@@ -75,7 +75,7 @@ class Navigator(
         self.limits = Limits()
 
     def _save_pretrained(self, save_directory: Path) -> None:
-        with noting(save_directory, WEIGHTS, CONFIG, TOKENIZER):
+        with noting(save_directory, {WEIGHTS: self.state_dict(), CONFIG: None, TOKENIZER: None}):
             super()._save_pretrained(save_directory)
             write_config(save_directory / CONFIG, self.config, self.limits)
             if self.tokenizer is not None:
