@@ -144,7 +144,7 @@ def test_old_records_still_begin(house: Path, tmp_path: Path) -> None:
     begun(house, tmp_path / "run")
     path = tmp_path / "run" / "run.json"
     values = json.loads(path.read_text())
-    assert values.pop("format") == 3
+    assert values.pop("format") == 4
     del values["asked"]
     values["experiment"]["navigator"] |= {"feature_width": 2048, "vocabulary": 30522}
     path.write_text(json.dumps({**values, "format": 2}))
