@@ -108,7 +108,7 @@ def test_large_documents_are_told_by_their_size(tmp_path: Path) -> None:
     path = tmp_path / "scan_view.json"
     with path.open("wb") as file:
         file.truncate(LARGEST_JSON + 1)
-    for name in ("connectivity", "boxes", "captions", "observations", "json", "vocabulary"):
+    for name in ("connectivity", "boxes", "captions", "observations", "json"):
         assert "has 64 MB, where a" in refusal(read, name, path)
 
 

@@ -34,6 +34,10 @@ class PanoramaCaptions:
     views: tuple[ViewCaption, ...]  # 36, in the order of the views
 
 
+class _ConfidenceError(Exception):
+    """A detection is surer than sure, or less sure than not at all."""
+
+
 def read_captions(path: Path) -> list[PanoramaCaptions]:
     """Read and check the captions of one scan."""
     return read_by_viewpoint(path, "caption file", "get them with: vlnbert data fetch DIR --only captions", _panorama)
@@ -51,12 +55,10 @@ def _panorama(scan: str, viewpoint: str, views: Any, faults: Faults) -> Panorama
 def _view(entry: Any, place: str, faults: Faults) -> ViewCaption:
     try:
         if is_text(entry["global_cap"]) and isinstance(entry["dense_cap"], list):
-            detections = tuple(map(_detection, entry["dense_cap"]))
-            for item in detections:
-                if not 0 <= item.confidence <= 1:
-                    problem = f"detects {item.label} with a confidence of {item.confidence:g}, not of 0 to 1"
-                    faults.add(place, problem, FETCH_AGAIN)
-            return ViewCaption(entry["global_cap"], detections)
+            return ViewCaption(entry["global_cap"], tuple(map(_detection, entry["dense_cap"])))
+    except _ConfidenceError as error:
+        faults.add(place, str(error), FETCH_AGAIN)
+        return ViewCaption("", ())
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         pass
     problem = "is not a 'global_cap' with a 'dense_cap' of obj_class, coordinates, confidence and caption"
@@ -67,7 +69,8 @@ def _view(entry: Any, place: str, faults: Faults) -> ViewCaption:
 def _detection(item: Any) -> Detection:
     left, top, right, bottom = map(float, item["coordinates"].split())
     label, caption, confidence = item["obj_class"], item["caption"], float(item["confidence"])
-    numbers = (left, top, right, bottom, confidence)
-    if not (is_text(label) and is_text(caption) and all(map(is_number, numbers))):
+    if not (is_text(label) and is_text(caption) and all(map(is_number, (left, top, right, bottom)))):
         raise ValueError("a detection of other kinds")
+    if not 0 <= confidence <= 1:
+        raise _ConfidenceError(f"detects {label} with a confidence of {confidence:g}, not of 0 to 1")
     return Detection(label, confidence, (left, top, right, bottom), caption)

@@ -6,6 +6,7 @@ import re
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from errno import EISDIR
 from pathlib import Path
 from secrets import token_hex
 from typing import IO, Any, TypeVar
@@ -34,17 +35,29 @@ class SpecialFileError(DataError):
 
 def open_for_reading(path: Path, what: str, pipe: bool = False) -> IO[bytes]:
     """A regular file open for reading; nothing waits for a pipe that nobody writes to. `pipe` allows those too."""
-    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    descriptor, _ = _opened_regular(path, what, pipe)
     try:
-        mode = os.fstat(number).st_mode
-        if pipe and stat.S_ISFIFO(mode):
-            os.set_blocking(number, True)
-        elif not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # a folder is told by whoever opens it below
-            raise SpecialFileError(path, "pipe" if stat.S_ISFIFO(mode) else "device", what)
-        return os.fdopen(number, "rb")
+        return os.fdopen(descriptor, "rb")
     except BaseException:
-        os.close(number)
+        os.close(descriptor)
         raise
+
+
+def _opened_regular(path: Path, what: str, pipe: bool = False) -> tuple[int, int]:
+    """The descriptor of a regular file, and its size."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        state = os.fstat(descriptor)
+        if pipe and stat.S_ISFIFO(state.st_mode):
+            os.set_blocking(descriptor, True)
+        elif stat.S_ISDIR(state.st_mode):
+            raise IsADirectoryError(EISDIR, os.strerror(EISDIR))
+        elif not stat.S_ISREG(state.st_mode):
+            raise SpecialFileError(path, "pipe" if stat.S_ISFIFO(state.st_mode) else "device", what)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor, state.st_size
 
 
 def require_regular(path: Path, what: str) -> None:
@@ -70,12 +83,17 @@ def opened(path: Path, what: str, remedy: str = "check the path", pipe: bool = F
 def read_whole(path: Path, what: str, most: int, remedy: str = "check the path") -> bytes:
     """The bytes of a file that has at most so many."""
     try:
-        with open_for_reading(path, what) as file:
-            size = os.fstat(file.fileno()).st_size
+        descriptor, size = _opened_regular(path, what)
+        try:
             if size > most:
                 problem = f"has {size / MEGABYTE:,.0f} MB, where a {what} has at most {most / MEGABYTE:,.0f}"
                 raise DataError(path, problem, "give another file")
-            return file.read() or b""
+            parts = list(
+                iter(lambda: os.read(descriptor, size + 1), b"")
+            )  # two reads, of which the second finds the end
+        finally:
+            os.close(descriptor)
+        return b"".join(parts)
     except FileNotFoundError:
         raise DataError(path, f"no such {what}", remedy) from None
     except OSError as error:
