@@ -16,12 +16,13 @@ import torch
 from torch import Tensor
 
 from vlnbert.errors import DataError
-from vlnbert.sources.files import FETCH_AGAIN, MEGABYTE
+from vlnbert.sources.files import MEGABYTE
 
 LARGEST_PICKLE = MEGABYTE  # bytes; a base agent's with its optimiser has 0.2 MB
 SHARED = 2  # times the file's size: how much all tensors may have, since some share their numbers
 # torch's loader would let these make room for any size. What else it knows takes its numbers from the file.
 MAKERS = re.compile(rb"c(?:__builtin__|builtins)\n(bytearray)\n|ctorch(?:\.cuda)?\n(\w*Tensor)\n")
+ZIP_MARK = b"PK"
 ASK = "ask for a checkpoint of plain tensors"
 
 
@@ -50,12 +51,13 @@ class _Pickles(io.BufferedReader):
 @contextmanager
 def bounded_source(path: Path) -> Iterator[dict[str, Any]]:
     """What torch shall load, as its arguments, once it is known not to ask for too much."""
-    if zipfile.is_zipfile(path):
+    with path.open("rb") as file:
+        head = file.read(LARGEST_PICKLE)
+    if head.startswith(ZIP_MARK) or zipfile.is_zipfile(path):
         _check_archive(path)
         yield {"f": path, "mmap": True}
         return
-    with path.open("rb") as file:
-        _check_makers(path, file.read(LARGEST_PICKLE))
+    _check_makers(path, head)
     with _Pickles(io.FileIO(path)) as file:
         try:
             yield {"f": file}
@@ -82,19 +84,23 @@ def check_declared(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 def _check_archive(path: Path) -> None:
-    """Today's format: a zip archive of a pickle and the numbers of each storage."""
+    """Today's format, a zip archive of a pickle and the numbers of each storage.
+
+    Every part must be as its checksum says, which torch does not look at.
+    """
     with zipfile.ZipFile(path) as archive:
-        members = archive.infolist()
-        if any(member.compress_type != zipfile.ZIP_STORED for member in members):
-            raise DataError(path, "is a compressed archive, which torch never writes", ASK)
-        if sum(member.file_size for member in members) > path.stat().st_size:
-            raise DataError(path, "declares more than it holds", FETCH_AGAIN)
-        for member in members:
-            if not member.filename.endswith(".pkl"):
-                continue
-            if member.file_size > LARGEST_PICKLE:
-                raise _too_large(path)
-            _check_makers(path, archive.read(member))
+        parts = archive.infolist()
+        if any(part.compress_type != zipfile.ZIP_STORED for part in parts):
+            raise zipfile.BadZipFile("a part is compressed")
+        if sum(part.file_size for part in parts) > path.stat().st_size:
+            raise zipfile.BadZipFile("it declares more than it holds")
+        pickles = [part for part in parts if part.filename.endswith(".pkl")]
+        if any(part.file_size > LARGEST_PICKLE for part in pickles):
+            raise _too_large(path)
+        if (damaged := archive.testzip()) is not None:
+            raise zipfile.BadZipFile(f"the checksum of {damaged} differs")
+        for part in pickles:
+            _check_makers(path, archive.read(part))
 
 
 def _check_makers(path: Path, pickle: bytes) -> None:
