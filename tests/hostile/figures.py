@@ -23,7 +23,8 @@ def main() -> None:
 def lines(told: dict[str, Any]) -> Iterator[str]:
     """Two tables, and from what they come."""
     minutes = sum(told["seconds"].values()) / 60
-    yield f"Commit {told['commit']}, seed {told['seed']}, {minutes:.0f} minutes on two cores that others shared:"
+    command = f"`python -m tests.hostile.torture {told['options']}`"
+    yield f"Commit {told['commit']}, {minutes:.0f} minutes on two cores that others shared, {command}:"
     yield ""
     yield from row("what was done to trainings", "tried", "faults")
     yield from row("---", "---:", "---:")
