@@ -38,7 +38,7 @@ def read_experiment(path: str | Path) -> Preset:
             raise DataError(path, f"{word} is {text!r}, where a text is expected", "write it in quotes")
     if not is_list_of(plugins, str):
         raise DataError(path, f"plugins is {plugins!r}, where a list of texts is expected", 'write ["my.py"]')
-    for plugin in plugins:
+    for plugin in dict.fromkeys(plugins):  # named twice, loaded once
         load_plugin(path.parent / plugin if plugin.endswith(".py") else plugin)
     base = presets[told["preset"]] if "preset" in told else Preset("", "", Experiment())
     pairs = list(_settings(settings, set(_tables(base.experiment))))
