@@ -5,6 +5,7 @@ from typing import Any, Self
 
 from huggingface_hub import ModelCard, PyTorchModelHubMixin
 from tokenizers import Tokenizer
+from torch import Tensor
 
 from vlnbert.navigator.model import Backbone, NavigatorConfig, RecurrentVLNBert
 from vlnbert.navigator.storage.digests import DigestError, noting, read_digests
@@ -119,6 +120,10 @@ class Navigator(
         navigator.limits = read_limits(folder / CONFIG)
         navigator.read_tokenizer(folder)
         return navigator.eval()
+
+    def read_weights(self, folder: Path) -> dict[str, Tensor]:
+        """The weights in a folder, if they are all of this navigator's, no others, in their shapes."""
+        return read_weights(folder / WEIGHTS, {name: tuple(one.shape) for name, one in self.state_dict().items()})
 
     def read_tokenizer(self, folder: Path) -> None:
         """Take the tokenizer of a navigator's folder, if there is one: a BERT's, or that of a backbone with its own."""
