@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -152,11 +153,11 @@ def plain(found: Sequence[Outcome]) -> dict[str, Any]:
     for one in found:
         row = counts.setdefault(one.format, {})
         row[one.verdict] = row.get(one.verdict, 0) + 1
-    slowest, largest = (max((getattr(one, name) for one in found), default=0) for name in ("seconds", "peak"))
+    slowest, largest = (max(found, key=attrgetter(name), default=None) for name in ("seconds", "peak"))
     return {
         "mutations": len(found),
         "formats": counts,
         "faults": [asdict(one) for one in found if one.faulty],
-        "slowest_seconds": round(slowest, 3),
-        "largest_bytes": largest,
+        "slowest": None if slowest is None else asdict(slowest),
+        "largest": None if largest is None else asdict(largest),
     }

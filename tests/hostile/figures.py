@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.hostile.formats import FORMATS
 from tests.hostile.worker import FAULTS, OTHER, REFUSED, SAME
 
 PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
@@ -23,7 +24,8 @@ def main() -> None:
 def lines(told: dict[str, Any]) -> Iterator[str]:
     """Two tables, and from what they come."""
     minutes = sum(told["seconds"].values()) / 60
-    yield f"Commit {told['commit']}, seed {told['seed']}, {minutes:.0f} minutes on two cores that others shared:"
+    command = f"`python -m tests.hostile.torture {told['options']}`"
+    yield f"Commit {told['commit']}, {minutes:.0f} minutes on two cores that others shared, {command}:"
     yield ""
     yield from row("what was done to trainings", "tried", "faults")
     yield from row("---", "---:", "---:")
@@ -33,15 +35,17 @@ def lines(told: dict[str, Any]) -> Iterator[str]:
     yield from row("damaged file", "tried", "refused in a line", "read as it was", "read as another value", "faults")
     yield from row("---", *["---:"] * 5)
     totals = [0] * 5
-    for name, verdicts in told["formats"].items():
+    for name in (one.name for one in FORMATS if one.name in told["formats"]):
+        verdicts = told["formats"][name]
         counts = [sum(verdicts.values()), *(verdicts.get(one, 0) for one in (REFUSED, SAME, OTHER))]
         counts.append(sum(verdicts.get(one, 0) for one in FAULTS))
         totals = [total + count for total, count in zip(totals, counts, strict=True)]
         yield from row(name, *(f"{count:,}" for count in counts))
     yield from row("all", *(f"{total:,}" for total in totals))
     yield ""
-    slowest, largest = told["slowest_seconds"], told["largest_bytes"] / 2**20
-    yield f"The slowest took {slowest:.1f} s, the largest {largest:,.0f} MB of memory."
+    slowest, largest = told["slowest"], told["largest"]
+    took = f"The slowest took {slowest['seconds']:.1f} s ({slowest['format']}, {slowest['how']})"
+    yield f"{took}, the largest {largest['peak'] / 2**20:,.0f} MB ({largest['format']}, {largest['how']})."
 
 
 def row(*cells: str) -> Iterator[str]:

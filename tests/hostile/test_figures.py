@@ -9,12 +9,19 @@ def test_figures_are_tables_that_add_up() -> None:
     found = [Outcome("boxes", 0, number, "bytes: flip_bits", "refused") for number in range(3)]
     found.append(Outcome("boxes", 0, 3, "json: nested", "hang", "10 s"))
     trainings = {"raced": {"tried": 200, "faults": [{"tried": "x", "fault": "mixed"}]}}
-    told = {"commit": "abc", "seed": 0, "seconds": {"mutations": 120}, "trainings": trainings, **plain(found)}
+    told = {
+        "commit": "abc",
+        "options": "--seed 0",
+        "seconds": {"mutations": 120},
+        "trainings": trainings,
+        **plain(found),
+    }
     written = list(lines(told))
     assert "| raced | 200 | 1 |" in written
     assert "| boxes | 4 | 3 | 0 | 0 | 1 |" in written
     assert "| all | 4 | 3 | 0 | 0 | 1 |" in written
-    assert "Commit abc, seed 0, 2 minutes" in written[0]
+    assert "Commit abc, 2 minutes" in written[0]
+    assert "`python -m tests.hostile.torture --seed 0`" in written[0]
 
 
 def test_the_page_has_one_place_for_them() -> None:

@@ -10,6 +10,7 @@ is repeated by its format and number:
 
 import argparse
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -80,7 +81,13 @@ def main() -> None:
     for one in (table(found.mutations), *([found.training_table()] if found.trainings else [])):
         print(one.text())
     print("\n".join(found.faults))
-    told = {"commit": tortured, "seed": options.seed, "interrupted": interrupted, **found.to_plain()}
+    told = {
+        "commit": tortured,
+        "options": shlex.join(sys.argv[1:]),
+        "seed": options.seed,
+        "interrupted": interrupted,
+        **found.to_plain(),
+    }
     options.out.write_text(json.dumps(told, indent=1) + "\n")
     ended = "interrupted" if interrupted else "done"
     print(f"{ended} after {time.monotonic() - begin:,.0f} s with {len(found.faults):,} faults; {options.out}")

@@ -39,7 +39,7 @@ def read_experiment(path: str | Path) -> Preset:
             raise DataError(path, f"{word} is {text!r}, where a text is expected", "write it in quotes")
     if not is_list_of(plugins, str):
         raise DataError(path, f"plugins is {plugins!r}, where a list of texts is expected", 'write ["my.py"]')
-    for plugin in plugins:
+    for plugin in dict.fromkeys(plugins):  # named twice, loaded once
         load_plugin(path.parent / plugin if plugin.endswith(".py") else plugin)
     speaks = any(name.partition(".")[0] == "speaker" for name in settings)
     plain = Preset("", "", SpeakerExperiment() if speaks else Experiment())
