@@ -16,6 +16,7 @@ ROOMS = [
         "perception",
         "data",
         "rollout",
+        "speaker",
         "evaluation",
         "learning",
         "pretraining",

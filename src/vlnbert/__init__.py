@@ -27,9 +27,11 @@ if TYPE_CHECKING:
     from vlnbert.api.features import caption_features, object_features, view_features
     from vlnbert.api.fetching import fetch_data
     from vlnbert.api.inspecting import candidates, check_data, check_world, holdout_houses, make_r4r
+    from vlnbert.api.instructions import Instruction, Instructions
     from vlnbert.api.reporting import curves, report
     from vlnbert.api.runs import Run, open_run
     from vlnbert.api.scoring import score, submit
+    from vlnbert.api.speaking import speak
     from vlnbert.api.training import resume, train
     from vlnbert.api.weights import export_weights, import_weights, inspect_weights
     from vlnbert.data.data import Data, open_data
@@ -42,10 +44,12 @@ if TYPE_CHECKING:
     from vlnbert.learning.objective import ObjectiveConfig
     from vlnbert.learning.presets import Preset, presets
     from vlnbert.learning.rewards import RewardConfig, register_reward
+    from vlnbert.learning.speaker_experiment import SpeakerExperiment, SpeakerTrainConfig
     from vlnbert.learning.trainer import Callback
     from vlnbert.navigator import Navigator, NavigatorConfig, register_backbone
     from vlnbert.registry import load_plugin
     from vlnbert.rollout.agents import Agent, Explanation, register_agent
+    from vlnbert.speaker import Speaker, SpeakerConfig
     from vlnbert.tasks.task import R2R, REVERIE, Task, register_task
 
 _HOME = {
@@ -61,7 +65,9 @@ _HOME = {
     "vlnbert.api.inspecting": ("candidates", "check_data", "check_world", "holdout_houses", "make_r4r"),
     "vlnbert.api.reporting": ("curves", "report"),
     "vlnbert.api.runs": ("Run", "open_run"),
+    "vlnbert.api.instructions": ("Instruction", "Instructions"),
     "vlnbert.api.scoring": ("score", "submit"),
+    "vlnbert.api.speaking": ("speak",),
     "vlnbert.api.training": ("resume", "train"),
     "vlnbert.api.weights": ("export_weights", "import_weights", "inspect_weights"),
     "vlnbert.data.data": ("Data", "open_data"),
@@ -74,10 +80,12 @@ _HOME = {
     "vlnbert.learning.objective": ("ObjectiveConfig",),
     "vlnbert.learning.presets": ("Preset", "presets"),
     "vlnbert.learning.rewards": ("RewardConfig", "register_reward"),
+    "vlnbert.learning.speaker_experiment": ("SpeakerExperiment", "SpeakerTrainConfig"),
     "vlnbert.learning.trainer": ("Callback",),
     "vlnbert.navigator": ("Navigator", "NavigatorConfig", "register_backbone"),
     "vlnbert.registry": ("load_plugin",),
     "vlnbert.rollout.agents": ("Agent", "Explanation", "register_agent"),
+    "vlnbert.speaker": ("Speaker", "SpeakerConfig"),
     "vlnbert.tasks.task": ("R2R", "REVERIE", "Task", "register_task"),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
@@ -97,12 +105,18 @@ __all__ = [
     "Experiment",
     "Explanation",
     "FeatureSpec",
+    "Instruction",
+    "Instructions",
     "Navigator",
     "NavigatorConfig",
     "ObjectiveConfig",
     "Preset",
     "RewardConfig",
     "Run",
+    "Speaker",
+    "SpeakerConfig",
+    "SpeakerExperiment",
+    "SpeakerTrainConfig",
     "Task",
     "TrainConfig",
     "UnknownNameError",
@@ -140,6 +154,7 @@ __all__ = [
     "resume",
     "save_experiment",
     "score",
+    "speak",
     "submit",
     "train",
     "view_features",

@@ -27,12 +27,10 @@ NEAR = 0.6  # likeness, of at most 1, from which a name may have been meant
 class VlnbertError(Exception):
     """The root of everything vlnbert raises on purpose. Its text can be printed, whatever it quotes."""
 
+    repeated: bool | None = None  # whether another of the processes that learn together tells the same, if asked
+
     def __str__(self) -> str:
         return "\n".join(cut(printable(line), LONGEST_LINE) for line in super().__str__().split("\n"))
-
-    repeated: bool | None = (
-        None  # whether another of the processes that learn together tells the same, if they were asked
-    )
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Cross process borders with text and attributes; what an error was made from is not needed again."""

@@ -15,7 +15,7 @@ from vlnbert.benchmarks.workloads import (
     first_scans,
 )
 from vlnbert.learning.experiment import TrainConfig
-from vlnbert.learning.trainer import Trainer
+from vlnbert.learning.navigator_trainer import NavigatorTrainer
 from vlnbert.world import World
 from vlnbert.world.build import open_world
 
@@ -56,7 +56,7 @@ def test_who_never_stops_learns_all_the_same(house: Path, tmp_path: Path) -> Non
     usual = trainer(house, tmp_path, config)
     environment = StepCounter(usual.environment.world, usual.environment.view_bank)
     navigator = NeverStops(usual.navigator.config)
-    endless = Trainer(tmp_path, navigator, environment, usual.batches.splits, {}, config, "")
+    endless = NavigatorTrainer(tmp_path, navigator, environment, usual.batches.splits, {}, config, "")
     for iteration in range(2):
         environment.steps = 0
         endless.advance(iteration)

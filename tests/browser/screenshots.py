@@ -1,7 +1,7 @@
 """The pictures of the README: `make screenshots` trains the demo's navigator and takes them of its pages.
 
-Each picture is a function of a browser, the demo and the file to write, listed in `PICTURES`. The demo is kept in demo/, as
-by `make demo`, and serves again.
+Each picture is a function of a browser, the demo and the file to write, listed in `PICTURES`. The demo is kept in
+demo/, as by `make demo`, and serves again.
 """
 
 import sys

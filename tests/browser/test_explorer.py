@@ -234,6 +234,7 @@ def test_damaged_answers_leave_the_page_alive(doomed: Page, address: str) -> Non
 
 def test_without_javascript_a_card_tells_all(open_page: Open, address: str) -> None:
     page = open_page(address, java_script_enabled=False)
+    expect(page.get_by_label("Task")).to_be_hidden()
     page.get_by_role("link", name=re.compile(r"\w+ \w+")).nth(0).click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("tiny-navigator")
     assert "stopped" in page.inner_text("main") or "ran out of steps" in page.inner_text("main")

@@ -78,7 +78,8 @@ def test_other_features_are_used_or_refused(run: Callable, house: Path, trained:
 
 
 def test_a_run_that_has_not_begun_cannot_walk(run: Callable, house: Path, copy: Path) -> None:
-    shutil.rmtree(copy / "best")
+    for name in ("best", "checkpoints"):
+        shutil.rmtree(copy / name)
     (copy / "last.json").unlink()
     outcome = run("evaluate", copy, "--data", house, *SPLIT)
     assert outcome.code == 2

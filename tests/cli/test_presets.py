@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from vlnbert.cli import options
-from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.presets import PRESETS
 from vlnbert.learning.records import from_plain
 
@@ -43,4 +42,4 @@ def test_programs_get_every_setting(run: Callable) -> None:
     for preset in PRESETS:
         assert found[preset.name]["description"] == preset.description
         assert found[preset.name]["needs"] == list(preset.experiment.needs)
-        assert from_plain(Experiment, found[preset.name]["experiment"]) == preset.experiment
+        assert from_plain(type(preset.experiment), found[preset.name]["experiment"]) == preset.experiment

@@ -179,7 +179,8 @@ def test_demo_trains_and_writes_a_report(run: Callable, tmp_path: Path) -> None:
     outcome = run(*words)
     assert outcome.code == 0
     page = (tmp_path / "demo" / "report.html").read_text()
-    assert page.count("<svg") == 4  # the curves and three episodes
+    assert page.count("<article") == 6
+    assert page.count("<figure>") >= 8, "two curves, and the floors of each episode"
     assert "<mark" in page
     assert all(name in outcome.out for name in ("random", "shortest", "navigator"))
     again = run(*words)  # nothing is trained or made twice

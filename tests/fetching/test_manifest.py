@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -137,3 +138,9 @@ def test_the_command_says_what_is_wrong(
     with pytest.raises(SystemExit, match="no such archive"):
         main([str(archives), str(out)])
     assert read_manifest(out) == made
+
+
+def test_a_pipe_is_no_manifest(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "manifest.json.gz")
+    with pytest.raises(DataError, match="is a pipe, where a manifest is expected"):
+        read_manifest(tmp_path / "manifest.json.gz")

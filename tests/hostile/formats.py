@@ -25,6 +25,7 @@ CHECKPOINT = "run/checkpoints/*"
 FORMATS = (
     Format("connectivity", "data/connectivity/*_connectivity.json", "json", readers.world),
     Format("R2R instructions", "data/r2r/R2R_*.json", "json", readers.episodes),
+    Format("R4R instructions", "data/r4r/R4R_*.json", "json", readers.episodes),
     Format("REVERIE instructions", "data/reverie/REVERIE_*.json", "json", readers.episodes),
     Format("augmented instructions", "data/r2r/prevalent_aug.json", "json", readers.episodes),
     Format("boxes", "data/reverie/BBox/*.json", "json", readers.boxes),
@@ -53,6 +54,7 @@ FORMATS = (
     Format("old torch checkpoint", "foreign/old.pt", "bytes", readers.foreign),
     Format("a BERT's weights", "foreign/bert/pytorch_model.bin", "torch", readers.foreign, "damaged bytes"),
     Format("a BERT's config.json", "foreign/bert/config.json", "json", readers.foreign),
+    Format("kept.safetensors", "kept/kept.safetensors", "safetensors", readers.exported),
     Format("weights to inspect", "foreign/agent.pt", "torch", readers.inspected),
     Format("cache entry", "cache/*.safetensors", "safetensors", readers.cached, "any change"),
     Format("experiment file", "settings/mine.json", "json", readers.experiment),

@@ -46,6 +46,7 @@ def write_honest(root: Path) -> None:
     os.environ["VLNBERT_CACHE"] = str(root / "cache")
     torch.set_num_threads(1)
     data = TinyData(root / "data")
+    data.write("r4r/R4R_val_unseen.json", data.read("r2r/R2R_val_unseen.json"))
     _write_object_features(data.path("features/objects.hdf5"))
     _write_json(root, "results", {**DIALECTS, "objects": WITH_OBJECTS})
     (root / "settings").mkdir()
@@ -96,6 +97,8 @@ def _write_foreign(root: Path) -> None:
     folder = root / "foreign"
     (folder / "bert").mkdir(parents=True)
     vln.export_weights(root / "navigator", folder / "agent.pt")
+    vln.import_weights(folder / "agent.pt", root / "kept", vocabulary=root / "data" / "vocab.txt")
+    (root / "kept" / DIGESTS).unlink()
     document = torch.load(folder / "agent.pt", weights_only=True)
     torch.save(document, folder / "old.pt", _use_new_zipfile_serialization=False)
     shape = {"hidden_size": HIDDEN, "num_attention_heads": 2, "num_hidden_layers": 3, "vocab_size": VOCABULARY}

@@ -51,15 +51,22 @@ def planted_silently_other(root: Path, path: Path) -> object:
     return _is_honest(path)
 
 
+class _Unbounded(VlnbertError):
+    """An error that tells its text as it is."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 def planted_long_message(root: Path, path: Path) -> object:
     if not _is_honest(path):
-        raise VlnbertError("x" * 501)
+        raise _Unbounded("x" * 501)
     return "honest"
 
 
 def planted_control(root: Path, path: Path) -> object:
     if not _is_honest(path):
-        raise VlnbertError("no \x1b[2J here")
+        raise _Unbounded("no \x1b[2J here")
     return "honest"
 
 

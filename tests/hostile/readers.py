@@ -8,6 +8,8 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import torch
+
 import vlnbert as vln
 from tests.fetching.published import ARCHIVES, GRAPHS, TASKS, serving
 from tests.hostile.honest import OBJECTS, SPLIT, VIEWS
@@ -117,6 +119,12 @@ def foreign(root: Path, path: Path) -> object:
     options = {} if path.parent.name == "bert" else {"vocabulary": root / "data" / "vocab.txt"}
     vln.import_weights(source, root / "out" / "imported", **options)
     return dict(vln.Navigator.from_pretrained(root / "out" / "imported").state_dict())
+
+
+def exported(root: Path, path: Path) -> object:
+    """A navigator in the published format, with the tensors that an import kept."""
+    vln.export_weights(path.parent, root / "out" / "imported")
+    return torch.load(root / "out" / "imported", weights_only=True)
 
 
 def cached(root: Path, path: Path) -> object:

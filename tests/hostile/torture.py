@@ -65,7 +65,7 @@ class Findings:
 
 def main() -> None:
     options, found, interrupted = parsed(sys.argv[1:]), Findings(), False
-    begin = time.monotonic()
+    begin, tortured = time.monotonic(), commit()
     for name in (signal.SIGINT, signal.SIGTERM):  # also where it was started to be left alone
         signal.signal(name, signal.default_int_handler)
     try:
@@ -77,10 +77,10 @@ def main() -> None:
                 found.seconds[name] = round(time.monotonic() - since, 1)
     except KeyboardInterrupt:
         interrupted = True
-    for one in (table(found.mutations), found.training_table()):
+    for one in (table(found.mutations), *([found.training_table()] if found.trainings else [])):
         print(one.text())
     print("\n".join(found.faults))
-    told = {"commit": commit(), "seed": options.seed, "interrupted": interrupted, **found.to_plain()}
+    told = {"commit": tortured, "seed": options.seed, "interrupted": interrupted, **found.to_plain()}
     options.out.write_text(json.dumps(told, indent=1) + "\n")
     ended = "interrupted" if interrupted else "done"
     print(f"{ended} after {time.monotonic() - begin:,.0f} s with {len(found.faults):,} faults; {options.out}")

@@ -181,6 +181,13 @@ def unreadable(run: Path) -> str:
 
 def difference(run: Path, whole: Path) -> str:
     """In what a run at its end differs from one that nothing happened to; nothing if it is the same to the bit."""
+    try:
+        return _difference(run, whole)
+    except VlnbertError as error:
+        return str(error)
+
+
+def _difference(run: Path, whole: Path) -> str:
     if read_record(run) != read_record(whole):
         return "run.json"
     if read_progress(run) != read_progress(whole):

@@ -16,7 +16,7 @@ from tests.hostile.formats import BY_NAME, Format
 from tests.hostile.meaning import meaning
 from tests.hostile.mutations import mutate, remove
 from tests.hostile.readers import TOLD, tidy
-from vlnbert.errors import SHOWN_FAULTS, VlnbertError
+from vlnbert.errors import CONTROL, SHOWN_FAULTS, VlnbertError
 from vlnbert.progress import quiet
 
 MOST_MEMORY = 1 << 30  # bytes beyond what the honest twin takes
@@ -163,7 +163,7 @@ def _refusal(error: VlnbertError) -> tuple[str, str]:
     """One line a fault, a line of a length that people read, nothing that a terminal would obey."""
     lines = str(error).split("\n")
     long = len(lines) > SHOWN_FAULTS + 1 or max(map(len, lines)) > LONGEST_LINE or not lines[0]
-    obeyed = [letter for line in lines for letter in line if ord(letter) < 32 or 127 <= ord(letter) < 160]
+    obeyed = CONTROL.findall("".join(lines))
     if long or obeyed:
         return (
             "long message",

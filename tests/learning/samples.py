@@ -14,9 +14,10 @@ import torch
 from vlnbert.data.data import open_data
 from vlnbert.environment.environment import Environment
 from vlnbert.learning.experiment import Experiment, TrainConfig
+from vlnbert.learning.navigator_trainer import NavigatorTrainer
 from vlnbert.learning.run_folder import POINTER, last_checkpoint
 from vlnbert.learning.runs import begin_run
-from vlnbert.learning.trainer import Summary, Trainer
+from vlnbert.learning.trainer import Summary
 from vlnbert.navigator import SIZES, Navigator, NavigatorConfig
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.sources.layout import open_folder
@@ -49,7 +50,7 @@ def trainer(
     dtype: torch.dtype = torch.float32,
     device: str = "cpu",
     **more: Any,
-) -> Trainer:
+) -> NavigatorTrainer:
     """A small run on twelve episodes, validated on four; with dropout, so that what is random counts."""
     torch.set_num_threads(1)
     folder = open_folder(house)
@@ -65,7 +66,9 @@ def trainer(
     size = replace(shape, feature_width=bank.width, vocabulary=1 + max(tokenizer.get_vocab().values()))
     navigator = Navigator(size).to(world.device, dtype)
     environment, validation = Environment(world, bank), {SCORED: split(SCORED, 4)}
-    return Trainer(run, navigator, environment, [split("r2r/train", 12)], validation, config, SCORED, ranks, **more)
+    return NavigatorTrainer(
+        run, navigator, environment, [split("r2r/train", 12)], validation, config, SCORED, ranks, **more
+    )
 
 
 class Watcher:

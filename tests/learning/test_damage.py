@@ -104,5 +104,6 @@ def test_weights_of_the_objective_out_of_range_are_refused(settings: dict[str, f
 def test_what_is_no_line_of_a_log_is_passed_over(tmp_path: Path) -> None:
     line = '{"iteration": 10, "total": 1.0, "imitation": 1.0, "value": 0.5}'
     junk = ['["a"]', '"text"', '{"iteration": "x", "total": 1}', '{"iteration": 5}', "{cut", "\\xff"]
+    junk += ['{"iteration": 6, "scores": {"r2r/val_unseen": {"sr": [0.5]}}}', '{"iteration": 7, "scores": [1]}']
     (tmp_path / "log.jsonl").write_bytes("\n".join([*junk, line]).encode() + b"\n\xff\xfe\n")
     assert [found["iteration"] for found in read_log(tmp_path / "log.jsonl")] == [10]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import vlnbert.learning.checkpoints
+import vlnbert.learning.navigator_trainer
 import vlnbert.learning.trainer
 from tests.learning.samples import CONFIG, SCORED, SHAPE, Watcher, same, trainer, weights
 from tests.processes import together
@@ -78,7 +79,8 @@ def begun(house: Path, whole: Path, run: Path) -> Trainer:
 
 def kill_validation(monkeypatch: pytest.MonkeyPatch, name: str, number: int) -> None:
     """End the process when a part of a validation is reached for the `number`th time."""
-    real, calls = getattr(vlnbert.learning.trainer, name), list[object]()
+    home = vlnbert.learning.navigator_trainer if name == "validation_scores" else vlnbert.learning.trainer
+    real, calls = getattr(home, name), list[object]()
 
     def call(*words: object, **more: object) -> object:
         calls.append(None)
@@ -86,10 +88,10 @@ def kill_validation(monkeypatch: pytest.MonkeyPatch, name: str, number: int) -> 
             raise Killed
         return real(*words, **more)
 
-    monkeypatch.setattr(vlnbert.learning.trainer, name, call)
+    monkeypatch.setattr(home, name, call)
 
 
-@pytest.mark.parametrize("part", ["validation_scores", "save_navigator", "point_to"])
+@pytest.mark.parametrize("part", ["validation_scores", "save_trained", "point_to"])
 def test_what_was_saved_is_validated_by_whoever_resumes(
     house: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
@@ -128,15 +130,15 @@ def test_what_was_validated_is_not_validated_again(
 
 def cut_in_its_validation(ranks: Ranks, house: Path, folder: Path, config: TrainConfig) -> tuple[list[int], Progress]:
     """A rank that is killed in the first validation with the others, and resumed with them."""
-    real, run = vlnbert.learning.trainer.validation_scores, folder / "cut"
+    real, run = vlnbert.learning.navigator_trainer.validation_scores, folder / "cut"
 
     def kill(*_: object, **more: object) -> None:
         raise Killed
 
-    vlnbert.learning.trainer.validation_scores = kill
+    vlnbert.learning.navigator_trainer.validation_scores = kill
     with pytest.raises(Killed):
         trainer(house, run, config, ranks).train()
-    vlnbert.learning.trainer.validation_scores = real
+    vlnbert.learning.navigator_trainer.validation_scores = real
     ranks.wait()  # as a new start of all does
     again, watcher = trainer(house, run, config, ranks), Watcher()
     again.resume()
@@ -267,3 +269,14 @@ def test_a_pointer_that_tells_of_something_else_is_refused(house: Path, run: Pat
     (run / "last.json").write_text(json.dumps(pointer))
     with pytest.raises(DataError, match=rf"last.json: {expected}.*; begin the training anew"):
         resume_run(run, open_data(house))
+
+
+def test_a_pointer_that_was_changed_is_told(house: Path, run: Path) -> None:
+    pointer = json.loads((run / "last.json").read_text())
+    assert pointer["progress"]["best"] is not None
+    (run / "last.json").write_text(json.dumps({**pointer, "progress": {**pointer["progress"], "best": 0.99}}))
+    with pytest.raises(DataError, match=r"last\.json: is not as it was written; remove it to go on from the newest"):
+        resume_run(run, open_data(house))
+    del pointer["digest"]
+    (run / "last.json").write_text(json.dumps(pointer))
+    assert resume_run(run, open_data(house)).progress.best == pointer["progress"]["best"], "older ones have no digest"

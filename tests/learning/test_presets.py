@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from vlnbert.data.inventory import NEEDS
-from vlnbert.errors import UnknownNameError
-from vlnbert.learning.experiment import Experiment
+from vlnbert.errors import UnknownNameError, UsageError
 from vlnbert.learning.presets import PRESETS, Preset, presets
 from vlnbert.learning.records import from_plain, to_plain
 from vlnbert.tasks.task import TASKS
@@ -94,6 +93,7 @@ OWN = [
     ("r2r-open-laptop", "r2r-open", {"validate_on", *PACE, "training.batch", "training.precision"}),
     ("r4r-open", "r2r-open", WHERE),
     ("reverie-r2r-open", "reverie-open", {"train_on", "validate_on", *PACE}),
+    ("speaker-reverie-open", "speaker-open", {*WHERE, "features.objects", "features.max_objects"}),
 ]
 
 
@@ -108,7 +108,7 @@ def test_needs_are_known() -> None:
 
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.name)
 def test_presets_survive_json(preset: Preset) -> None:
-    assert from_plain(Experiment, json.loads(json.dumps(to_plain(preset.experiment)))) == preset.experiment
+    assert from_plain(type(preset.experiment), json.loads(json.dumps(to_plain(preset.experiment)))) == preset.experiment
 
 
 @pytest.mark.parametrize(("name", "base", "expected"), VARIANTS, ids=[name for name, *_ in VARIANTS])
@@ -123,7 +123,17 @@ def test_our_own_differ_in_nothing_else(name: str, base: str, expected: set[str]
 
 def test_every_preset_is_a_variant_or_a_base() -> None:
     """A new one must be added above."""
-    assert set(BY_NAME) - {name for name, *_ in (*VARIANTS, *OWN)} == {"demo", "r2r-open", "r2r-one-stream"}
+    bases = {"demo", "r2r-open", "r2r-one-stream", "speaker-demo", "speaker-open"}
+    assert set(BY_NAME) - {name for name, *_ in (*VARIANTS, *OWN)} == bases
+
+
+def test_a_preset_is_a_navigator_s_or_a_speaker_s() -> None:
+    assert presets.speaker("speaker-open").speaker.hidden == 384
+    assert presets.navigator("r2r-open").navigator.hidden == 384
+    with pytest.raises(UsageError, match="r2r-open trains a navigator"):
+        presets.speaker("r2r-open")
+    with pytest.raises(UsageError, match="speaker-open trains a speaker"):
+        presets.navigator("speaker-open")
 
 
 def test_the_paper_s_recipe() -> None:
@@ -152,7 +162,7 @@ def test_needs_say_what_is_read(preset: Preset) -> None:
     needs = set(experiment.needs)
     assert set(TASKS) & needs == set(experiment.tasks)
     assert ("boxes" in needs) == ("reverie" in experiment.tasks)
-    assert ("captions" in needs) == (seen.views == "captions" or seen.objects == "names")
+    assert ("captions" in needs) == ("captions" in (seen.views or "") or seen.objects == "names")
     assert ("features" in needs) == (seen.views is None)
     assert ("object features" in needs) == ("reverie" in experiment.tasks and seen.objects is None)
     assert ("augmented" in needs) == any(name.endswith("/aug") for name in experiment.train_on)

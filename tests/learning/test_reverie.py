@@ -107,7 +107,7 @@ def losses(trainer: Trainer, number: int) -> tuple[dict[str, float], dict[str, T
     """The parts of a batch's loss, and the gradient of each weight that it reaches."""
     torch.manual_seed(0)
     batch, key = trainer.batches[number]
-    found: Tensor = trainer.learner(batch, trainer.batches.row_policy, key)
+    found: Tensor = trainer.learner(batch, key)
     named = dict(trainer.navigator.named_parameters())
     grads = torch.autograd.grad(found[0], list(named.values()), allow_unused=True)
     return dict(zip(PARTS, found.tolist(), strict=True)), dict(zip(named, grads, strict=True))
@@ -168,12 +168,13 @@ def test_r2r_s_batches_leave_the_objects_as_they_are(house: Path, tmp_path: Path
 def test_in_r2r_nobody_sees_objects(both: Trainer) -> None:
     """A batch of R2R costs what it would where there are none."""
     world, bank = both.environment.world, both.environment.view_bank
-    blind = Learner(both.navigator, Environment(world, bank), both.config, ALONE, both.batches.teacher_rows(world))
+    rows, policy = both.batches.teacher_rows(world), both.batches.row_policy
+    blind = Learner(both.navigator, Environment(world, bank), both.config, ALONE, rows, policy)
     batch, key = both.batches[1]
     found = []
     for learner in (both.learner, blind):
         torch.manual_seed(0)
-        found.append(learner(batch, both.batches.row_policy, key).tolist())
+        found.append(learner(batch, key).tolist())
     assert found[0] == found[1]
 
 
@@ -185,7 +186,7 @@ def test_where_targets_are_seen_can_decide_what_is_earned(house: Path, tmp_path:
     costs = []
     for sightings in (everywhere, torch.full_like(everywhere, NONE)):
         torch.manual_seed(0)
-        found = trainer.learner(replace(batch, sightings=sightings), trainer.batches.row_policy, key)
+        found = trainer.learner(replace(batch, sightings=sightings), key)
         costs.append(dict(zip(PARTS, found.tolist(), strict=True)))
     assert costs[0]["value"] != costs[1]["value"]
     assert costs[0]["grounding"] == costs[1]["grounding"]

@@ -238,10 +238,16 @@ def test_a_checkpoint_of_a_newer_format_asks_for_a_newer_program(run: Path) -> N
 
 
 def test_to_resume_reads_the_weights_once(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened, real = list[str](), folder.safe_open
-    monkeypatch.setattr(folder, "safe_open", lambda path, **how: opened.append(path.name) or real(path, **how))
+    opened, real = list[tuple[str, str]](), folder.safe_open
+
+    def safe_open(path: Path, framework: str) -> object:
+        opened.append((path.name, framework))
+        return real(path, framework=framework)
+
+    monkeypatch.setattr(folder, "safe_open", safe_open)
     trainer = resume_run(run)
-    assert sorted(opened) == ["model.safetensors", "trainer.safetensors"]
+    read = sorted(name for name, framework in opened if framework == "pt")  # headers are looked at by numpy
+    assert read == ["model.safetensors", "trainer.safetensors"]
     assert same(trainer.navigator.state_dict(), weights(run))
     assert trainer.navigator.tokenizer is not None
 

@@ -21,7 +21,7 @@ def plain(house: Path, run: Path, config: TrainConfig) -> Trainer:
 def gradients(one: Trainer, number: int) -> list[Tensor]:
     """Of one batch, taken by hand."""
     batch, key = one.batches[number]
-    loss = one.learner(batch, one.batches.row_policy, key)[0]
+    loss = one.learner(batch, key)[0]
     return list(torch.autograd.grad(loss, list(one.navigator.parameters())))
 
 

@@ -85,12 +85,17 @@ def direction(step: RecordedStep, choice: int) -> str:
     it = step.choices[choice]
     if it.viewpoint is None:
         return "stop"
-    turn = math.degrees((it.heading - step.heading + math.pi) % math.tau - math.pi)
+    return way_to(it.heading, it.elevation, it.distance, facing=step.heading)
+
+
+def way_to(heading: float, elevation: float, distance: float, *, facing: float) -> str:
+    """Which way and how far, as one would say it who faces that way."""
+    turn = math.degrees((heading - facing + math.pi) % math.tau - math.pi)
     way = f"{abs(turn):.0f}° {'right' if turn > 0 else 'left'}"
     way = "ahead" if abs(turn) < STRAIGHT else "back" if abs(turn) > 180 - STRAIGHT else way
-    rise = math.degrees(it.elevation)
+    rise = math.degrees(elevation)
     steep = "" if abs(rise) < STRAIGHT else " up" if rise > 0 else " down"
-    return f"{way}{steep}, {it.distance:.1f} m"
+    return f"{way}{steep}, {distance:.1f} m"
 
 
 def _strongest(step: RecordedStep, words: tuple[str, ...]) -> list[str]:

@@ -65,17 +65,33 @@ def _dress(axes: Axes) -> None:
 
 def _draw_losses(axes: Axes, log: Sequence[dict[str, Any]]) -> None:
     updates = [line for line in log if "total" in line]
-    colours = {"imitation": PALETTE["reference"], "value": PALETTE["goal"]}
+    usual = {"imitation": PALETTE["reference"], "value": PALETTE["goal"]}
+    of_speaker = {"total": PALETTE["reference"], "cross_entropy": PALETTE["goal"]}
+    colours = of_speaker if any("cross_entropy" in line for line in updates) else usual
     for name, colour in colours.items():
         known = [(line["iteration"], line[name]) for line in updates if is_number(line.get(name))]
-        axes.plot(*zip(*known, strict=True) if known else ([], []), color=colour, linewidth=1, label=f"{name} loss")
+        label = f"{name.replace('_', ' ')} loss"
+        axes.plot(*zip(*known, strict=True) if known else ([], []), color=colour, linewidth=1, label=label)
     axes.legend(frameon=False, fontsize=TEXT, labelcolor=PALETTE["ink"])
     axes.set_ylim(bottom=0)
     _dress(axes)
 
 
+def _draw_perplexity(axes: Axes, lines: Sequence[dict[str, Any]], split: str) -> None:
+    """A speaker's, on a logarithmic scale: at first it is in the thousands."""
+    known = [(line["iteration"], line["scores"][split].get("perplexity")) for line in lines]
+    found = [(iteration, value) for iteration, value in known if isinstance(value, float | int)]
+    axes.plot(*zip(*found, strict=True), color=PALETTE["walked"], marker="o", markersize=3)
+    axes.set_yscale("log")
+    axes.set_title(f"{split}, perplexity", fontsize=TEXT, color=PALETTE["ink"])
+    _dress(axes)
+
+
 def _draw_rates(axes: Axes, log: Sequence[dict[str, Any]], split: str, others: Mapping[str, float]) -> None:
     lines = [line for line in log if split in line.get("scores", {})]
+    if any("perplexity" in line["scores"][split] for line in lines):
+        _draw_perplexity(axes, lines, split)
+        return
     colours = {"sr": PALETTE["walked"], "spl": PALETTE["reference"], "rgs": PALETTE["goal"]}
     for name, colour in colours.items():
         known = [line for line in lines if line["scores"][split].get(name) is not None]

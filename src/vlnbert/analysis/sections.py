@@ -40,14 +40,17 @@ SEEN = {
     "sr": "success rate: the share of episodes that ended where the object can be seen",
     "osr": "oracle success rate: the share that came by such a place at any time",
 }
+ENDS = (".", "!", "?")
 BASELINES = "random picks a direction and walks five steps; shortest knows the goal and cannot be beaten."
 
 
 def what_was_asked(task: str, split: str, example: str) -> list[Words]:
     """The task in plain words."""
-    fallback = f"{(TASKS[task].__doc__ or '').strip().splitlines()[0] if TASKS[task].__doc__ else task} “{{example}}”"
+    first, *_ = (TASKS[task].__doc__ or f"The task {task}.").strip().splitlines()
+    fallback = f"{first} An instruction: “{{example}}”"
     houses = HOUSES.get(split, "")
-    told = ASKED.get(task, fallback).replace("{example}", example.strip())
+    example = example.strip()
+    told = ASKED.get(task, fallback).replace("{example}", example if example.endswith(ENDS) else f"{example}.")
     return [Words(told, "lead"), *([Words(houses, "lead")] if houses else [])]
 
 

@@ -12,7 +12,7 @@ from vlnbert.tables import Table
 
 def how_it_was_made(run: Run, split: str, max_steps: int | None) -> Section:
     """Configuration, data and commands; a script could follow them."""
-    experiment, settings = run.experiment, dict(_leaves(to_plain(run.experiment)))
+    experiment, settings = run.navigator_experiment, dict(_leaves(to_plain(run.experiment)))
     training, shape = experiment.training, experiment.navigator
     rows = [
         ("preset", run.preset),

@@ -115,9 +115,9 @@ def compare(run: Run, data: Data | str | Path | None = None, *, split: str | Non
     load_recorded(run.record.plugins)
     name = _validated(run, split)
     opened = open_data(run.record.data if data is None else data)
-    features = run.experiment.features.updated_by(opened.features)
+    features = run.navigator_experiment.features.updated_by(opened.features)
     opened = opened.seen_as(replace(run.experiment, features=features).seen).holding_out(run.record.held_out)
-    steps = run.experiment.training.max_steps
+    steps = run.navigator_experiment.training.max_steps
     agents: dict[str, Run | str] = {"random": "random", "shortest": "shortest", AGENT: run}
     ready = {agent: prepare(one, opened, name, seed=seed, max_steps=steps) for agent, one in agents.items()}
     walked = {agent: one.walk(name, record=agent == AGENT) for agent, one in ready.items()}

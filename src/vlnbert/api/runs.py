@@ -16,9 +16,11 @@ from vlnbert.learning.callbacks import read_log
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.run_folder import BEST, Progress, best_weights, has_checkpoint, read_progress
 from vlnbert.learning.run_record import RunRecord, read_record
+from vlnbert.learning.speaker_experiment import AnyExperiment, SpeakerExperiment
 from vlnbert.learning.trainer import Callback
 from vlnbert.navigator import Navigator
 from vlnbert.registry import load_recorded
+from vlnbert.speaker import Speaker
 from vlnbert.tables import Table
 from vlnbert.tasks.splits import task_and_split
 from vlnbert.tasks.task import TASKS
@@ -48,8 +50,16 @@ class Run:
         return self.record.preset
 
     @property
-    def experiment(self) -> Experiment:
+    def experiment(self) -> AnyExperiment:
         return self.record.experiment
+
+    @property
+    def navigator_experiment(self) -> Experiment:
+        """The experiment of a navigator's run; a speaker's is refused."""
+        if isinstance(self.experiment, SpeakerExperiment):
+            problem = f"{self.folder} is a speaker's run, and a speaker does not walk"
+            raise UsageError(f"{problem}; let it tell of paths: vlnbert speak {self.folder}")
+        return self.experiment
 
     @property
     def progress(self) -> Progress:
@@ -68,7 +78,7 @@ class Run:
 
     @property
     def weights(self) -> Path:
-        """The folder of its best navigator, or of its last where none was validated yet."""
+        """The folder of its best weights, or of its last where none were validated yet."""
         try:
             return best_weights(self.folder)
         except DataError:
@@ -92,8 +102,17 @@ class Run:
     @cached_property
     def navigator(self) -> Navigator:
         """Its best navigator, as `vln.Navigator.from_pretrained` opens it."""
+        _ = self.navigator_experiment
         load_recorded(self.record.plugins)
         return Navigator.from_pretrained(self.weights)
+
+    @cached_property
+    def speaker(self) -> Speaker:
+        """Its best speaker, as `vln.Speaker.from_pretrained` opens it."""
+        if isinstance(self.experiment, Experiment):
+            problem = f"{self.folder} is a navigator's run, and a navigator does not speak"
+            raise UsageError(f"{problem}; train a speaker: vlnbert train speaker-open")
+        return Speaker.from_pretrained(self.weights)
 
     def resume(
         self,
@@ -135,16 +154,17 @@ class Run:
         load_recorded(self.record.plugins)
         lines = [line for line in read_log(self.folder / LOG) if "scores" in line] if self._logged else []
         splits = self.experiment.validate_on
-        keys = [
-            (split, key)
-            for split in splits
-            for key in ("sr", "spl", *(("rgs",) if TASKS[task_and_split(split)[0]].sees_objects else ()))
-        ]
+        keys = [(split, key) for split in splits for key in self._shown_metrics(split)]
         rows = [
             [f"{line['iteration']:,}", *(shown(key, line["scores"].get(split, {}).get(key)) for split, key in keys)]
             for line in lines
         ]
-        return Table(["updates", *(f"{key.upper()} {split}" for split, key in keys)], rows, str(self))
+        return Table(["updates", *(f"{METRICS[key][0]} {split}" for split, key in keys)], rows, str(self))
+
+    def _shown_metrics(self, split: str) -> tuple[str, ...]:
+        if isinstance(self.experiment, SpeakerExperiment):
+            return (self.experiment.best_metric,)
+        return ("sr", "spl", *(("rgs",) if TASKS[task_and_split(split)[0]].sees_objects else ()))
 
     @property
     def _logged(self) -> bool:
@@ -156,8 +176,9 @@ class Run:
         if done.best is None:
             return f"{made}, none of them validated"
         load_recorded(self.record.plugins)
-        metric = METRICS[self.experiment.best_metric][0]
-        return f"{made}, best {metric} {100 * done.best:.1f} on {self.experiment.best_on} after {done.best_iteration:,}"
+        key = self.experiment.best_metric
+        best = f"best {METRICS[key][0]} {shown(key, done.best)} on {self.experiment.best_on}"
+        return f"{made}, {best} after {done.best_iteration:,}"
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r})"

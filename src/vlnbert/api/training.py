@@ -15,7 +15,6 @@ from vlnbert.data.own import Features, is_own
 from vlnbert.data.spec import FeatureSpec
 from vlnbert.errors import DataError, setting
 from vlnbert.learning.callbacks import JsonLog, ProgressBar, TensorBoard, require_callbacks
-from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.experiment_file import SUFFIX, read_experiment
 from vlnbert.learning.presets import Preset, presets
 from vlnbert.learning.records import asked_places, chosen, with_changes
@@ -23,6 +22,7 @@ from vlnbert.learning.run_folder import CHECKPOINTS, POINTER, RECORD, is_run
 from vlnbert.learning.run_lock import begun_alone, kept
 from vlnbert.learning.run_record import RENAMED, read_record
 from vlnbert.learning.runs import begin_run, resume_run
+from vlnbert.learning.speaker_experiment import AnyExperiment
 from vlnbert.learning.trainer import Callback, Trainer
 from vlnbert.progress import Bar, quiet, say
 from vlnbert.ranks import TIMEOUT, Ranks, is_first, joined
@@ -36,7 +36,7 @@ CUSTOM = "custom"  # the preset that a run of somebody's own experiment names
 
 @checked("features", "device", "callbacks")
 def train(
-    experiment: str | Path | Preset | Experiment,
+    experiment: str | Path | Preset | AnyExperiment,
     data: Data | str | Path,
     out: str | Path,
     *,
@@ -50,7 +50,7 @@ def train(
     tensorboard: bool = True,
     **changes: Any,
 ) -> Run:
-    """Train a navigator and give back its run: `vln.train("r2r-open", data="data", out="runs/a", batch=256)`.
+    """Train a navigator or a speaker, and give back its run: `vln.train("r2r-open", "data", "runs/a", batch=256)`.
 
     Interrupted, it finishes the update under way, saves, and returns a run that `resume` goes on with; it ends with the
     same bits as one that was never interrupted. Under torchrun, processes learn together.
@@ -131,14 +131,14 @@ def named_preset(name: str | Path) -> Preset:
     return read_experiment(name) if isinstance(name, Path) or name.endswith(SUFFIX) else presets[name]
 
 
-def changed_preset(experiment: str | Path | Preset | Experiment, changes: dict[str, Any]) -> Preset:
+def changed_preset(experiment: str | Path | Preset | AnyExperiment, changes: dict[str, Any]) -> Preset:
     """A preset by any of its names, with some settings changed by theirs."""
     if isinstance(experiment, str | Path):
         preset = named_preset(experiment)
     elif isinstance(experiment, Preset):
         preset = experiment
     else:
-        preset = Preset(CUSTOM, "", experiment, asked=tuple(chosen(experiment, Experiment())))
+        preset = Preset(CUSTOM, "", experiment, asked=tuple(chosen(experiment, type(experiment)())))
     changed = with_changes(preset.experiment, changes, RENAMED)
     return replace(preset, experiment=changed, asked=asked_places(changed, preset.experiment, changes, preset.asked))
 
@@ -170,7 +170,7 @@ def _train(trainer: Trainer, callbacks: Sequence[Callback], *, log: bool, tensor
         watching: list[Callback] = list(callbacks)
         bar = Bar("training", total, done, lasting=True)
         if trainer.ranks.writes:
-            on_cpu = trainer.environment.world.device.type == "cpu"
+            on_cpu = trainer.device.type == "cpu"
             shown = ProgressBar(stack.enter_context(bar), timed=on_cpu)
             watching.append(shown)
             trainer.advanced = shown.advanced

@@ -13,6 +13,7 @@ from vlnbert.navigator.storage.hub import NoSuchSourceError
 from vlnbert.progress import say
 from vlnbert.registry import load_recorded
 from vlnbert.rollout.agents import AGENTS, Agent, AgentFactory, agent_name, as_agent, find_agent
+from vlnbert.speaker.speaker import describes_speaker
 from vlnbert.tasks.splits import task_and_split
 from vlnbert.tasks.task import R2R
 from vlnbert.weights.importing import open_navigator
@@ -70,7 +71,10 @@ def _found(agent: object, checkpoint: Checkpoint) -> Walker:
     if not isinstance(agent, Run):
         return _navigating(Path(agent).resolve().name, _opened_navigator(str(agent)))
     load_recorded(agent.record.plugins)
-    experiment, weights = agent.experiment, agent.weights if checkpoint == "best" else last_checkpoint(agent.folder)
+    experiment, weights = (
+        agent.navigator_experiment,
+        agent.weights if checkpoint == "best" else last_checkpoint(agent.folder),
+    )
     if checkpoint == "best" and weights.name != BEST:
         say(f"{agent.folder}: nothing was validated yet; walking with the last checkpoint")
     return Walker(
@@ -89,6 +93,8 @@ def _found(agent: object, checkpoint: Checkpoint) -> Walker:
 
 def _opened_navigator(source: str) -> Navigator:
     """The navigator of a path or a hub name; where there is none, what lies beside it may have been meant."""
+    if describes_speaker(Path(source)):
+        raise UsageError(f"{source} is a speaker, which does not walk; let it tell of paths: vlnbert speak {source}")
     try:
         return open_navigator(source)
     except NoSuchSourceError:

@@ -17,7 +17,7 @@ from vlnbert.benchmarks.plain.training import PlainTraining
 from vlnbert.benchmarks.workloads import random_environment, random_features
 from vlnbert.environment.environment import Environment, State
 from vlnbert.learning.experiment import TrainConfig
-from vlnbert.learning.trainer import Trainer
+from vlnbert.learning.navigator_trainer import NavigatorTrainer
 from vlnbert.navigator import Navigator, NavigatorConfig, fast
 from vlnbert.tasks.splits import Split
 from vlnbert.world import World
@@ -72,7 +72,7 @@ def time_training(
     environment = random_environment(world, width, config.precision)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    trainer = Trainer(Path(), _random_navigator(shape, device), environment, [split], {}, config, "")
+    trainer = NavigatorTrainer(Path(), _random_navigator(shape, device), environment, [split], {}, config, "")
     advance = update_function(trainer)
     advance(0)
     wait(device)
@@ -135,7 +135,7 @@ def _random_navigator(shape: NavigatorConfig, device: torch.device) -> Navigator
     return Navigator(shape).to(device)
 
 
-def update_function(trainer: Trainer) -> Callable[[int], None]:
+def update_function(trainer: NavigatorTrainer) -> Callable[[int], None]:
     """Makes an update by its number; nobody will ask for its losses."""
 
     def advance(number: int) -> None:
@@ -161,7 +161,7 @@ def _count_work(
 ) -> tuple[float, float]:
     """Floating-point operations of an eager update, padding included, and steps: means over some updates."""
     counting = StepCounter(environment.world, environment.view_bank)
-    trainer = Trainer(Path(), navigator, counting, [split], {}, replace(config, graphs=False), "")
+    trainer = NavigatorTrainer(Path(), navigator, counting, [split], {}, replace(config, graphs=False), "")
     with fast.torch_kernels(), FlopCounterMode(display=False) as counter:
         for number in range(updates):
             trainer.advance(number)

@@ -14,6 +14,7 @@ from vlnbert.cli.bench.explore import bench_explore
 from vlnbert.cli.bench.growth import bench_growth
 from vlnbert.cli.bench.navigator import bench_navigator
 from vlnbert.cli.bench.objects import bench_objects
+from vlnbert.cli.bench.speak import bench_speak
 from vlnbert.cli.bench.train import bench_train
 from vlnbert.cli.bench.world import bench_world
 from vlnbert.cli.compare import compare
@@ -28,6 +29,7 @@ from vlnbert.cli.plugins import plugins
 from vlnbert.cli.report import curves, report
 from vlnbert.cli.score import score, submit
 from vlnbert.cli.show import show
+from vlnbert.cli.speak import speak
 from vlnbert.cli.train import train
 from vlnbert.cli.weights import export_weights, import_weights, inspect_weights
 from vlnbert.cli.world import candidates, check_world
@@ -60,6 +62,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "evaluate": evaluate,
     "score": score,
     "submit": submit,
+    "speak": speak,
     "weights import": import_weights,
     "weights inspect": inspect_weights,
     "weights export": export_weights,
@@ -70,6 +73,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "bench evaluate": bench_evaluate,
     "bench growth": bench_growth,
     "bench explore": bench_explore,
+    "bench speak": bench_speak,
 }
 
 

@@ -27,8 +27,8 @@ def score(
     Example: vlnbert score results.json --task r2r --split val_unseen --data data
 
     Args:
-        file: Results, commonly a JSON list of {"instr_id", "trajectory": [[viewpoint, heading, elevation], ...]}; also
-            from a pipe, such as /dev/stdin.
+        file: Results, commonly a JSON list of {"instr_id", "trajectory": [[viewpoint, heading, elevation], ...]}; may
+            be a pipe, such as /dev/stdin.
         task: What the agent was asked: r2r (go there), reverie (go there and name the object), r4r (follow the path) or
             a plugin's.
         split: The split that the results are of, such as val_seen or val_unseen. Test splits withhold their goals.

@@ -59,12 +59,12 @@ def _run(verb: Callable[..., None], command: str, words: list[str]) -> None:
 
 def _beginning(preset: "Preset", word: str, *options: str) -> Callable[..., None]:
     """The command of one preset, or of one file, with its settings as defaults; `options` are what follows it."""
-    from vlnbert.learning.experiment import Experiment
+    kind = type(preset.experiment)
 
     def begin(
         data: DataPath,
         out: RunPath,
-        experiment: Annotated[Experiment, tyro.conf.arg(name="")] = preset.experiment,
+        experiment: Annotated[kind, tyro.conf.arg(name="")] = preset.experiment,  # type: ignore[valid-type]
         device: str = "cpu",
         threads: int | None = None,
         rank_timeout: float | None = None,
@@ -149,7 +149,8 @@ def _resuming(run: Path, data: Path | None, device: str, threads: int | None, ra
 
 def _tell(run: "Run", data: Path | None, again: str) -> None:
     """How it ended, from the one process that talks to people; `data` is where the data lies, if not where it did."""
-    from vlnbert.evaluation.tables import METRICS
+    from vlnbert.evaluation.tables import METRICS, shown
+    from vlnbert.learning.speaker_experiment import SpeakerExperiment
     from vlnbert.ranks import is_first
 
     if not is_first():
@@ -161,10 +162,13 @@ def _tell(run: "Run", data: Path | None, again: str) -> None:
         tell(f"{run.folder}: {done.iteration} updates, none of them validated")
     else:
         when = f"{done.iteration} updates, the best after {done.best_iteration}"
-        metric = METRICS[run.experiment.best_metric][0]
-        tell(f"{run.folder}: {when}, {metric} {100 * done.best:.1f} on {run.experiment.best_on}")
+        key = run.experiment.best_metric
+        tell(f"{run.folder}: {when}, {METRICS[key][0]} {shown(key, done.best)} on {run.experiment.best_on}")
         elsewhere = "" if data is None else f" --data {shlex.quote(str(data))}"
-        tell(f"score it in full with: vlnbert evaluate {where}{elsewhere}")
+        if isinstance(run.experiment, SpeakerExperiment):
+            tell(f"let it speak with: vlnbert speak {where}{elsewhere} --split {run.experiment.best_on}")
+        else:
+            tell(f"score it in full with: vlnbert evaluate {where}{elsewhere}")
 
 
 def _explanation() -> str:

@@ -17,10 +17,12 @@ METRICS = {  # key -> name and meaning
     "rgspl": ("RGSPL", "the same, weighted by path length"),
     "tl": ("TL m", "trajectory length"),
     "ne": ("NE m", "from the last viewpoint to the goal"),
+    "perplexity": ("perplexity", "of a speaker: how many words it wavers between, at each word"),
     "episodes": ("episodes", "how many were scored"),
 }
 VISIBLE = {"sr": "success: stopped where the target is visible", "osr": "oracle success: saw the target at any time"}
-METRES = ("tl", "ne")
+NO_RATES = ("tl", "ne", "perplexity")
+LOWER_IS_BETTER = ("ne", "perplexity")
 
 
 def score_table(title: str, summaries: Mapping[str, Summary]) -> Table:
@@ -33,7 +35,7 @@ def score_table(title: str, summaries: Mapping[str, Summary]) -> Table:
 def meaning_table(title: str, summary: Summary) -> Table:
     """One summary, with what each score means."""
     words = VISIBLE if summary["rgs"] is not None else {}
-    known = {key: summary[key] for key in METRICS if summary[key] is not None}
+    known = {key: summary[key] for key in METRICS if summary.get(key) is not None}
     rows = [
         [METRICS[key][0], shown(key, value, digits=2), words.get(key, METRICS[key][1])] for key, value in known.items()
     ]
@@ -46,4 +48,9 @@ def shown(key: str, value: float | int | None, digits: int = 1) -> str:
         return "-"
     if key == "episodes":
         return f"{value:,}"
-    return f"{value:.2f}" if key in METRES else f"{100 * value:.{digits}f}"
+    return f"{value:.2f}" if key in NO_RATES else f"{100 * value:.{digits}f}"
+
+
+def is_better(key: str, score: float, best: float | None) -> bool:
+    """Whether a score is better than the best so far, if there is one."""
+    return best is None or (score < best if key in LOWER_IS_BETTER else score > best)

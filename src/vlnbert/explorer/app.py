@@ -39,6 +39,7 @@ FILES = {  # all that is served as a file: nothing in an address ever names a pa
     "choosing.js": SCRIPT,
     "exporting.js": SCRIPT,
     "explorer.css": STYLE,
+    "without-script.css": STYLE,
     "icon.svg": ICON,
 }
 VIEWER = {"viewer.js": (viewer_script, SCRIPT), "viewer.css": (viewer_style, STYLE)}  # which reports have, too

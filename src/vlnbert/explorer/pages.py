@@ -23,6 +23,7 @@ HEAD = """<!DOCTYPE html>
 """
 SCRIPTS = """<script src="/files/viewer.js" defer></script>
 <script src="/files/explorer.js" type="module"></script>
+<noscript><link rel="stylesheet" href="/files/without-script.css"></noscript>
 """
 FRONT = """<body>
 <header class="top"><h1>vlnbert explorer</h1><p>Watch an agent read, look around and decide where to go.</p></header>

@@ -53,7 +53,7 @@ def read_query(query: bytes, *needed: str, optional: Iterable[str] = ()) -> dict
             keep_blank_values=True,
             strict_parsing=bool(query),
             errors="strict",
-            max_num_fields=16,
+            max_num_fields=MOST_FIELDS,
         )
     except ValueError:  # UnicodeDecodeError is one
         raise RefusedError(400, "the query is damaged; write it as name=value&name=value") from None

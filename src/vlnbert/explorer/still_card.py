@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
+from vlnbert.analysis.card_text import way_to
 from vlnbert.analysis.still_plan import still_plan
 
 TOLD = 3  # words that got the most attention
@@ -49,7 +50,11 @@ def _table(facts: Mapping[str, str]) -> str:
 def _step(step: Json, record: Json) -> str:
     """One decision: how far the goal is, what could be chosen, what was read, what was seen."""
     far = step["distance_to_goal"]
-    lines = [f"<p>At {escape(step['viewpoint'])}" + ("" if far is None else f", {far:.2f} m to the goal") + "</p>"]
+    lines = [
+        f"<p>At viewpoint {escape(step['viewpoint'][:8])}"
+        + ("" if far is None else f", {far:.2f} m to the goal")
+        + "</p>"
+    ]
     choices = (_choice(choice, place, step) for place, choice in enumerate(step["choices"]))
     lines.append(f"<ul>{''.join(choices)}</ul>")
     if step["attention"]:
@@ -64,7 +69,9 @@ def _step(step: Json, record: Json) -> str:
 
 
 def _choice(choice: Json, place: int, step: Json) -> str:
-    way = "stop" if choice["viewpoint"] is None else f"go to {choice['viewpoint']}, {choice['distance']:.1f} m"
+    way = "stop"
+    if choice["viewpoint"] is not None:
+        way = way_to(choice["heading"], choice["elevation"], choice["distance"], facing=step["heading"])
     marks = [mark for mark, which in (("chosen", step["chosen"]), ("the teacher's", step["teacher"])) if place == which]
     said = way + _share(choice["probability"]) + (f": {', '.join(marks)}" if marks else "")
     texts = choice["texts"]

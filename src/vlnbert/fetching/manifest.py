@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vlnbert.errors import DataError, UnknownNameError
-from vlnbert.sources.files import written_beside
+from vlnbert.sources.files import open_for_reading, written_beside
 from vlnbert.sources.formats import FORMAT, format_of
 
 NEWEST = 1  # format of the manifest
@@ -73,7 +73,7 @@ class Manifest:
 def read_manifest(path: Path) -> Manifest:
     """A manifest, such as the one that is `SHIPPED` with the package."""
     try:
-        with gzip.open(path) as file:
+        with open_for_reading(path, "manifest") as packed, gzip.open(packed) as file:
             text = file.read(MOST)
         document = json.loads(text)
     except OSError as error:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from vlnbert.learning.settings import TrainingSettings
 from vlnbert.learning.split_schedule import SplitSchedule
 from vlnbert.ranks import Ranks
 from vlnbert.rollout.mixed import SAMPLE, TEACHER, TeacherRows
@@ -37,6 +38,20 @@ class BatchStream:
         self.batches = [TrainingBatches(s.tokens.count.cpu(), size, seed, ranks.rank, ranks.count) for s in splits]
         half = size // 2
         self.row_policy = torch.tensor([TEACHER] * half + [SAMPLE] * half)[ranks.rank :: ranks.count].to(device)
+
+    @classmethod
+    def of(cls, splits: Sequence[Split], config: TrainingSettings, ranks: Ranks, device: torch.device) -> "BatchStream":
+        """The batches of a training by its settings."""
+        schedule = config.split_schedule(len(splits))
+        return cls(
+            splits,
+            config.batch,
+            config.seed,
+            ranks=ranks,
+            device=device,
+            accumulate=config.accumulate,
+            schedule=schedule,
+        )
 
     def teacher_rows(self, world: World) -> TeacherRows:
         """The rows of this rank that follow the teacher, and the most steps that it takes."""

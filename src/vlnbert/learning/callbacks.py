@@ -12,7 +12,7 @@ from socket import gethostname
 from typing import Any
 
 from vlnbert.errors import DataError, UsageError, setting
-from vlnbert.evaluation.tables import Summary
+from vlnbert.evaluation.tables import METRICS, Summary, shown
 from vlnbert.progress import Bar
 from vlnbert.sources.checks import is_number
 from vlnbert.sources.files import opened
@@ -118,13 +118,14 @@ class ProgressBar:
         self.bar.say(f"{told}; Ctrl-C saves and stops")
 
     def updated(self, iteration: int, learning_rate: float, parts: dict[str, float]) -> None:
-        losses = f"loss {parts['total']:.2f}, imitation {parts['imitation']:.2f}, rate {learning_rate:.0e}"
-        self.bar.update(iteration, losses)
+        first = next((name for name in parts if name != "total"), None)
+        part = "" if first is None else f", {first.replace('_', ' ')} {parts[first]:.2f}"
+        self.bar.update(iteration, f"loss {parts['total']:.2f}{part}, rate {learning_rate:.0e}")
 
     def validated(self, iteration: int, scores: Mapping[str, Summary]) -> None:
         for split, summary in scores.items():
-            known = {name: summary.get(name) for name in ("sr", "spl", "rgs")}
-            rates = (f"{name.upper()} {100 * rate:.1f}" for name, rate in known.items() if rate is not None)
+            known = {name: summary.get(name) for name in ("sr", "spl", "rgs", "perplexity")}
+            rates = (f"{METRICS[name][0]} {shown(name, rate)}" for name, rate in known.items() if rate is not None)
             self.bar.say(f"after {iteration} updates, {split}: {', '.join(rates)}")
 
 

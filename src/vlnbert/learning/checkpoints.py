@@ -1,12 +1,12 @@
 """Checkpoints that no kill can spoil: whole folders, and a pointer that is replaced in one move.
 
-A run holds `checkpoints/<iteration>/` (a navigator's folder and `trainer.safetensors`) and `last.json`, which names the
-newest whole one. The folder is written beside and renamed, then the pointer, then older folders go; at every moment the
-pointer names a checkpoint that is whole and on the disk (`run_folder.py`). `best/` is the navigator that scored best,
-where one was validated.
+A run holds `checkpoints/<iteration>/` (the folder of what is trained, a navigator or a speaker, and
+`trainer.safetensors`) and `last.json`, which names the newest whole one. The folder is written beside and renamed, then
+the pointer, then older folders go; at every moment the pointer names a checkpoint that is whole and on the disk
+(`run_folder.py`). `best/` is what scored best, where something was validated.
 
-Where weights are averaged, the navigator of either folder is the average, so that whoever opens one gets the weights
-that were validated; those that go on learning lie in `trainer.safetensors`, since only who resumes needs them.
+Where weights are averaged, either folder holds the average, so that whoever opens one gets the weights that were
+validated; those that go on learning lie in `trainer.safetensors`, since only who resumes needs them.
 """
 
 import json
@@ -29,24 +29,19 @@ from vlnbert.learning.run_folder import ANEW, CHECKPOINTS, TRAINER, Progress, po
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.model import allocate, make_backbone
 from vlnbert.navigator.storage.digests import DigestError, noting
-from vlnbert.navigator.storage.folder import (
-    CONFIG,
-    WEIGHTS,
-    read_config,
-    read_safetensors,
-    read_weights,
-    require_fit,
-    weight_problem,
-)
+from vlnbert.navigator.storage.folder import CONFIG, read_config, read_safetensors, require_fit, weight_problem
 from vlnbert.sources.folders import replaced
 from vlnbert.sources.formats import NewerFormatError
+from vlnbert.speaker import Speaker
+
+Trained = Navigator | Speaker
 
 LEARNING = "weights."  # before the names of weights that go on learning, beside their average
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # AdamW's
 
 
 def save_checkpoint(
-    run: Path, navigator: Navigator, optimiser: Optimizer, progress: Progress, averaged: AveragedWeights
+    run: Path, model: Trained, optimiser: Optimizer, progress: Progress, averaged: AveragedWeights
 ) -> Path:
     """Write a whole checkpoint and point to it."""
     learning = {LEARNING + name: weight.detach().contiguous() for name, weight in averaged.weights.items()}
@@ -58,7 +53,7 @@ def save_checkpoint(
             with noting(beside, {TRAINER: tensors}):
                 save_file(tensors, beside / TRAINER, metadata)
             with averaged.applied():
-                navigator.save_pretrained(beside)
+                model.save_pretrained(beside)
         except SafetensorError as error:
             raise DataError(folder, f"cannot be written ({error})", "free some space; the last one is whole") from None
     point_to(run, folder)
@@ -66,11 +61,11 @@ def save_checkpoint(
     return folder
 
 
-def save_navigator(folder: Path, navigator: Navigator, card: Mapping[str, Any]) -> None:
-    """Write a navigator's folder, in place of an older one; `card` is what its model card shall tell."""
+def save_trained(folder: Path, model: Trained, card: Mapping[str, Any]) -> None:
+    """Write the folder of what is trained, in place of an older one; `card` is what its model card shall tell."""
     with replaced(folder) as beside:
         try:
-            navigator.save_pretrained(beside, model_card_kwargs=dict(card))
+            model.save_pretrained(beside, model_card_kwargs=dict(card))
         except SafetensorError as error:
             raise DataError(folder, f"cannot be written ({error})", "free some space and resume") from None
 
@@ -88,18 +83,25 @@ def unfilled_navigator(folder: Path) -> Navigator:
     return navigator
 
 
-def load_checkpoint(folder: Path, navigator: Navigator, optimiser: Optimizer, averaged: AveragedWeights) -> Progress:
-    """Put a run back exactly where it was: weights, average and moments. All else follows from the update's number."""
-    path, expected = folder / WEIGHTS, {name: tuple(weight.shape) for name, weight in navigator.state_dict().items()}
+def unfilled_speaker(folder: Path) -> Speaker:
+    """The same for a speaker."""
     with _ours():
-        weights = read_weights(path, expected)
-    navigator.load_state_dict(weights)
+        speaker = Speaker.unfilled(folder)
+    allocate(speaker, "cpu")
+    return speaker
+
+
+def load_checkpoint(folder: Path, model: Trained, optimiser: Optimizer, averaged: AveragedWeights) -> Progress:
+    """Put a run back exactly where it was: weights, average and moments. All else follows from the update's number."""
+    with _ours():
+        weights = model.read_weights(folder)
+    model.load_state_dict(weights)
     try:
         tensors, header = read_safetensors(folder / TRAINER)
         progress = from_plain(Progress, json.loads(header["progress"]))
         learning = {name: tensors.pop(LEARNING + name) for name in averaged.weights}
         if any(learning[name].shape != weight.shape for name, weight in averaged.weights.items()):
-            raise ValueError("weights of another navigator")
+            raise ValueError("weights of another shape")
         _check_moments(optimiser, tensors, progress)
         if any(weight_problem(tensor) for tensor in (*learning.values(), *tensors.values())):
             raise ValueError("no numbers")

@@ -1,75 +1,32 @@
-"""Everything that defines an experiment: where it learns, what it sees, what decides, and how it is taught.
+"""Everything that defines the training of a navigator: beside what every experiment says, its shape and its rewards.
 
 A field's docstring is its help on the command line.
 """
 
-import math
-from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal
+from dataclasses import dataclass, field
 
-from vlnbert.data.spec import OFF, FeatureSpec
-from vlnbert.errors import UsageError, setting
+from vlnbert.errors import UsageError
 from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.records import require_range
 from vlnbert.learning.rewards import PAPER, RewardConfig
-from vlnbert.learning.split_schedule import SplitSchedule
+from vlnbert.learning.settings import MOST, ExperimentSettings, TrainingSettings
 from vlnbert.navigator import NavigatorConfig
-from vlnbert.tasks.holdout import DEV
 from vlnbert.tasks.splits import task_and_split
 from vlnbert.tasks.task import TASKS
 
-MOST = 1_000_000_000  # of anything that is counted
-AUGMENTED = "r2r/aug"
-
 
 @dataclass(frozen=True)
-class TrainConfig:
+class TrainConfig(TrainingSettings):
     """A training. The defaults are the paper's R2R recipe."""
 
-    PLACE: ClassVar[str] = "training"
-
-    iterations: int = 300_000
-    """Updates of the weights."""
     batch: int = 16
     """Rows of an update: half follow the teacher, half explore."""
-    learning_rate: float = 1e-5
-    """Of AdamW."""
-    schedule: Literal["constant", "cosine"] = "constant"
-    """The learning rate over time: constant, as in the paper, or a cosine down to a hundredth."""
-    warmup: int = 0
-    """Updates over which the learning rate rises from zero."""
-    weight_decay: float = 0.01
-    """Of AdamW, on every weight."""
     grad_clip: float = 40.0
     """Largest norm of the navigator's gradient; the critic's is not clipped."""
-    accumulate: int = 1
-    """Batches whose gradients make one update; all of them come from one split."""
-    split_weights: tuple[float, ...] = ()
-    """How many updates come from each split that is learned from, one weight a split: 1 3 takes three from the second
-    for every one from the first. Without any, each in turn."""
-    final_split_weights: tuple[float, ...] = ()
-    """The weights of the splits at the end, towards which they change evenly: 1 0 lets the second fade. Without any,
-    they stay as they are."""
-    ema: float = 0.0
-    """Decay of an exponential moving average of the weights, such as 0.999; the average is then what is validated,
-    evaluated and kept as the best. In update n, from 0, it is (1 + n) / (10 + n) at most. 0 for no average."""
-    precision: Literal["float32", "bfloat16"] = "float32"
-    """Of the forward pass. Weights, losses and the optimiser stay in float32; bfloat16 is for GPUs."""
-    graphs: bool = True
-    """On one GPU, record updates as CUDA graphs and replay them: the same numbers, several times faster. Updates from
-    several batches (accumulate) or several processes are not recorded."""
-    max_steps: int | None = None
-    """Steps after which an episode ends; by default the task's: 15 in R2R and REVERIE, 30 in R4R."""
-    validate_every: int = 2000
-    """Updates between validations, which are also when the run is saved."""
-    validation_batch: int = 256
-    """Episodes that are walked together in a validation."""
-    report_every: int = 10
-    """Updates between lines of the log. On a GPU, to report is to wait."""
-    patience: int = 0
-    """Validations without a better score after which training stops; 0 for never."""
     seed: int = 0
     """Chooses initial weights, batches, dropout and what is explored."""
+    max_steps: int | None = None
+    """Steps after which an episode ends; by default the task's: 15 in R2R and REVERIE, 30 in R4R."""
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     """Weights of the losses."""
     reward: str = PAPER
@@ -79,65 +36,25 @@ class TrainConfig:
     """Parts of the paper's reward."""
 
     def __post_init__(self) -> None:
-        require_range(self, 1, MOST, "iterations", "accumulate", "validate_every", "validation_batch")
-        require_range(self, 1, MOST, "report_every", "batch")
+        super().__post_init__()
         if self.batch % 2:
             raise UsageError(f"a batch of {self.batch} has no two halves; choose an even number")
-        require_range(self, 0, MOST, "warmup", "patience")
         if self.max_steps is not None:
             require_range(self, 1, MOST, "max_steps")
-        require_range(self, 0, 2**63 - 1, "seed")
-        require_range(self, 0.0, 1.0, "learning_rate", "weight_decay")
-        require_range(self, 0.0, 0.999999, "ema")  # with 1 it would stay at the first weights
-        require_range(self, 1e-9, 1e9, "grad_clip")
-        for place in ("split_weights", "final_split_weights"):
-            weights: tuple[float, ...] = getattr(self, place)
-            if weights and (not all(0 <= weight <= MOST for weight in weights) or not any(weights)):
-                spelled = setting(f"training.{place}")
-                raise UsageError(f"{spelled} must be 0 or more, and one of them above; for example 1 3")
-
-    @property
-    def fades(self) -> bool:
-        """Whether the weights of the splits change with time: the training's length then decides about each update."""
-        return bool(self.final_split_weights) and self.final_split_weights != self.split_weights
-
-    def split_schedule(self, splits: int) -> SplitSchedule:
-        """Which of so many splits each update comes from."""
-        first = self.split_weights or (1.0,) * splits
-        return SplitSchedule(first, self.final_split_weights or first, self.iterations)
-
-    def learning_rate_at(self, iteration: int) -> float:
-        """The learning rate of an update: a pure function, so there is no schedule to save."""
-        risen = min(1.0, (iteration + 1) / self.warmup) if self.warmup else 1.0
-        if self.schedule == "constant":
-            return self.learning_rate * risen
-        done = iteration / self.iterations
-        return self.learning_rate * risen * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * done)))
 
 
 @dataclass(frozen=True)
-class Experiment:
+class Experiment(ExperimentSettings):
     """A training, whole: with its data folder it makes the same navigator anywhere."""
 
-    train_on: tuple[str, ...] = ("r2r/train",)
-    """Splits to learn from, as task/split; updates come from each in turn, or by training.split_weights."""
-    validate_on: tuple[str, ...] = ("r2r/val_seen", "r2r/val_unseen")
-    """Splits to validate on."""
     best_on: str = "r2r/val_unseen"
     """The split whose score says which weights are the best: SPL, or SDTW in R4R."""
-    holdout: int = 0
-    """Houses of the train split to keep out of training. They make up the split dev_unseen, to choose settings by:
-    --holdout 6 --validate-on r2r/dev_unseen --best-on r2r/dev_unseen. REVERIE's are the same."""
-    holdout_seed: int = 0
-    """Chooses those houses."""
     start: str | None = None
     """Weights to start from (a BERT, OSCAR, PREVALENT, LXMERT or an agent; file, folder or hub name), which then decide
     the navigator's size. Without any, it starts from random ones."""
     max_tokens: int | None = None
     """Longest instruction, in word pieces, [CLS] and [SEP] included; by default the task's: 80 in R2R, 50 in REVERIE,
     160 in R4R."""
-    features: FeatureSpec = field(default_factory=FeatureSpec)
-    """What views and objects look like."""
     navigator: NavigatorConfig = field(default_factory=NavigatorConfig)
     """The navigator's shape. The widths of features and the vocabulary are read from the data; with weights to start
     from, so are all sizes from those: what is asked for otherwise is refused. A Hugging Face encoder reads the
@@ -147,60 +64,9 @@ class Experiment:
     """How it is taught."""
 
     @property
-    def splits(self) -> tuple[str, ...]:
-        """The splits that it learns or is validated on, each once."""
-        return tuple(dict.fromkeys((*self.train_on, *self.validate_on)))
-
-    @property
-    def tasks(self) -> tuple[str, ...]:
-        """Their tasks."""
-        return tuple(dict.fromkeys(task_and_split(name)[0] for name in self.splits))
-
-    @property
     def best_metric(self) -> str:
         """The score by which the best weights are chosen."""
         return best_metric(self.best_on)
-
-    @property
-    def seen(self) -> FeatureSpec:
-        """What its agents see: objects in REVERIE alone."""
-        sees_objects = any(TASKS[name].sees_objects for name in self.tasks)
-        return self.features if sees_objects else replace(self.features, objects=OFF)
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """The kinds of data that it reads, as `data.inventory.NEEDS` names them."""
-        seen, tasks = self.seen, dict.fromkeys(self.tasks, True)
-        needed = {
-            "graphs": True,
-            "vocabulary": True,
-            **tasks,
-            "augmented": AUGMENTED in self.splits,
-            "boxes": any(TASKS[name].sees_objects for name in tasks),
-            "features": seen.reads_view_file,
-            "object features": seen.objects is None,
-            "captions": seen.reads_captions,
-            "observations": seen.reads_observations,
-        }
-        return tuple(name for name, wanted in needed.items() if wanted)
-
-    def __post_init__(self) -> None:
-        if not self.train_on:
-            raise UsageError(f"no split to learn from; for example {setting('train_on', 'r2r/train')}")
-        for place in ("split_weights", "final_split_weights"):
-            weights = getattr(self.training, place)
-            if weights and len(weights) != len(self.train_on):
-                problem = (
-                    f"{setting(f'training.{place}')} has {len(weights)}, {setting('train_on')} {len(self.train_on)}"
-                )
-                raise UsageError(f"{problem}; give one weight for each split")
-        if self.best_on not in self.validate_on:
-            problem = f"the best weights are chosen on {self.best_on}, which is not validated"
-            raise UsageError(f"{problem}; add it to {setting('validate_on')}, or change {setting('best_on')}")
-        require_range(self, 0, MOST, "holdout")
-        require_range(self, 0, 2**63 - 1, "holdout_seed")
-        if self.holdout and (learned := [name for name in self.train_on if task_and_split(name)[1] == DEV]):
-            raise UsageError(f"{learned[0]} is kept out of training; learn from others")
 
 
 def best_metric(best_on: str) -> str:

@@ -16,6 +16,7 @@ from vlnbert.errors import DataError, UnknownNameError, UsageError
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.presets import Preset, presets
 from vlnbert.learning.records import asked_places, places_of, to_plain, with_changes
+from vlnbert.learning.speaker_experiment import AnyExperiment, SpeakerExperiment
 from vlnbert.registry import load_plugin
 from vlnbert.sources.checks import is_list_of
 from vlnbert.sources.files import read_json, write_json
@@ -40,7 +41,9 @@ def read_experiment(path: str | Path) -> Preset:
         raise DataError(path, f"plugins is {plugins!r}, where a list of texts is expected", 'write ["my.py"]')
     for plugin in plugins:
         load_plugin(path.parent / plugin if plugin.endswith(".py") else plugin)
-    base = presets[told["preset"]] if "preset" in told else Preset("", "", Experiment())
+    speaks = any(name.partition(".")[0] == "speaker" for name in settings)
+    plain = Preset("", "", SpeakerExperiment() if speaks else Experiment())
+    base = presets[told["preset"]] if "preset" in told else plain
     pairs = list(_settings(settings, set(_tables(base.experiment))))
     said = dict(pairs)
     try:
@@ -50,7 +53,9 @@ def read_experiment(path: str | Path) -> Preset:
         problem, _, remedy = str(error).partition("; ")
         raise DataError(path, problem, remedy or "mend it") from None
     description = told.get("description", base.description)
-    whole = all(item.name in settings for item in fields(Experiment))  # a saved one, in which nobody chose all it says
+    whole = all(
+        item.name in settings for item in fields(base.experiment)
+    )  # a saved one, in which nobody chose all it says
     asked = asked_places(experiment, base.experiment, () if whole else said)
     return replace(base, name=told.get("name", path.stem), description=description, experiment=experiment, asked=asked)
 
@@ -61,7 +66,7 @@ def _refuse_repeated(path: Path, places: list[str]) -> None:
         raise DataError(path, f"says {repeated[0]} twice", "leave one of them")
 
 
-def save_experiment(experiment: Experiment | Preset, path: str | Path) -> Path:
+def save_experiment(experiment: AnyExperiment | Preset, path: str | Path) -> Path:
     """Write an experiment with all its settings, as `vln.train(path)` and `vlnbert train FILE` read it.
 
     Args:
@@ -72,9 +77,9 @@ def save_experiment(experiment: Experiment | Preset, path: str | Path) -> Path:
     return Path(path)
 
 
-def experiment_values(experiment: Experiment | Preset) -> dict[str, Any]:
+def experiment_values(experiment: AnyExperiment | Preset) -> dict[str, Any]:
     """What a file holds of an experiment."""
-    if isinstance(experiment, Experiment):
+    if not isinstance(experiment, Preset):
         return to_plain(experiment)
     return {"name": experiment.name, "description": experiment.description, **to_plain(experiment.experiment)}
 

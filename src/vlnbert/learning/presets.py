@@ -5,10 +5,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from vlnbert.data.spec import CAPTIONS, NAMES, FeatureSpec
-from vlnbert.errors import UnknownNameError
+from vlnbert.errors import UnknownNameError, UsageError
 from vlnbert.learning.experiment import Experiment, TrainConfig
 from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.rewards import RewardConfig
+from vlnbert.learning.speaker_experiment import AnyExperiment, SpeakerExperiment
+from vlnbert.learning.speaker_presets import SPEAKER_DEMO, SPEAKER_OPEN, SPEAKER_REVERIE_OPEN
 from vlnbert.navigator import SIZES, NavigatorConfig
 from vlnbert.tables import Table
 
@@ -19,7 +21,7 @@ class Preset:
 
     name: str
     description: str
-    experiment: Experiment
+    experiment: AnyExperiment
     start_hint: str = ""  # said to who starts from random weights where the recipe does not
     asked: tuple[str, ...] = ()  # places of the settings that somebody chose, beside what a preset of ours says
 
@@ -136,6 +138,13 @@ PRESETS = (
     ),
     Preset("reverie-r2r-open", "one navigator for both tasks, with open data alone", _both(REVERIE_OPEN)),
     Preset("r4r-open", "R4R, long paths to be followed, with open data alone", _on_r4r(OPEN)),
+    Preset("speaker-demo", "a tiny speaker, which tells paths of generated houses in words", SPEAKER_DEMO),
+    Preset("speaker-open", "a speaker with open data alone: it turns R2R's paths into instructions", SPEAKER_OPEN),
+    Preset(
+        "speaker-reverie-open",
+        "the same for REVERIE: it tells where an object is, and which",
+        SPEAKER_REVERIE_OPEN,
+    ),
     Preset("r2r-one-stream", "the paper's R2R agent from OSCAR", _paper(ONE), OSCAR),
     Preset(
         "r2r-one-stream-unmatched",
@@ -195,6 +204,20 @@ class Presets(Mapping[str, Preset]):
         if name not in self:
             raise UnknownNameError("preset", name, self._presets)
         return self._presets[name]
+
+    def navigator(self, name: str) -> Experiment:
+        """The experiment of a preset that trains a navigator; a speaker's is refused."""
+        experiment = self[name].experiment
+        if isinstance(experiment, SpeakerExperiment):
+            raise UsageError(f"{name} trains a speaker; name a preset that trains a navigator, such as r2r-open")
+        return experiment
+
+    def speaker(self, name: str) -> SpeakerExperiment:
+        """The experiment of a preset that trains a speaker; a navigator's is refused."""
+        experiment = self[name].experiment
+        if isinstance(experiment, Experiment):
+            raise UsageError(f"{name} trains a navigator; name a preset that trains a speaker, such as speaker-open")
+        return experiment
 
     def __contains__(self, name: object) -> bool:
         return name in self._presets

@@ -48,8 +48,10 @@ def missing(kind: type[Any], values: Mapping[str, Any], place: str = "") -> Iter
         name = f"{place}{item.name}"
         if item.name not in values:
             yield name
-        elif is_dataclass(hints[item.name]) and isinstance(values[item.name], Mapping):
-            yield from missing(hints[item.name], values[item.name], f"{name}.")
+        elif is_dataclass(part := one_kind(hints[item.name], values[item.name])) and isinstance(
+            values[item.name], Mapping
+        ):
+            yield from missing(part, values[item.name], f"{name}.")  # type: ignore[arg-type]  # a type
 
 
 def with_changes(settings: Settings, changes: Mapping[str, Any], renamed: Mapping[str, str] | None = None) -> Settings:
@@ -148,7 +150,17 @@ def _plain(value: Any, several: bool) -> Any:
     return [value] if several and isinstance(value, str) else value
 
 
+def one_kind(kind: Any, values: Any) -> Any:
+    """Of several kinds of settings the one that has all the names of some values, or the first; others as they are."""
+    kinds = get_args(kind) if isinstance(kind, UnionType) else ()
+    if not kinds or not all(is_dataclass(one) for one in kinds):
+        return kind
+    named = set(values) if isinstance(values, Mapping) else set()
+    return next((one for one in kinds if named <= {item.name for item in fields(one)}), kinds[0])
+
+
 def _value(kind: Any, value: Any, place: str) -> Any:
+    kind = one_kind(kind, value)
     if is_dataclass(kind):
         return from_plain(kind, value, place)  # type: ignore[arg-type]  # a type, not an instance
     if get_origin(kind) is tuple and isinstance(value, list | tuple):

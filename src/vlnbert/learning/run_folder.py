@@ -45,7 +45,7 @@ def is_run(folder: Path) -> bool:
 
 
 def best_weights(run: Path) -> Path:
-    """The folder of a run's best navigator, or of its last where none was validated yet."""
+    """The folder of a run's best weights, or of its last where none were validated yet."""
     best = run / BEST
     places = (best, aside(best), best)  # it may be back by then
     return next((folder for folder in places if folder.is_dir()), None) or last_checkpoint(run)

@@ -7,6 +7,7 @@ import torch
 
 from vlnbert.data.data import Data
 from vlnbert.errors import setting
+from vlnbert.learning.navigator_trainer import NavigatorTrainer
 from vlnbert.learning.run_folder import POINTER
 from vlnbert.learning.run_record import RunRecord, record_format
 from vlnbert.learning.trainer import Trainer
@@ -18,7 +19,7 @@ from vlnbert.world.objects import NONE
 
 def begin_notes(record: RunRecord, data: Data, trainer: Trainer) -> Iterator[str]:
     """Which houses a new run keeps out, and what in its data does not fit."""
-    yield from _choice(record, trainer)
+    yield from _choice(record, data, trainer)
     yield from _oddities(data, trainer)
 
 
@@ -33,6 +34,8 @@ def resume_notes(run: Path, record: RunRecord, trainer: Trainer, lost: bool = Fa
     yield from _other_ranks(run, record, trainer)
     if record_format(run) >= 3:
         return
+    if not isinstance(trainer, NavigatorTrainer):  # speakers are younger
+        return
     shape, changes = trainer.navigator.config, list[str]()
     if shape.backbone == "one-stream" and shape.hidden_dropout > 0:
         changes.append("dropout stands elsewhere in the one-stream navigator")
@@ -45,11 +48,11 @@ def resume_notes(run: Path, record: RunRecord, trainer: Trainer, lost: bool = Fa
 def _other_ranks(run: Path, record: RunRecord, trainer: Trainer) -> Iterator[str]:
     """Sums are rounded otherwise where others add them up, and each process draws dropout of its own."""
     count, threads = trainer.ranks.count, torch.get_num_threads()
-    on_cpu = trainer.environment.world.device.type == "cpu"
+    on_cpu = trainer.device.type == "cpu"
     before = (record.ranks or count, (record.threads or threads) if on_cpu else threads)
     if before == (count, threads):
         return
-    shape = vars(trainer.navigator.config).items()
+    shape = vars(trainer.model.config).items()
     dropped = count != before[0] and any(rate for name, rate in shape if name.endswith("dropout"))
     same = "dropout differs, and so will the weights" if dropped else "the same but for rounding: the bits will differ"
     yield f"{run} was begun by {_team(*before)} and goes on by {_team(count, threads)}: {same}"
@@ -60,7 +63,7 @@ def _team(ranks: int, threads: int) -> str:
     return f"{processes} of {threads} thread{'s' if threads > 1 else ''}"
 
 
-def _choice(record: RunRecord, trainer: Trainer) -> Iterator[str]:
+def _choice(record: RunRecord, data: Data, trainer: Trainer) -> Iterator[str]:
     """Which houses are kept out of training, and which scores are of them."""
     if record.held_out:
         learned = ", ".join(f"{len(split.episodes):,} of {split.name}" for split in trainer.batches.splits)
@@ -69,7 +72,7 @@ def _choice(record: RunRecord, trainer: Trainer) -> Iterator[str]:
             chosen = f"the best weights are chosen on {trainer.best_on}, not on the houses kept out"
             yield f"{chosen}; see {setting('best_on')}"
         for name, split in trainer.validation.items():
-            count = int(inside_houses(trainer.environment.world, split.episodes, record.held_out).sum())
+            count = int(inside_houses(data.world, split.episodes, record.held_out).sum())
             if count and split.episodes.split != DEV:
                 houses = f"{count:,} of its {len(split.episodes):,} episodes are in houses kept out of training"
                 yield f"{name}: {houses}, so its score is partly of unseen houses"
@@ -78,6 +81,7 @@ def _choice(record: RunRecord, trainer: Trainer) -> Iterator[str]:
 def _oddities(data: Data, trainer: Trainer) -> Iterator[str]:
     """What in the data does not fit, though one can train with it: objects' features, and targets out of sight."""
     yield from data.object_notes
+    yield from trainer.notes
     for split in trainer.batches.splits:
         if split.target is not None:
             report = report_targets(data.objects, split.episodes)

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from vlnbert.errors import DataError, UsageError, setting
-from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.records import from_plain, missing, moved, to_plain
 from vlnbert.learning.run_folder import RECORD
+from vlnbert.learning.speaker_experiment import AnyExperiment
 from vlnbert.sources.files import read_json, write_json
 from vlnbert.sources.formats import FORMAT, format_of
 
@@ -35,7 +35,7 @@ class RunRecord:
 
     preset: str
     data: str
-    experiment: Experiment
+    experiment: AnyExperiment
     fingerprints: dict[str, str]
     plugins: tuple[str, ...] = ()
     """The plugins that were loaded when it began, files by their whole paths."""
@@ -97,5 +97,5 @@ def extended(record: RunRecord, run: Path, iterations: int) -> RunRecord:
     if iterations > training.iterations and training.fades:
         problem = f"{run} cannot be extended: the weights of its splits change over {training.iterations:,} updates"
         raise UsageError(f"{problem}; begin another from its weights: {setting('start', str(run))}")
-    longer = replace(training, iterations=iterations)
+    longer: Any = replace(training, iterations=iterations)  # of the experiment's own kind
     return replace(record, experiment=replace(record.experiment, training=longer))

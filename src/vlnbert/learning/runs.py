@@ -15,23 +15,21 @@ from vlnbert.data.features import object_feature_file, view_feature_file
 from vlnbert.data.own import bank_digest
 from vlnbert.data.spec import OFF
 from vlnbert.errors import DataError, UsageError, setting
-from vlnbert.learning.checkpoints import unfilled_navigator
 from vlnbert.learning.experiment import Experiment
+from vlnbert.learning.models import as_trained, initial_model, make_trainer, start_notes, unfilled_model
 from vlnbert.learning.rewards import REWARDS
 from vlnbert.learning.run_folder import POINTER, has_checkpoint, last_checkpoint, point_to
 from vlnbert.learning.run_lock import begun_alone, kept
 from vlnbert.learning.run_notes import begin_notes, resume_notes
 from vlnbert.learning.run_record import RunRecord, extended, read_record, write_record
-from vlnbert.learning.start import initial_navigator, kept_by_start, trained_shape
+from vlnbert.learning.speaker_experiment import AnyExperiment, SpeakerExperiment
 from vlnbert.learning.trainer import Trainer
-from vlnbert.navigator import Navigator
-from vlnbert.navigator.storage.folder import Limits
 from vlnbert.perception.sentences import encoder_digest
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.registry import LOAD_PLUGIN, load_recorded, loaded_plugins
 from vlnbert.sources.boxes import box_files
 from vlnbert.sources.layout import DataFolder
-from vlnbert.tasks.holdout import choose_houses, file_of, without_houses
+from vlnbert.tasks.holdout import choose_houses, file_of
 from vlnbert.tasks.splits import task_and_split
 from vlnbert.tasks.task import TASKS
 from vlnbert.world.cache import Key
@@ -41,7 +39,7 @@ OF_OBJECTS = ("features.object_width", "features.max_objects")
 
 def begin_run(
     preset: str,
-    experiment: Experiment,
+    experiment: AnyExperiment,
     data: Data,
     run: Path,
     ranks: Ranks = ALONE,
@@ -59,12 +57,12 @@ def begin_run(
         digests = fingerprints(experiment, data.folder)
         held_out = choose_houses(data.folder, experiment.tasks, experiment.holdout, experiment.holdout_seed)
         data = data.seen_as(experiment.seen).holding_out(held_out)
-        navigator = initial_navigator(experiment, data, asked)
-        notes = list(kept_by_start(experiment.navigator, navigator))
+        model = initial_model(experiment, data, asked)
+        notes = list(start_notes(experiment, model))
         record = RunRecord(
             preset=preset,
             data=str(data.folder.root.resolve()),
-            experiment=replace(experiment, navigator=trained_shape(experiment, navigator)),
+            experiment=as_trained(experiment, model),
             fingerprints={**digests, **_own_fingerprint(data)},
             plugins=loaded_plugins(),
             held_out=held_out,
@@ -72,7 +70,7 @@ def begin_run(
             ranks=ranks.count,
             threads=torch.get_num_threads(),
         )
-        trainer = _trainer(record, run, data, navigator, ranks)
+        trainer = make_trainer(record, run, data, model, ranks)
         ranks.wait()  # until all have found the folder empty
         if ranks.writes:
             write_record(run, record)
@@ -98,18 +96,18 @@ def resume_run(
         record = read_record(run)
         longer = record if iterations is None else extended(record, run, iterations)
         load_recorded(record.plugins)
-        if (reward := record.experiment.training.reward) not in REWARDS:
-            problem = f"the run learns by the reward '{reward}', which nobody registers here"
-            raise UsageError(f"{problem}; {LOAD_PLUGIN}")
+        _require_reward(record.experiment)
         data = (open_data(record.data) if data is None else data).seen_as(record.experiment.seen)
         data = data.holding_out(record.held_out)
         _require_unchanged(record, data)
         lost = not (run / POINTER).exists()
         if has_checkpoint(run):
-            trainer = _trainer(longer, run, data, unfilled_navigator(last_checkpoint(run)), ranks)
+            model = unfilled_model(record.experiment, last_checkpoint(run))
+            trainer = make_trainer(longer, run, data, model, ranks)
             trainer.resume()
         else:
-            trainer = _trainer(longer, run, data, initial_navigator(record.experiment, data, record.asked), ranks)
+            model = initial_model(record.experiment, data, record.asked)
+            trainer = make_trainer(longer, run, data, model, ranks)
         notes = list(resume_notes(run, record, trainer, lost))  # before the record is of today's format
         if longer != record and trainer.stale:
             problem = f"{run} stopped since it no longer got better ({setting('training.patience')})"
@@ -117,8 +115,7 @@ def resume_run(
         ranks.wait()  # until all have read what may be written now
         if ranks.writes:
             if longer != record:
-                shape = trained_shape(record.experiment, trainer.navigator)
-                write_record(run, replace(longer, experiment=replace(longer.experiment, navigator=shape)))
+                write_record(run, replace(longer, experiment=as_trained(longer.experiment, model)))
             if lost and trainer.saved is not None:
                 point_to(run, last_checkpoint(run))
             for line in notes:
@@ -126,7 +123,7 @@ def resume_run(
         return trainer
 
 
-def fingerprints(experiment: Experiment, folder: DataFolder) -> dict[str, str]:
+def fingerprints(experiment: AnyExperiment, folder: DataFolder) -> dict[str, str]:
     """A digest of everything that an experiment reads while it learns, by name: a resumed run must find the same."""
     seen = experiment.seen
     files = {"connectivity": list(folder.graphs().values())}
@@ -151,7 +148,7 @@ def fingerprints(experiment: Experiment, folder: DataFolder) -> dict[str, str]:
     return digests
 
 
-def _require_used(experiment: Experiment, asked: Collection[str]) -> None:
+def _require_used(experiment: AnyExperiment, asked: Collection[str]) -> None:
     """Refuse, by name, what somebody chose for something that is not there: objects, captions, houses kept out."""
     seen, reasons = experiment.seen, dict[str, str]()
     if not any(TASKS[name].sees_objects for name in experiment.tasks):
@@ -168,12 +165,19 @@ def _require_used(experiment: Experiment, asked: Collection[str]) -> None:
             raise UsageError(f"{setting(place)} was chosen, but {reasons[place]}; leave it out")
 
 
+def _require_reward(experiment: AnyExperiment) -> None:
+    """Refuse to go on by a reward that nobody knows any more."""
+    if isinstance(experiment, Experiment) and (reward := experiment.training.reward) not in REWARDS:
+        problem = f"the run learns by the reward '{reward}', which nobody registers here"
+        raise UsageError(f"{problem}; {LOAD_PLUGIN}")
+
+
 def _own_fingerprint(data: Data) -> dict[str, str]:
     """The digest of features of somebody's own, whether a function makes them or they are held in memory."""
     return {"features": bank_digest(data.world, data.view_bank)} if data.features.own_views else {}
 
 
-def _anchored(experiment: Experiment) -> Experiment:
+def _anchored(experiment: AnyExperiment) -> AnyExperiment:
     """Files and folders by their whole paths, so that the run can be resumed from anywhere."""
     seen = experiment.features
     anchored = replace(
@@ -182,41 +186,17 @@ def _anchored(experiment: Experiment) -> Experiment:
         objects=_whole_path(seen.objects) if seen.reads_object_file else seen.objects,
         encoder=_whole_path(seen.encoder) or seen.encoder,
     )
+    experiment = replace(experiment, start=_whole_path(experiment.start), features=anchored)
+    if isinstance(experiment, SpeakerExperiment):
+        return experiment
     navigator, settings = experiment.navigator, experiment.navigator.backbone_settings
     if isinstance(encoder := settings.get("encoder"), str):
         navigator = replace(navigator, backbone_settings={**settings, "encoder": _whole_path(encoder) or encoder})
-    return replace(experiment, start=_whole_path(experiment.start), features=anchored, navigator=navigator)
+    return replace(experiment, navigator=navigator)
 
 
 def _whole_path(named: str | None) -> str | None:
     return str(Path(named).resolve()) if named is not None and Path(named).exists() else named
-
-
-def _trainer(record: RunRecord, run: Path, data: Data, navigator: Navigator, ranks: Ranks) -> Trainer:
-    experiment, tokenizer = record.experiment, navigator.tokenizer or data.tokenizer
-    navigator.limits = Limits(experiment.training.max_steps, experiment.max_tokens)
-    splits = {name: data.split(name, tokenizer, experiment.max_tokens) for name in experiment.splits}
-    own = tokenizer.encode("").ids[0] if hasattr(navigator.backbone, "tokenizer") else None  # no BERT's, perhaps
-    for name, split in splits.items():
-        if own is not None and bool((split.tokens.ids[:, 0] != own).any()):
-            raise UsageError(f"{name} brings tokens of another tokenizer than the navigator's; leave it out")
-        if split.tokens.ids.shape[1] > navigator.config.positions:
-            longest, most = split.tokens.ids.shape[1], navigator.config.positions
-            problem = f"{name} has {longest} tokens, the navigator reads at most {most}"
-            raise UsageError(f"{problem}; cut them: {setting('max_tokens', most)}")
-        if not split.episodes.scored:
-            raise UsageError(f"{name} withholds its goals, so there is nothing to learn or to score; leave it out")
-    return Trainer(
-        run,
-        navigator.float().to(data.device),
-        data.environment,
-        train=[without_houses(data.world, splits[name], record.held_out) for name in experiment.train_on],
-        validation={name: splits[name] for name in experiment.validate_on},
-        config=experiment.training,
-        best_on=experiment.best_on,
-        ranks=ranks,
-        card={"preset": record.preset},
-    )
 
 
 def _require_unchanged(record: RunRecord, data: Data) -> None:

@@ -14,6 +14,7 @@ from vlnbert.learning.run_folder import best_weights, is_run
 from vlnbert.navigator import Navigator, NavigatorConfig
 from vlnbert.navigator.model import make_backbone
 from vlnbert.navigator.storage.folder import CONFIG, describes_navigator
+from vlnbert.speaker.speaker import describes_speaker
 from vlnbert.tasks.tokens import piece_count, require_fit
 from vlnbert.weights.importing import load_weights
 from vlnbert.weights.options import ImportOptions, resolve_source
@@ -98,6 +99,8 @@ def _require_as_asked(experiment: Experiment, made: NavigatorConfig, named: Coll
 def own_weights(start: Path) -> Path | None:
     """The navigator in a run's folder (its best) or in a navigator's own; nothing for other people's weights."""
     folder = best_weights(start) if is_run(start) else start
+    if describes_speaker(folder):
+        raise UsageError(f"{start} is a speaker's, from which no navigator can start; name a navigator's weights")
     return folder if describes_navigator(folder / CONFIG) else None
 
 

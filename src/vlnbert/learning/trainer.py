@@ -1,30 +1,31 @@
-"""The trainer: set up, update, validate, save. What is shown or logged along the way is left to callbacks."""
+"""The trainer: update, validate, save. What is shown or logged along the way is left to callbacks.
+
+What is trained, and how it learns and is scored, is said by a subclass: `NavigatorTrainer` and `SpeakerTrainer`.
+"""
 
 import hashlib
 import math
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from vlnbert.environment.environment import Environment
 from vlnbert.errors import VlnbertError
-from vlnbert.evaluation.tables import Summary
+from vlnbert.evaluation.tables import Summary, is_better
 from vlnbert.learning.averaging import AveragedWeights
 from vlnbert.learning.batches import BatchStream
-from vlnbert.learning.checkpoints import load_checkpoint, save_checkpoint, save_navigator
-from vlnbert.learning.experiment import TrainConfig, best_metric
+from vlnbert.learning.checkpoints import Trained, load_checkpoint, save_checkpoint, save_trained
 from vlnbert.learning.run_folder import BEST, Progress, after_validation, last_checkpoint, point_to
 from vlnbert.learning.run_lock import kept
-from vlnbert.learning.updates import PARTS, EagerUpdate, GraphUpdate, Learner, Update, set_learning_rate
-from vlnbert.learning.validation import validation_scores
-from vlnbert.navigator import Navigator
+from vlnbert.learning.settings import TrainingSettings
+from vlnbert.learning.updates import EagerUpdate, GraphUpdate, Update, set_learning_rate
 from vlnbert.ranks import ALONE, Ranks, launcher
 from vlnbert.tasks.splits import Split
 
@@ -42,55 +43,51 @@ class Callback(Protocol):
     def validated(self, iteration: int, scores: Mapping[str, Summary]) -> None: ...
 
 
-class Trainer:
-    """One run: a navigator that learns on some splits, in a folder that holds all it needs to go on after a kill."""
+class Trainer(ABC):
+    """One run: something that learns on some splits, in a folder that holds all it needs to go on after a kill."""
+
+    parts: ClassVar[tuple[str, ...]]  # the names of what the learner gives: the loss, then its parts
 
     def __init__(
         self,
         run: Path,
-        navigator: Navigator,
-        environment: Environment,
-        train: Sequence[Split],
+        model: Trained,
+        learner: nn.Module,
+        batches: BatchStream,
         validation: Mapping[str, Split],
-        config: TrainConfig,
+        config: TrainingSettings,
+        *,
         best_on: str,
         ranks: Ranks = ALONE,
         card: Mapping[str, Any] | None = None,
+        unclipped: Collection[nn.Parameter] = (),
+        some_unused: bool = False,
     ) -> None:
-        """`best_on` names the validation split whose score decides; `card` is what the best's model card shall tell."""
-        self.run, self.navigator, self.environment, self.config = run, navigator, environment, config
+        """`learner` gives the losses [part] of a batch and its key, and the first of them carries the gradient.
+
+        `best_on` names the validation split whose score decides; `card` is what the best's model card shall tell. The
+        gradients of `unclipped` weights may be of any size, and `some_unused` says that not every update has all.
+        """
+        self.run, self.model, self.batches, self.config = run, model, batches, config
         self.validation, self.best_on, self.ranks, self.card = validation, best_on, ranks, dict(card or {})
         self.callbacks: Sequence[Callback] = ()
+        self.notes: list[str] = []  # what whoever begins the run should know
         self.advanced: Callable[[int], object] = lambda iteration: None  # called after every update, with their number
-        device = environment.world.device
-        self.batches = BatchStream(
-            train,
-            config.batch,
-            config.seed,
-            ranks=ranks,
-            device=device,
-            accumulate=config.accumulate,
-            schedule=config.split_schedule(len(train)),
-        )
-        teacher_rows = self.batches.teacher_rows(environment.world)
-        self.learner: torch.nn.Module = Learner(navigator, environment, config, ranks=ranks, teacher_rows=teacher_rows)
+        self.device = device = batches.device
+        self.learner = learner
         if ranks.count > 1:
-            self.learner = DistributedDataParallel(
-                self.learner, find_unused_parameters=navigator.object_embedding is not None
-            )
+            self.learner = DistributedDataParallel(learner, find_unused_parameters=some_unused)
         self.optimiser = torch.optim.AdamW(
-            navigator.parameters(),
+            model.parameters(),
             lr=torch.tensor(config.learning_rate, device=device) if device.type == "cuda" else config.learning_rate,
             weight_decay=config.weight_decay,
             fused=True,
             capturable=device.type == "cuda",
         )
-        self.averaged = AveragedWeights(navigator, config.ema)
-        critic = set(navigator.critic.parameters())
-        clipped = [weight for weight in navigator.parameters() if weight not in critic]
-        self.eager = EagerUpdate(
-            self.learner, self.optimiser, self.batches.row_policy, clipped=clipped, grad_clip=config.grad_clip
-        )
+        self.averaged = AveragedWeights(model, config.ema)
+        free = set(unclipped)
+        clipped = [weight for weight in model.parameters() if weight not in free]
+        self.eager = EagerUpdate(self.learner, self.optimiser, clipped=clipped, grad_clip=config.grad_clip)
         graphs = config.graphs and device.type == "cuda" and ranks.count == 1
         self.update: Update = GraphUpdate(self.eager) if graphs else self.eager
         self.progress = Progress(0, None, None)
@@ -100,9 +97,18 @@ class Trainer:
         self.hurrying: bool = False  # set from outside to leave that validation to whoever resumes the run
         self.walking: bool = False  # whether a validation is under way, which loses nothing if it is interrupted
 
+    @abstractmethod
+    def scores(self) -> dict[str, Summary]:
+        """The scores on each of the validation splits, shared out over all ranks."""
+
+    @property
+    @abstractmethod
+    def best_metric(self) -> str:
+        """The metric that decides, asked for only where something is validated."""
+
     def resume(self) -> None:
         """Go on from the newest checkpoint of the run."""
-        saved = load_checkpoint(last_checkpoint(self.run), self.navigator, self.optimiser, self.averaged)
+        saved = load_checkpoint(last_checkpoint(self.run), self.model, self.optimiser, self.averaged)
         self.progress, self.saved = after_validation(self.run, saved), saved.iteration
 
     def train(self) -> None:
@@ -131,7 +137,7 @@ class Trainer:
 
     def _agree(self, flag: bool) -> bool:
         """Whether any rank was asked to stop; then all are."""
-        agreed = self.ranks.any(flag, self.environment.world.device)
+        agreed = self.ranks.any(flag, self.device)
         self.stopping = self.stopping or agreed
         return agreed
 
@@ -160,7 +166,7 @@ class Trainer:
 
     def _learn(self, iteration: int) -> None:
         set_learning_rate(self.optimiser, self.config.learning_rate_at(iteration))
-        self.navigator.train()
+        self.model.train()
         torch.manual_seed(dropout_seed(self.config.seed, iteration, self.ranks.rank))
         count = self.config.accumulate
         if count == 1:
@@ -184,20 +190,15 @@ class Trainer:
         for number, total in enumerate(losses[:, 0].tolist(), first):
             if not math.isfinite(total):
                 self._give_up(number, total)
-        parts = dict(zip(PARTS, losses.mean(dim=0).tolist(), strict=True))
+        parts = dict(zip(self.parts, losses.mean(dim=0).tolist(), strict=True))
         for callback in self.callbacks:
             callback.updated(self.progress.iteration, self.config.learning_rate_at(self.progress.iteration - 1), parts)
 
     def _require_numbers(self) -> None:
         """Weights that are no longer numbers must not be saved, though the loss that they were learned from was one."""
-        if not all(bool(weight.isfinite().all()) for weight in self.navigator.parameters()):
+        if not all(bool(weight.isfinite().all()) for weight in self.model.parameters()):
             problem = f"the weights are no longer numbers after update {self.progress.iteration}"
             raise TrainingError(f"{problem}; {self._remedy}")
-
-    @property
-    def best_metric(self) -> str:
-        """The metric that decides, asked for only where something is validated."""
-        return best_metric(self.best_on)
 
     @property
     def _remedy(self) -> str:
@@ -210,20 +211,18 @@ class Trainer:
         raise TrainingError(f"{problem}; {self._remedy}")
 
     def _validate(self) -> None:
-        """Walk the validation splits, keep the best weights and tell."""
+        """Score the validation splits, keep the best weights and tell."""
         self.walking = True
         try:
-            scores = validation_scores(
-                self.environment, self.navigator, self.validation, config=self.config, ranks=self.ranks
-            )
+            scores = self.scores()
         finally:
             self.walking = False
         score = scores[self.best_on][self.best_metric] if self.best_on in scores else None
         done = replace(self.progress, validated=True)
-        if score is not None and (self.progress.best is None or score > self.progress.best):
+        if score is not None and is_better(self.best_metric, score, self.progress.best):
             done = replace(done, best=float(score), best_iteration=self.progress.iteration)
             if self.ranks.writes:
-                save_navigator(self.run / BEST, self.navigator, {**self.card, "scores": scores})
+                save_trained(self.run / BEST, self.model, {**self.card, "scores": scores})
         for callback in self.callbacks:
             callback.validated(self.progress.iteration, scores)
         self.progress = done
@@ -234,7 +233,7 @@ class Trainer:
         if self.saved == self.progress.iteration:  # to write it again would leave a moment without any
             return
         if self.ranks.writes:
-            save_checkpoint(self.run, self.navigator, self.optimiser, progress=self.progress, averaged=self.averaged)
+            save_checkpoint(self.run, self.model, self.optimiser, progress=self.progress, averaged=self.averaged)
         self.saved = self.progress.iteration
         self.ranks.wait()
 

@@ -46,21 +46,26 @@ class Learner(nn.Module):
         config: TrainConfig,
         ranks: Ranks,
         teacher_rows: TeacherRows,
+        row_policy: Tensor,
     ) -> None:
         super().__init__()
         self.navigator, self.config, self.ranks = navigator, config, ranks
         self.environment = environment.in_dtype(fast.dtype_of(config.precision))
-        self.teacher_rows = teacher_rows
+        # No buffer: what is random differs between ranks, and so may this.
+        self.teacher_rows, self.row_policy = teacher_rows, row_policy
         self.reward = open_reward(config.reward, environment.world, config.rewards)
 
-    def forward(self, batch: Batch, row_policy: Tensor, key: Tensor) -> Tensor:
-        """[part] the objective of a batch and its parts, as PARTS names them; the first carries the gradient."""
+    def forward(self, batch: Batch, key: Tensor) -> Tensor:
+        """[part] the objective of a batch and its parts, as PARTS names them; the first carries the gradient.
+
+        `key` [row] is that of what exploring rows sample.
+        """
         task, environment = TASKS[batch.task], self.environment.for_task(batch.task)
         agent = MixedAgent(
             self.navigator,
             environment,
             batch.tokens,
-            row_policy=row_policy,
+            row_policy=self.row_policy,
             key=key,
             target=batch.target,
             max_steps=self.config.max_steps or task.max_steps,
@@ -72,7 +77,7 @@ class Learner(nn.Module):
             rollout = collect_rollout(environment, agent, batch.start, batch.heading, batch.goal)
         objective = navigation_objective(
             rollout,
-            row_policy,
+            self.row_policy,
             self.reward(rollout, batch),
             config=self.config.objective,
             ranks=self.ranks,
@@ -83,10 +88,8 @@ class Learner(nn.Module):
 class EagerUpdate:
     """Forward, backward, clip, step. Nothing in it waits for the device."""
 
-    def __init__(
-        self, learner: nn.Module, optimiser: Optimizer, row_policy: Tensor, clipped: Sequence[Tensor], grad_clip: float
-    ) -> None:
-        self.learner, self.optimiser, self.row_policy = learner, optimiser, row_policy
+    def __init__(self, learner: nn.Module, optimiser: Optimizer, clipped: Sequence[Tensor], grad_clip: float) -> None:
+        self.learner, self.optimiser = learner, optimiser
         self.clipped, self.grad_clip = clipped, grad_clip
 
     def __call__(self, batch: Batch, key: Tensor) -> Tensor:
@@ -97,7 +100,7 @@ class EagerUpdate:
 
     def accumulate(self, batch: Batch, key: Tensor, share: float = 1.0) -> Tensor:
         """Add a batch's gradients, times its share, to those that are there."""
-        losses: Tensor = self.learner(batch, self.row_policy, key)
+        losses: Tensor = self.learner(batch, key)
         torch.autograd.backward(losses[0] * share)
         return losses.detach()
 

@@ -20,9 +20,13 @@ def keys(seed: int, iteration: int, episode: Tensor) -> Tensor:
 def gumbel(key: Tensor, steps: int, slots: int) -> Tensor:
     """[time, row, slot] standard Gumbel noise: added to a step's logits, its argmax is a sample of their softmax."""
     counter = torch.arange(steps * slots, device=key.device).view(steps, 1, slots)
-    bits = mix(key[:, None] + counter * _signed(GOLDEN))
-    uniform = (((bits >> 11) & ((1 << 53) - 1)).double() + 0.5) * 2.0**-53
-    return -torch.log(-torch.log(uniform))
+    return -torch.log(-torch.log(uniform(key[:, None], counter)))
+
+
+def uniform(key: Tensor, counter: Tensor) -> Tensor:
+    """Float64 numbers between 0 and 1, one for each pair of a key and a counter, whose shapes broadcast."""
+    bits = mix(key + counter * _signed(GOLDEN))
+    return (((bits >> 11) & ((1 << 53) - 1)).double() + 0.5) * 2.0**-53
 
 
 def mix(value: Tensor) -> Tensor:

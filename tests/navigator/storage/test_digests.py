@@ -163,3 +163,11 @@ def test_tensors_of_any_kind_are_summed(tmp_path: Path) -> None:
             digests.check_tensors(path, wrong, metadata)
     with pytest.raises(DigestError):
         digests.check_tensors(path, found, {"a": "c"})
+
+
+def test_a_tokenizer_that_was_lost_is_told(saved: Path) -> None:
+    (saved / "tokenizer.json").unlink()
+    with pytest.raises(DigestError, match=r"tokenizer\.json: is missing, though the folder was written with it; "):
+        Navigator.from_pretrained(saved)
+    (saved / "digests.json").unlink()
+    assert Navigator.from_pretrained(saved).tokenizer is None

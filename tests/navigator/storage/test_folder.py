@@ -130,6 +130,10 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], tuple[str, ...]]] = {
         write_weights(critic__3__bias=torch.full((1,), torch.nan)),
         ("critic.3.bias: holds NaN or infinity",),
     ),
+    "one of them no number": (
+        write_weights(critic__0__bias=torch.tensor([torch.nan, *[0.0] * 15])),
+        ("critic.0.bias: holds NaN or infinity",),
+    ),
     "beyond all numbers": (write_weights(critic__3__bias=torch.full((1,), -torch.inf)), ("holds NaN or infinity",)),
     "pieces beyond the embedding": (
         write_tokenizer(many_pieces),
@@ -165,6 +169,12 @@ def test_what_does_not_fit_together_is_named(saved: Path, damage: str) -> None:
     with pytest.raises(VlnbertError) as caught:
         open_navigator(saved)
     assert len(str(caught.value).splitlines()) == 1
+
+
+def test_weights_whose_sum_is_beyond_all_numbers_are_weights(saved: Path) -> None:
+    (saved / "digests.json").unlink()
+    write_weights(critic__0__bias=torch.full((16,), 3e38))(saved)
+    assert Navigator.from_pretrained(saved).critic[0].bias[0] == 3e38
 
 
 def test_a_hub_name_without_network(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,7 +57,7 @@ def bench_evaluate(
     from vlnbert.benchmarks.workloads import first_episodes
     from vlnbert.learning.presets import presets
 
-    experiment = presets[preset].experiment
+    experiment = presets.navigator(preset)
     require_within(rounds=(rounds, 2, MOST))
     require_within(episodes=(1 if episodes is None else episodes, 1, MOST))
     for rows in batch:

@@ -62,7 +62,7 @@ def bench_growth(
     from vlnbert.benchmarks.growth import TrainingSetup, time_growth
     from vlnbert.learning.presets import presets
 
-    experiment = presets[preset].experiment
+    experiment = presets.navigator(preset)
     training = replace(experiment.training, precision=precision or experiment.training.precision)
     require_within(rounds=(rounds, 2, MOST))
     sizes = {"rows": rows or _doubled(training.batch), "tokens": tokens, "steps": steps}

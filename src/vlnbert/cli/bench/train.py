@@ -65,7 +65,7 @@ def bench_train(
     from vlnbert.benchmarks.training import matrix_rate, time_training
     from vlnbert.learning.presets import presets
 
-    experiment = presets[preset].experiment
+    experiment = presets.navigator(preset)
     require_within(rounds=(rounds, 2, MOST))
     require_within(updates=(updates, 1, MOST))
     require_device(device)

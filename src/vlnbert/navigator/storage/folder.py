@@ -142,7 +142,7 @@ def read_weights(path: Path, expected: Shapes) -> dict[str, Tensor]:
 def check_header(path: Path, expected: Shapes) -> None:
     """The same for the shapes that the header of a file declares: nothing is read of what does not fit."""
     version = format_of(path.with_name(CONFIG), _settings(path.with_name(CONFIG)), NEWEST)
-    _check_fit(path, {_key_today(name, version): shape for name, shape in stored_shapes(path).items()}, expected)
+    check_fit(path, {_key_today(name, version): shape for name, shape in stored_shapes(path).items()}, expected)
 
 
 def checked_weights(path: Path, tensors: Mapping[str, Tensor], expected: Shapes) -> dict[str, Tensor]:
@@ -152,7 +152,7 @@ def checked_weights(path: Path, tensors: Mapping[str, Tensor], expected: Shapes)
     """
     version = format_of(path.with_name(CONFIG), _settings(path.with_name(CONFIG)), NEWEST)
     tensors = {_key_today(name, version): tensor for name, tensor in tensors.items()}
-    _check_fit(path, {name: tuple(tensor.shape) for name, tensor in tensors.items()}, expected)
+    check_fit(path, {name: tuple(tensor.shape) for name, tensor in tensors.items()}, expected)
     for name, tensor in tensors.items():
         if (problem := weight_problem(tensor)) is not None:
             raise DataError(path, problem, WHOLE_WEIGHTS, name)
@@ -200,8 +200,8 @@ def _readable(path: Path) -> Iterator[None]:
         raise DataError(path, f"cannot be read ({error.strerror or error})", "check the file") from None
 
 
-def _check_fit(path: Path, found: Shapes, expected: Shapes) -> None:
-    """A navigator's weights must be all of those that its configuration describes, no others, in their shapes."""
+def check_fit(path: Path, found: Shapes, expected: Shapes, remedy: str = SAVE_AGAIN) -> None:
+    """A network's weights must be all of those that its configuration describes, no others, in their shapes."""
     misshapen = [
         f"{name} has shape {shown(found[name])} where {shown(shape)} is expected"
         for name, shape in expected.items()
@@ -213,7 +213,7 @@ def _check_fit(path: Path, found: Shapes, expected: Shapes) -> None:
         "": misshapen,
     }
     if problems := [what + listed(names) for what, names in parts.items() if names]:
-        raise DataError(path, f"does not fit its {CONFIG}: {'; '.join(problems)}", SAVE_AGAIN)
+        raise DataError(path, f"does not fit its {CONFIG}: {'; '.join(problems)}", remedy)
 
 
 def read_tokenizer(path: Path, special: Sequence[str] = SPECIAL) -> Tokenizer:

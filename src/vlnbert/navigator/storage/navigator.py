@@ -5,9 +5,10 @@ from typing import Any, Self
 
 from huggingface_hub import ModelCard, PyTorchModelHubMixin
 from tokenizers import Tokenizer
+from torch import Tensor
 
 from vlnbert.navigator.model import Backbone, NavigatorConfig, RecurrentVLNBert
-from vlnbert.navigator.storage.digests import noting
+from vlnbert.navigator.storage.digests import DigestError, noting, read_digests
 from vlnbert.navigator.storage.folder import (
     CONFIG,
     TOKENIZER,
@@ -120,12 +121,18 @@ class Navigator(
         navigator.read_tokenizer(folder)
         return navigator.eval()
 
+    def read_weights(self, folder: Path) -> dict[str, Tensor]:
+        """The weights in a folder, if they are all of this navigator's, no others, in their shapes."""
+        return read_weights(folder / WEIGHTS, {name: tuple(one.shape) for name, one in self.state_dict().items()})
+
     def read_tokenizer(self, folder: Path) -> None:
         """Take the tokenizer of a navigator's folder, if there is one: a BERT's, or that of a backbone with its own."""
         if (folder / TOKENIZER).exists():
             own = hasattr(self.backbone, "tokenizer")
             self.tokenizer = read_tokenizer(folder / TOKENIZER, () if own else SPECIAL)
             require_fit(folder / TOKENIZER, self.tokenizer, self.config.vocabulary, padded=own)
+        elif TOKENIZER in read_digests(folder):
+            raise DigestError(folder / TOKENIZER, "is missing, though the folder was written with it")
 
 
 def _facts(config: NavigatorConfig) -> dict[str, str]:

@@ -1,0 +1,89 @@
+"""`vlnbert speak`: turn paths into instructions."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from vlnbert.cli.options import Flag, show
+from vlnbert.runtime import Precision
+
+
+def speak(
+    run: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="RUN")]],
+    *,
+    data: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None,
+    split: Annotated[str | None, tyro.conf.arg(metavar="TASK/SPLIT")] = None,
+    path: Annotated[tuple[str, ...], tyro.conf.arg(metavar="SCAN:VIEWPOINT,...")] = (),
+    decoding: Literal["greedy", "nucleus", "beam"] = "greedy",
+    top_p: float = 0.9,
+    temperature: float = 0.9,
+    beams: int = 4,
+    length_penalty: float = 0.6,
+    max_tokens: int | None = None,
+    seed: int = 0,
+    checkpoint: Literal["best", "last"] = "best",
+    batch: int | None = None,
+    precision: Precision = "float32",
+    device: str = "cpu",
+    out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None,
+    json: Flag = False,
+) -> None:
+    """Let a speaker tell of the paths of a split, or of any path: an instruction for each.
+
+    Empty sentences, and those without an end, are told again by nucleus sampling and else left out, by name.
+
+    Example: vlnbert train speaker-open --data data --out runs/speaker
+
+    Example: vlnbert speak runs/speaker --split r2r/val_unseen
+
+    Example: vlnbert speak runs/speaker --split r2r/val_unseen --decoding nucleus --seed 1 --out told.json
+
+    Example: vlnbert speak runs/speaker --path scan:viewpoint,viewpoint,viewpoint
+
+    Args:
+        run: A run of a speaker, whose best weights speak; or a speaker's folder or hub name.
+        data: The data folder; by default the one that a run was trained on.
+        split: The split whose paths to tell, each once, such as r2r/val_unseen. dev_unseen is made of the houses that a
+            run kept out of its training.
+        path: Instead of a split, one path or several by their viewpoints, one step apart: scan:viewpoint,viewpoint,...
+        decoding: greedy takes the likeliest word at each place; nucleus draws one among the likeliest; beam looks for
+            the likeliest instruction.
+        top_p: Of nucleus: the probability that the words have together among which one is drawn.
+        temperature: Of nucleus: below 1 the likely gets likelier.
+        beams: Of beam: instructions that are kept at each place.
+        length_penalty: Of beam: the power of the length by which the logarithm of a probability is divided.
+        max_tokens: Longest instruction, in word pieces, [CLS] and [SEP] included; by default the speaker's.
+        seed: Of nucleus. The same seed tells the same of a path, whatever the batch.
+        checkpoint: Which weights of a run speak: the best, or those of its last checkpoint.
+        batch: Paths that are told together; by default 64 on a CPU, 2048 on a GPU.
+        precision: Of the speaker's tokens; fastest is what multiplies faster on this device.
+        device: Where the tensors are, such as cpu or cuda.
+        out: A file to write, a JSON list in R2R's form, instead of printing.
+        json: Print that list instead of a table.
+    """
+    from vlnbert.api import speaking
+
+    told = speaking.speak(
+        run,
+        data,
+        split,
+        paths=path or None,
+        decoding=decoding,
+        top_p=top_p,
+        temperature=temperature,
+        beams=beams,
+        length_penalty=length_penalty,
+        max_tokens=max_tokens,
+        seed=seed,
+        checkpoint=checkpoint,
+        batch=batch,
+        precision=precision,
+        device=device,
+    )
+    if out is not None:
+        print(f"wrote {told.write(out)}: {len(told):,} instructions")
+    elif json:
+        print(told.to_json())
+    else:
+        show(told.table())

@@ -1,0 +1,66 @@
+"""Everything that defines the training of a speaker: beside what every experiment says, its shape and its words.
+
+A field's docstring is its help on the command line.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from vlnbert.learning.experiment import Experiment
+from vlnbert.learning.records import require_range
+from vlnbert.learning.settings import ExperimentSettings, TrainingSettings
+from vlnbert.speaker import SpeakerConfig
+
+PERPLEXITY = "perplexity"
+
+
+@dataclass(frozen=True)
+class SpeakerTrainConfig(TrainingSettings):
+    """The training of a speaker: it learns what people said of paths, word by word."""
+
+    iterations: int = 1500
+    """Updates of the weights, at most: with patience, training stops when the validation loss no longer falls."""
+    batch: int = 192
+    """Instructions of an update."""
+    learning_rate: float = 4e-4
+    """Of AdamW."""
+    schedule: Literal["constant", "cosine"] = "cosine"
+    """The learning rate over time: constant, or a cosine down to a hundredth."""
+    warmup: int = 100
+    """Updates over which the learning rate rises from zero."""
+    grad_clip: float = 1.0
+    """Largest norm of the gradient."""
+    validate_every: int = 100
+    """Updates between validations, which are also when the run is saved."""
+    patience: int = 4
+    """Validations without a lower perplexity after which training stops; 0 for never."""
+    label_smoothing: float = 0.05
+    """The part of each word's label that is shared out over all word pieces."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_range(self, 0.0, 0.9, "label_smoothing")
+
+
+@dataclass(frozen=True)
+class SpeakerExperiment(ExperimentSettings):
+    """The training of a speaker, whole: with its data folder it makes the same speaker anywhere."""
+
+    best_on: str = "r2r/val_unseen"
+    """The split whose perplexity says which weights are the best."""
+    start: str | None = None
+    """Words to start from: a BERT, whose word embeddings and vocabulary are taken (file, folder or hub name), or a
+    speaker, of which all is. Without any, it starts from random weights and the data's vocabulary."""
+    speaker: SpeakerConfig = field(default_factory=SpeakerConfig)
+    """The speaker's shape. The widths of features and the vocabulary are read from the data or from the words to start
+    from: what is asked for otherwise is refused."""
+    training: SpeakerTrainConfig = field(default_factory=SpeakerTrainConfig)
+    """How it is taught."""
+
+    @property
+    def best_metric(self) -> str:
+        """The score by which the best weights are chosen; lower is better."""
+        return PERPLEXITY
+
+
+AnyExperiment = Experiment | SpeakerExperiment

@@ -1,0 +1,43 @@
+"""Whether a speaker and a data folder go together: the same channels, widths and words; or one line on why not."""
+
+from dataclasses import replace
+
+from vlnbert.data.data import Data
+from vlnbert.data.spec import OFF, FeatureSpec
+from vlnbert.errors import UsageError, setting
+from vlnbert.speaker.speaker import Speaker
+
+
+def shown_to_speaker(speaker: Speaker, data: Data, name: str) -> Data:
+    """The data as a speaker, called by its name, was shown it; what the data was opened with must be the same."""
+    learned, asked, usual = speaker.features, data.features, FeatureSpec()
+    for place in ("views", "encoder"):
+        said, known = getattr(asked, place), getattr(learned, place)
+        if said != getattr(usual, place) and _what(asked, place) != _what(learned, place):
+            learned_from = known or "the only feature file"
+            problem = f"{name} knows {place} by {learned_from}, and the data is opened with {said}"
+            raise UsageError(f"{problem}; open it with what the speaker was shown: {setting(f'features.{place}')}")
+    objects = learned.objects if speaker.config.object_width else OFF
+    shown = data.seen_as(replace(learned, objects=objects))
+    require_vocabulary(speaker, shown, name)
+    found = {"view": shown.view_bank.width, "object": shown.object_width}
+    wanted = {"view": speaker.config.feature_width, "object": speaker.config.object_width}
+    for what, width in wanted.items():
+        if found[what] != width:
+            problem = f"{name} knows {what}s {width} wide, and they are {found[what]}"
+            raise UsageError(f"{problem}; give the features that it was trained with: {setting(f'features.{what}s')}")
+    return shown
+
+
+def require_vocabulary(speaker: Speaker, data: Data, name: str) -> None:
+    """Refuse a speaker of other words than the data's: neither would understand the other's tokens."""
+    own, known = speaker.tokenizer, data.tokenizer
+    if own is None or own.get_vocab() != known.get_vocab():
+        pieces = 0 if own is None else own.get_vocab_size()
+        problem = f"{name} has another vocabulary, of {pieces:,} word pieces, than {data.folder.vocabulary}"
+        raise UsageError(f"{problem}, of {known.get_vocab_size():,}; give the data that it belongs to")
+
+
+def _what(features: FeatureSpec, place: str) -> object:
+    """What a setting means: some names stand for several channels."""
+    return (features.view_channels or features.views) if place == "views" else getattr(features, place)

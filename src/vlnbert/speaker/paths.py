@@ -1,0 +1,155 @@
+"""Paths as a speaker is shown them: every choice of every step, with the one that was taken marked. Gathers only."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from vlnbert.environment.environment import Environment, State
+from vlnbert.errors import UsageError
+from vlnbert.tasks.episodes import pad_paths
+from vlnbert.world.geometry import level_view
+from vlnbert.world.object_bank import VisibleObjects
+from vlnbert.world.objects import NONE
+from vlnbert.world.world import STOP, World
+
+SHOWN = 3  # paths that a line names
+
+
+class Described(Protocol):
+    """Whatever has paths: a batch, or a split's episodes."""
+
+    @property
+    def path(self) -> Tensor: ...
+    @property
+    def path_length(self) -> Tensor: ...
+    @property
+    def heading(self) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Paths:
+    """Paths to be told of, one a row."""
+
+    viewpoint: Tensor  # [path, hop], the last one repeated as padding
+    length: Tensor  # [path] viewpoints
+    heading: Tensor  # [path] radians, the agent's at the start
+    target: Tensor | None = None  # [path] REVERIE's: its place among the objects of the last viewpoint, NONE for none
+
+    @classmethod
+    def of(cls, described: Described, target: Tensor | None = None) -> "Paths":
+        """Those of a batch, or of a split's episodes."""
+        return cls(described.path, described.path_length, described.heading, target)
+
+    @classmethod
+    def through(cls, world: World, routes: Sequence[tuple[str, Sequence[str]]]) -> "Paths":
+        """Paths by the names of a scan and of its viewpoints; one begins with its first step ahead."""
+        if not routes:
+            raise UsageError("there is no path to tell of; give its scan and its viewpoints")
+        for scan, names in routes:
+            if not names:
+                raise UsageError(f"a path in {scan} has no viewpoints; give one or more")
+        numbers = [[world.find(scan, name) for name in names] for scan, names in routes]
+        viewpoint, length = pad_paths(numbers), torch.tensor([len(path) for path in numbers])
+        paths = cls(viewpoint.to(world.device), length.to(world.device), torch.zeros(len(numbers)).to(world.device))
+        require_connected(world, paths)
+        return replace(paths, heading=first_heading(world, paths).double())
+
+    def __len__(self) -> int:
+        return len(self.viewpoint)
+
+    def select(self, rows: Tensor) -> "Paths":
+        """Some of the paths, in the order of `rows`."""
+        target = None if self.target is None else self.target[rows]
+        return Paths(self.viewpoint[rows], self.length[rows], self.heading[rows], target)
+
+
+@dataclass(frozen=True)
+class PathSights:
+    """What a speaker reads of some paths: at each hop the choices that were there, of which one was taken."""
+
+    features: Tensor  # [path, hop, slot, width] of the view that faces each choice; stop and padding are zero
+    direction: Tensor  # [path, hop, slot, 4] from the view faced at that hop
+    taken: Tensor  # [path, hop] the slot that was taken; at the end it is stop
+    present: Tensor  # [path, hop, slot] bool, false for padding
+    target: VisibleObjects | None = None  # [path, 1, ...] the object to tell of, where it is asked for
+
+
+def taken_slots(world: World, paths: Paths) -> Tensor:
+    """[path, hop] the slot that leads from each viewpoint to the next: stop at the last, and in padding."""
+    here = paths.viewpoint
+    following = torch.cat((here[:, 1:], here[:, -1:]), dim=1)
+    return (world.neighbour[here] == following[..., None]).long().argmax(dim=2)
+
+
+def observe_paths(environment: Environment, paths: Paths) -> PathSights:
+    """Walk along some paths, all hops at once, and look around at each. Nothing waits for the device."""
+    world, here = environment.world, paths.viewpoint
+    taken = taken_slots(world, paths)
+    arrived = world.view[here, taken]  # the view faced after each step
+    view = torch.cat((level_view(paths.heading)[:, None], arrived[:, :-1]), dim=1)
+    rows, hops = here.shape
+    plain = environment.for_task("r2r")  # other objects than the target are not told of
+    seen = plain.observe(State(here.flatten(), view.flatten(), torch.zeros_like(here.flatten(), dtype=torch.bool)))
+    if seen.features is None:
+        raise UsageError("a speaker tells what views look like; open the data with features")
+    within = torch.arange(hops, device=here.device) < paths.length[:, None]
+    return PathSights(
+        features=seen.features.view(rows, hops, *seen.features.shape[1:]),
+        direction=seen.direction.view(rows, hops, world.slots, -1),
+        taken=taken,
+        present=seen.choosable.view(rows, hops, world.slots) & within[..., None],
+        target=_target(environment, paths, view),
+    )
+
+
+def _target(environment: Environment, paths: Paths, view: Tensor) -> VisibleObjects | None:
+    """The object that each path shall lead to, as it is seen at the end."""
+    if paths.target is None or environment.object_bank is None:
+        return None
+    last = (paths.length - 1)[:, None]
+    shown = environment.object_bank.look(paths.viewpoint.gather(1, last).squeeze(1), view.gather(1, last).squeeze(1))
+    place = paths.target.clamp(min=0)[:, None, None]
+
+    def taken(table: Tensor) -> Tensor:
+        return table.gather(1, place.expand(-1, 1, table.shape[2]))
+
+    return VisibleObjects(
+        features=taken(shown.features),
+        position=taken(shown.position),
+        direction=taken(shown.direction),
+        present=(paths.target != NONE)[:, None],
+    )
+
+
+def connected(world: World, paths: Paths) -> Tensor:
+    """[path] whether an edge joins all of a path's viewpoints, one to the next."""
+    here = paths.viewpoint
+    within = torch.arange(1, here.shape[1], device=here.device) < paths.length[:, None]
+    moves = world.joined(here[:, :-1], here[:, 1:]) & (here[:, :-1] != here[:, 1:])
+    return (moves | ~within).all(dim=1)
+
+
+def require_connected(world: World, paths: Paths) -> None:
+    """Refuse paths that nobody can walk, with the first place where one breaks off."""
+    broken = (~connected(world, paths)).nonzero().flatten().tolist()
+    if broken:
+        path = paths.viewpoint[broken[0]]
+        steps = zip(path[:-1].tolist(), path[1:].tolist(), range(1, int(paths.length[broken[0]])), strict=False)
+        ends = next(
+            (start, end)
+            for start, end, _ in steps
+            if start == end or end not in world.neighbour[start, 1 : int(world.choices[start])].tolist()
+        )
+        start, end = (world.viewpoints[number] for number in ends)
+        more = f", and {len(broken) - 1:,} other paths are broken too" if len(broken) > 1 else ""
+        problem = f"path {broken[0] + 1} is not connected: no step leads from {start} to {end}{more}"
+        raise UsageError(f"{problem}; name viewpoints one step apart (vlnbert world candidates lists them)")
+
+
+def first_heading(world: World, paths: Paths) -> Tensor:
+    """[path] the heading of each path's first step, for paths that come without one; 0 for one that stays."""
+    first = taken_slots(world, paths)[:, 0]
+    return torch.where(first == STOP, 0.0, world.heading[paths.viewpoint[:, 0], first])

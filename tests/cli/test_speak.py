@@ -1,0 +1,103 @@
+"""`vlnbert train speaker-demo`, `vlnbert speak` and `vlnbert bench speak`."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import called
+
+SMALL = (
+    *("--speaker.hidden", "16", "--speaker.heads", "2", "--speaker.inner", "32", "--training.batch", "16"),
+    *("--training.iterations", "40", "--training.validate-every", "20", "--training.learning-rate", "0.02"),
+    *("--threads", "1"),
+)
+
+
+@pytest.fixture(scope="module")
+def spoken(house: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cli") / "speaker"
+    outcome = called("train", "speaker-demo", "--data", house, "--out", folder, *SMALL)
+    assert outcome.code == 0, outcome.err
+    assert "after 20 updates, r2r/val_unseen: perplexity" in outcome.err
+    assert "the best after 40, perplexity" in outcome.out
+    assert f"let it speak with: vlnbert speak {folder} --split r2r/val_unseen" in outcome.out
+    return folder
+
+
+def test_a_split_is_told(spoken: Path, tmp_path: Path) -> None:
+    words = ("speak", spoken, "--split", "r2r/val_unseen", "--decoding", "nucleus")
+    shown = called(*words)
+    assert shown.code == 0, shown.err
+    assert "the speaker" in shown.out
+    items = json.loads(called(*words, "--json").out)
+    assert items
+    assert items[0]["path_id"] in shown.out
+    written = called(*words, "--out", tmp_path / "told.json")
+    assert written.out == f"wrote {tmp_path / 'told.json'}: {len(items)} instructions\n"
+    assert json.loads((tmp_path / "told.json").read_text()) == items
+
+
+def test_a_path_is_told(spoken: Path) -> None:
+    [first, *_] = json.loads(
+        called("speak", spoken, "--split", "r2r/val_unseen", "--decoding", "nucleus", "--json").out
+    )
+    route = f"{first['scan']}:{','.join(first['path'])}"
+    outcome = called("speak", spoken, "--path", route, route, "--decoding", "nucleus", "--json")
+    assert [item["path"] for item in json.loads(outcome.out)] == [first["path"]] * 2
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ((), "name a split or paths, and not both; for example --split r2r/val_unseen"),
+        (("--path", "attic:a,b"), "no scan 'attic'"),
+        (("--path", "attic"), "'attic' is no path; write it like scan:viewpoint,viewpoint,..."),
+        (("--split", "r2r/val_unseen", "--decoding", "greed"), "did you mean greedy"),
+        (("--split", "r2r/val_unseen", "--max-tokens", "99"), "--max-tokens 99 is more than the 80"),
+    ],
+)
+def test_mistakes_end_in_one_line(spoken: Path, words: tuple[str, ...], told: str) -> None:
+    outcome = called("speak", spoken, *words)
+    assert outcome.code == 2
+    assert outcome.out == ""
+    [line] = outcome.err.splitlines()
+    assert told in line
+
+
+def test_a_speaker_does_not_walk(spoken: Path, house: Path, tmp_path: Path) -> None:
+    begin = ("train", "demo", "--data", house, "--out", tmp_path / "run", "--start", spoken)
+    for words, told in (
+        (("evaluate", spoken), "is a speaker's run, and a speaker does not walk"),
+        (("evaluate", spoken / "best", "--data", house), "is a speaker, which does not walk"),
+        (begin, "is a speaker's, from which no navigator can start"),
+    ):
+        outcome = called(*words)
+        assert outcome.code == 2
+        [line] = outcome.err.splitlines()
+        assert told in line
+
+
+def test_no_setting_of_a_navigator_is_a_speaker_s(house: Path, tmp_path: Path) -> None:
+    outcome = called("train", "speaker-demo", "--data", house, "--out", tmp_path / "a", "--training.max-steps", "3")
+    assert outcome.code == 2
+    assert "no option --training.max-steps" in outcome.err
+    assert not (tmp_path / "a").exists()
+
+
+def test_the_bench_tells_both_ways(house: Path) -> None:
+    words = ("bench", "speak", "speaker-demo", "--data", house, "--batch", "4", "--tokens", "12", "--words", "50")
+    more = ("--rounds", "2", "--threads", "1", "--precision", "float32")
+    found = json.loads(called(*words, *more, "--json").out)
+    assert found["sentences"] == 4
+    assert found["tokens"] == 11
+    assert found["sentences_a_second"] == pytest.approx(4 / found["seconds"])
+    assert found["tokens_a_second"] == pytest.approx(44 / found["seconds"])
+    assert found["times_plain"] == pytest.approx(found["plain_seconds"] / found["seconds"])
+    assert found["memory_bytes"] > 0
+    shown = called(*words, *more, "--decoding", "beam", "--no-plain")
+    assert "sentences a second" in shown.out
+    assert "plain" not in shown.out
+    refused = called("bench", "speak", "r2r-open", "--data", house)
+    assert refused.code == 2
+    assert "r2r-open trains a navigator" in refused.err
