@@ -10,17 +10,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tokenizers import Tokenizer
-from tokenizers.models import WordPiece
 
 from tests.cli.conftest import TINY, called
 from vlnbert.errors import DataError
 from vlnbert.learning.checkpoints import save_navigator
 from vlnbert.navigator import Navigator, NavigatorConfig
+from vlnbert.tasks.tokens import load_tokenizer
 
 WORDS = (*TINY, "--training.iterations", "2", "--training.validate-every", "2", "--threads", "1")
 NAVIGATOR = NavigatorConfig(
-    hidden=8, heads=2, inner=8, layers=1, vocabulary=20, positions=8, feature_width=4, angle_width=4, critic_width=4
+    hidden=4, heads=2, inner=8, layers=1, vocabulary=20_000, positions=8, feature_width=4, angle_width=4, critic_width=4
 )
 # No file may grow beyond some size: to the program, a disk that is full. Python ignores the signal that comes with it.
 LIMITED = """
@@ -82,10 +81,11 @@ def test_curves(run: Path, tmp_path: Path, ending: str) -> None:
 
 def test_a_tokenizer(tmp_path: Path) -> None:
     navigator = Navigator(NAVIGATOR)
-    pieces = {name: number for number, name in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]"])}
-    pieces |= {f"piece{number}": number for number in range(len(pieces), 20_000)}
-    navigator.tokenizer = Tokenizer(WordPiece(pieces, unk_token="[UNK]"))
-    with limited(200_000), pytest.raises(DataError, match=r"best: cannot be written \(File too large\); free some"):
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *(f"a-piece-with-a-longer-name-{n}" for n in range(4, 20_000))]
+    (tmp_path / "vocab.txt").write_text("\n".join(pieces))
+    navigator.tokenizer = load_tokenizer(tmp_path / "vocab.txt")
+    (tmp_path / "vocab.txt").unlink()
+    with limited(500_000), pytest.raises(DataError, match=r"best: cannot be written \(File too large\); free some"):
         save_navigator(tmp_path / "best", navigator, {})
     assert left(tmp_path) == []
     save_navigator(tmp_path / "best", navigator, {})

@@ -292,3 +292,14 @@ def test_numbers_of_many_digits_take_no_time(tmp_path: Path) -> None:
     assert "nothing was refused" in refusal(read, "json", path)
     with pytest.raises(DataError, match="number too long"):
         read_json(big(path, b"[1", b"1" * 100, 10_000, b"]"), "document")
+
+
+def test_object_ids_of_other_kinds_are_not_read(tmp_path: Path) -> None:
+    """h5py crashes on a text that damage has made a list."""
+    with h5py.File(tmp_path / HDF5, "w") as file:
+        file["scan_a"] = np.zeros((3, 4), "f4")
+        file["scan_a"].attrs["obj_ids"] = ["1", "2", "3"]
+    content = (tmp_path / HDF5).read_bytes()
+    text = content.index(b"obj_ids\0") + 9  # the byte that says whether it is a text or a list
+    (tmp_path / HDF5).write_bytes(content[:text] + b"\x00" + content[text + 1 :])
+    assert "'obj_ids' is not a list of whole numbers or texts" in refusal(read, "objects", tmp_path / HDF5)

@@ -99,7 +99,7 @@ def test_all_faults_at_once(tmp_path, refuses):
         file["s_e"] = h5py.SoftLink("/nowhere")
     no_dataset = "is not a dataset named <scan>_<viewpoint>"
     expected = [f"key plain: {no_dataset}", "key s_b: is 3 wide, where 4 is expected", "key s_c: has no attribute"]
-    refuses(path, lambda: loaded(path), *expected, f"key s_d: {no_dataset}", "key s_e: cannot be read")
+    refuses(path, lambda: loaded(path), *expected, f"key s_d: {no_dataset}", "key s_e: is a link, not a dataset")
 
 
 def test_empty_missing_and_foreign_files(tmp_path, refuses):

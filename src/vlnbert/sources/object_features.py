@@ -21,6 +21,7 @@ from vlnbert.sources.features import check_width, numbers_problem
 from vlnbert.sources.files import FETCH_AGAIN
 
 IDS = "obj_ids"
+NO_IDS = f"'{IDS}' is not a list of whole numbers or texts"
 
 
 @dataclass(frozen=True)
@@ -59,13 +60,16 @@ def read_object_features(path: Path, width: int | None = None) -> Iterator[Objec
 def _objects(dataset: h5py.Dataset) -> tuple[tuple[str, ...], NDArray[np.float32]] | str:
     if IDS not in dataset.attrs:
         return f"has no attribute '{IDS}'"
-    named = prod(dataset.attrs.get_id(IDS).shape or ())  # which may be many texts in few bytes
+    stored = dataset.attrs.get_id(IDS)
+    named = prod(stored.shape or ())  # which may be many texts in few bytes
+    if named and stored.dtype.kind not in "iuS" and h5py.check_string_dtype(stored.dtype) is None:
+        return NO_IDS  # h5py crashes on some other kinds, where they are damaged
     if named > MOST_OBJECTS:
         return f"'{IDS}' names {named:,} objects, more than {MOST_OBJECTS:,}"
     shape: tuple[int, ...] = dataset.shape or ()
     ids = _ids(np.asarray(dataset.attrs[IDS]))
     if ids is None:
-        return f"'{IDS}' is not a list of whole numbers or texts"
+        return NO_IDS
     if len(set(ids)) != len(ids):
         return f"'{IDS}' names an object twice"
     if not ids and 0 in shape:
