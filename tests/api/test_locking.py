@@ -51,7 +51,7 @@ def interrupt_with(monkeypatch: pytest.MonkeyPatch, place: str, work: Callable[[
     return said
 
 
-STEPS = ("runs.fingerprints", "runs.initial_navigator", "runs._trainer", "runs.write_record", "training._train")
+STEPS = ("runs.fingerprints", "runs.initial_model", "runs.make_trainer", "runs.write_record", "training._train")
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -17,6 +17,8 @@ from tests.learning.samples import Watcher, same, weights
 from vlnbert.learning.presets import presets
 from vlnbert.learning.records import with_changes
 from vlnbert.learning.rewards import REWARDS
+from vlnbert.learning.trainer import Trainer
+from vlnbert.ranks import RankError
 
 ITERATIONS = TINY["iterations"]
 
@@ -271,6 +273,37 @@ def test_what_never_learned_leaves_nothing(data: vln.Data, tmp_path: Path, faili
     with pytest.raises(RuntimeError, match="no reward"):
         train(data, tmp_path / "made", reward="failing")
     assert list((tmp_path / "made").iterdir()) == [], "a folder that was there stays"
+
+
+def test_a_process_that_is_lost_at_once_leaves_the_run(
+    data: vln.Data, trained: vln.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its line says how to resume it."""
+
+    def lose(*_: object) -> None:
+        raise RankError("another process of this training has ended")
+
+    with monkeypatch.context() as patch, pytest.raises(RankError, match="has ended"):
+        patch.setattr(Trainer, "_learn", lose)
+        train(data, tmp_path / "run")
+    assert same(bits(vln.resume(tmp_path / "run", **QUIETLY)), bits(trained))
+
+
+def test_no_signal_comes_between_a_run_and_its_removal(
+    data: vln.Data, tmp_path: Path, failing: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torchrun terminates the others as soon as one has failed."""
+    real = shutil.rmtree
+
+    def signalled(path: Path, ignore_errors: bool = False) -> None:
+        assert not (tmp_path / "run" / "run.json").exists(), "what is killed here is no run that cannot be resumed"
+        signal.raise_signal(signal.SIGINT)
+        real(path, ignore_errors=ignore_errors)
+
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="no reward"):
+        patch.setattr(shutil, "rmtree", signalled)
+        train(data, tmp_path / "run", reward="failing")
+    assert not (tmp_path / "run").exists()
 
 
 def test_files_of_others_stay(data: vln.Data, tmp_path: Path, failing: list[Path]) -> None:

@@ -100,3 +100,9 @@ def test_nowhere_to_lock(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(DataError, match=r"cannot be written \(.*\); choose a folder you may write to"):
         take(tmp_path / "file" / "run")
+
+
+def test_where_no_folder_can_be_made_nobody_is_blamed() -> None:
+    """In /proc, a folder cannot be made, and the system says that it is not there."""
+    with pytest.raises(DataError, match=r"^/proc/run: cannot be written \(No such file or directory\); choose a folder"):
+        take(Path("/proc/run"))

@@ -3,7 +3,7 @@
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 
 from vlnbert.learning.trainer import Trainer
 
@@ -15,10 +15,6 @@ def stopped_by_signals(trainer: Trainer, tell: Callable[[str], object]) -> Itera
     A second one does without the validation, which the resumed run makes up for. Only a third stops at once, and loses
     the updates since the last checkpoint. `tell` is told what is waited for.
     """
-    if threading.current_thread() is not threading.main_thread():  # signals are the main thread's business
-        yield
-        return
-
     def stop(*_: object) -> None:
         if trainer.hurrying:
             raise KeyboardInterrupt
@@ -31,12 +27,26 @@ def stopped_by_signals(trainer: Trainer, tell: Callable[[str], object]) -> Itera
             with suppress(RuntimeError):  # of an output that was just being written to
                 tell(waiting(trainer))
 
-    before = {name: signal.signal(name, stop) for name in (signal.SIGINT, signal.SIGTERM)}
+    with _handled(stop):
+        yield
+
+
+def uninterrupted() -> AbstractContextManager[None]:
+    """No interrupt counts within the block, which must be short: half of what it does would be worse than nothing."""
+    return _handled(lambda *_: None)
+
+
+@contextmanager
+def _handled(handler: Callable[..., object]) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():  # signals are the main thread's business
+        yield
+        return
+    before = {name: signal.signal(name, handler) for name in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        for name, handler in before.items():
-            signal.signal(name, handler)
+        for name, old in before.items():
+            signal.signal(name, old)
 
 
 def waiting(trainer: Trainer) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from vlnbert.api.arguments import checked
-from vlnbert.api.interrupts import stopped_by_signals
+from vlnbert.api.interrupts import stopped_by_signals, uninterrupted
 from vlnbert.api.runs import LOG, Run, open_run
 from vlnbert.data.data import Data, open_data
 from vlnbert.data.own import Features, is_own
@@ -25,7 +25,7 @@ from vlnbert.learning.runs import begin_run, resume_run
 from vlnbert.learning.speaker_experiment import AnyExperiment
 from vlnbert.learning.trainer import Callback, Trainer
 from vlnbert.progress import Bar, quiet, say
-from vlnbert.ranks import TIMEOUT, Ranks, is_first, joined
+from vlnbert.ranks import TIMEOUT, RankError, Ranks, is_first, joined
 from vlnbert.registry import load_recorded
 from vlnbert.runtime import require_device, use_threads
 from vlnbert.sources.locks import LOCK
@@ -190,16 +190,19 @@ def _train(trainer: Trainer, callbacks: Sequence[Callback], *, log: bool, tensor
 def _nothing_left(trainer: Trainer) -> Iterator[None]:
     """What cannot be trained, such as a backbone of another width, leaves no run behind that never learned.
 
-    Only what a run writes before its first update is removed; a folder that was made for it goes with its lock.
+    Only what a run writes before its first update is removed; a folder that was made for it goes with its lock. What
+    makes it a run goes first, so that a kill in between leaves none that cannot be resumed.
     """
     try:
         yield
-    except DataError:  # such as a full disk
+    except (DataError, RankError):  # such as a full disk or a lost process: the run can be resumed
         raise
     except Exception:
         if trainer.ranks.writes and trainer.progress.iteration == 0:
-            for name in (TENSORBOARD, CHECKPOINTS):
-                shutil.rmtree(trainer.run / name, ignore_errors=True)
-            for name in (RECORD, POINTER, LOG, LOCK):
-                (trainer.run / name).unlink(missing_ok=True)
+            with uninterrupted():
+                for name in (RECORD, POINTER, LOG):
+                    (trainer.run / name).unlink(missing_ok=True)
+                for name in (TENSORBOARD, CHECKPOINTS):
+                    shutil.rmtree(trainer.run / name, ignore_errors=True)
+                (trainer.run / LOCK).unlink(missing_ok=True)
         raise

@@ -81,13 +81,13 @@ def locked(folder: Path) -> Iterator[None]:
 
 def _taken(folder: Path) -> int:
     """The descriptor of the lock, which is ours as long as it is open."""
-    for _ in range(ATTEMPTS):
+    for attempt in range(ATTEMPTS):
         try:
             folder.mkdir(parents=True, exist_ok=True)
             descriptor = open_regular(folder / LOCK, os.O_RDWR)
-        except FileNotFoundError:  # its folder was removed just now
-            continue
         except OSError as error:
+            if isinstance(error, FileNotFoundError) and attempt < ATTEMPTS - 1:  # its folder was removed just now
+                continue
             remedy = "choose a folder you may write to"
             raise DataError(folder, f"cannot be written ({error.strerror})", remedy) from None
         try:
