@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.conftest import TINY, called
 from vlnbert.errors import DataError
-from vlnbert.learning.checkpoints import save_navigator
+from vlnbert.learning.checkpoints import save_trained
 from vlnbert.navigator import Navigator, NavigatorConfig
 from vlnbert.tasks.tokens import load_tokenizer
 
@@ -86,9 +86,9 @@ def test_a_tokenizer(tmp_path: Path) -> None:
     navigator.tokenizer = load_tokenizer(tmp_path / "vocab.txt")
     (tmp_path / "vocab.txt").unlink()
     with limited(500_000), pytest.raises(DataError, match=r"best: cannot be written \(File too large\); free some"):
-        save_navigator(tmp_path / "best", navigator, {})
+        save_trained(tmp_path / "best", navigator, {})
     assert left(tmp_path) == []
-    save_navigator(tmp_path / "best", navigator, {})
+    save_trained(tmp_path / "best", navigator, {})
     assert Navigator.from_pretrained(tmp_path / "best").tokenizer.get_vocab_size() == 20_000
 
 
