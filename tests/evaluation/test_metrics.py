@@ -1,6 +1,6 @@
 """Metrics of small walks, computed by hand."""
 
-from math import exp
+from math import exp, nan
 
 import pytest
 import torch
@@ -8,6 +8,7 @@ from torch import Tensor
 
 from vlnbert.errors import UnknownNameError
 from vlnbert.evaluation.metrics import SUMMARY, Scores, SplBy, dtw, measure
+from vlnbert.evaluation.tables import is_better
 from vlnbert.tasks.episodes import pad_paths
 from vlnbert.world.world import World
 
@@ -128,3 +129,10 @@ def test_nothing_waits_for_the_device(hall: World) -> None:
     scores = measure(hall.to("meta"), *walks, *references, arrived=sighted, grounded=grounded)
     assert scores.cls.shape == (2,)
     assert scores.ndtw.dtype == torch.float64
+
+
+def test_what_is_no_number_is_never_the_best() -> None:
+    """Nothing would be better than it from then on."""
+    assert not is_better("sr", nan, None)
+    assert not is_better("ne", nan, 3.0)
+    assert is_better("sr", 0.0, None)

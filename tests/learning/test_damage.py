@@ -1,5 +1,6 @@
 """Runs that somebody has damaged, or shares with another process, end in one line and lose nothing."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,8 +14,9 @@ from vlnbert.errors import DataError, UsageError
 from vlnbert.learning.callbacks import read_log
 from vlnbert.learning.experiment import TrainConfig
 from vlnbert.learning.objective import ObjectiveConfig
-from vlnbert.learning.run_folder import TRAINER, last_checkpoint
+from vlnbert.learning.run_folder import TRAINER, last_checkpoint, read_progress
 from vlnbert.learning.trainer import TrainingError
+from vlnbert.navigator.storage.folder import read_safetensors
 
 SHORT = replace(CONFIG, iterations=4)
 
@@ -47,6 +49,40 @@ def test_moments_of_other_weights_are_refused(house: Path, run: Path, damage: st
     (path.parent / "digests.json").unlink()
     with pytest.raises(DataError, match="is not whole; begin the training anew"):
         trainer(house, run, SHORT).resume()
+
+
+NO_PROGRESS = {
+    "nested": "[" * 200_000,
+    "far": '{"iteration": 1000000000000000000000000000000, "best": null, "best_iteration": null}',
+    "negative": '{"iteration": -5, "best": null, "best_iteration": null}',
+    "no number": '{"iteration": 4, "best": NaN, "best_iteration": 4}',
+    "ahead": '{"iteration": 4, "best": 0.5, "best_iteration": 5}',
+    "no time": '{"iteration": 4, "best": 0.5, "best_iteration": null}',
+}
+
+
+@pytest.mark.parametrize("kind", NO_PROGRESS)
+def test_a_header_that_no_run_writes_is_refused(house: Path, run: Path, kind: str) -> None:
+    """Without a pointer, which would tell the same again."""
+    path = last_checkpoint(run) / TRAINER
+    tensors, _ = read_safetensors(path)
+    save_file(tensors, path, {"progress": NO_PROGRESS[kind]})
+    (path.parent / "digests.json").unlink()
+    with pytest.raises(DataError, match="is not whole; begin the training anew"):
+        trainer(house, run, SHORT).resume()
+    (run / "last.json").unlink()
+    with pytest.raises(DataError, match="holds no whole checkpoint, and last.json is missing"):
+        read_progress(run)
+
+
+def test_a_pipe_in_place_of_a_checkpoint_is_not_waited_for(house: Path, run: Path) -> None:
+    path = last_checkpoint(run) / TRAINER
+    path.unlink()
+    os.mkfifo(path)
+    (run / "last.json").unlink()
+    for read in (lambda: read_progress(run), trainer(house, run, SHORT).resume):
+        with pytest.raises(DataError, match="holds no whole checkpoint, and last.json is missing"):
+            read()
 
 
 def test_a_pointer_leads_nowhere_else(house: Path, run: Path) -> None:

@@ -1,5 +1,6 @@
 """Scores as people read them: rates in percent, lengths in metres."""
 
+import math
 from collections.abc import Mapping
 
 from vlnbert.tables import Table
@@ -52,5 +53,7 @@ def shown(key: str, value: float | int | None, digits: int = 1) -> str:
 
 
 def is_better(key: str, score: float, best: float | None) -> bool:
-    """Whether a score is better than the best so far, if there is one."""
+    """Whether a score is better than the best so far, if there is one; what is no number is not."""
+    if math.isnan(score):
+        return False
     return best is None or (score < best if key in LOWER_IS_BETTER else score > best)

@@ -22,10 +22,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.optim import Optimizer
 
-from vlnbert.errors import DataError, UsageError
+from vlnbert.errors import DataError
 from vlnbert.learning.averaging import AveragedWeights
-from vlnbert.learning.records import from_plain
-from vlnbert.learning.run_folder import ANEW, CHECKPOINTS, TRAINER, Progress, point_to, remove_others
+from vlnbert.learning.run_folder import ANEW, CHECKPOINTS, TRAINER, Progress, point_to, read_header, remove_others
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.model import allocate, make_backbone
 from vlnbert.navigator.storage.digests import DigestError, noting
@@ -98,7 +97,7 @@ def load_checkpoint(folder: Path, model: Trained, optimiser: Optimizer, averaged
     model.load_state_dict(weights)
     try:
         tensors, header = read_safetensors(folder / TRAINER)
-        progress = from_plain(Progress, json.loads(header["progress"]))
+        progress = read_header(header)
         learning = {name: tensors.pop(LEARNING + name) for name in averaged.weights}
         if any(learning[name].shape != weight.shape for name, weight in averaged.weights.items()):
             raise ValueError("weights of another shape")
@@ -107,7 +106,7 @@ def load_checkpoint(folder: Path, model: Trained, optimiser: Optimizer, averaged
             raise ValueError("no numbers")
     except DigestError:
         raise
-    except (DataError, KeyError, TypeError, ValueError, IndexError, UsageError):
+    except (DataError, KeyError, ValueError, IndexError):
         raise DataError(folder / TRAINER, "is not whole", ANEW) from None
     _restore_optimiser(optimiser, tensors)
     averaged.restore(learning)

@@ -6,6 +6,7 @@ before, is told by the pointer, so that to tell it is one move.
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -17,8 +18,9 @@ from safetensors import SafetensorError, safe_open
 
 from vlnbert.errors import DataError, UsageError
 from vlnbert.learning.records import from_plain
+from vlnbert.learning.settings import MOST
 from vlnbert.navigator.storage.hub import exists
-from vlnbert.sources.files import read_json, write_json
+from vlnbert.sources.files import read_json, require_regular, write_json
 from vlnbert.sources.folders import read_whole, sweep
 from vlnbert.sources.moves import aside, remove
 
@@ -107,7 +109,7 @@ def after_validation(run: Path, saved: Progress) -> Progress:
     if told is None:
         return saved
     try:
-        progress = from_plain(Progress, told)
+        progress = _progress_of(told)
     except (UsageError, TypeError) as error:
         raise DataError(run / POINTER, f"is damaged ({error})", ANEW) from None
     if progress.iteration != saved.iteration:
@@ -116,13 +118,31 @@ def after_validation(run: Path, saved: Progress) -> Progress:
     return progress
 
 
+def read_header(header: Mapping[str, str]) -> Progress:
+    """How far a run was, by the header of its `trainer.safetensors`; a ValueError where it does not say so."""
+    try:
+        return _progress_of(json.loads(header["progress"]))
+    except (KeyError, TypeError, UsageError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+
+
+def _progress_of(values: Any) -> Progress:
+    progress = from_plain(Progress, values)
+    best, when = progress.best, progress.best_iteration
+    if not 0 <= progress.iteration <= MOST or (when is not None and not 0 <= when <= progress.iteration):
+        raise UsageError("it tells of updates that no run makes")
+    if (best is None) != (when is None) or (best is not None and math.isnan(best)):
+        raise UsageError("its best score is no number")
+    return progress
+
+
 def _saved_progress(checkpoint: Path) -> Progress:
     path = checkpoint / TRAINER
     try:
+        require_regular(path, "safetensors file")
         with safe_open(path, framework="pt") as file:
-            header = dict(file.metadata() or {})
-        return from_plain(Progress, json.loads(header["progress"]))
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError, UsageError):
+            return read_header(dict(file.metadata() or {}))
+    except (DataError, OSError, SafetensorError, ValueError):
         raise DataError(path, "is not whole", ANEW) from None
 
 

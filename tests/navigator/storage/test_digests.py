@@ -171,3 +171,9 @@ def test_a_tokenizer_that_was_lost_is_told(saved: Path) -> None:
         Navigator.from_pretrained(saved)
     (saved / "digests.json").unlink()
     assert Navigator.from_pretrained(saved).tokenizer is None
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json"])
+def test_a_checkpoint_that_lost_a_file_is_not_resumed(checkpoint: Path, name: str) -> None:
+    (checkpoint / name).unlink()
+    assert refused(resume, checkpoint).startswith(f"{checkpoint / name}: is missing, though the folder was written")

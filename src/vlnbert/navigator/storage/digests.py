@@ -19,7 +19,7 @@ from torch import Tensor
 from xxhash import xxh3_128
 
 from vlnbert.errors import DataError
-from vlnbert.sources.files import read_json, write_json
+from vlnbert.sources.files import read_json, require_regular, write_json
 from vlnbert.sources.formats import FORMAT, NewerFormatError, format_of
 
 DIGESTS = "digests.json"
@@ -79,9 +79,18 @@ def read_digests(folder: Path) -> dict[str, str]:
 
 
 def check_file(path: Path) -> None:
-    """Refuse a file that is not the one whose digest was noted, if one was."""
+    """Refuse a file that is not the one whose digest was noted, if one was, or that is gone since."""
     noted = read_digests(path.parent).get(path.name)
-    if noted is not None and path.is_file() and noted != _of_bytes(path):
+    if noted is None:
+        return
+    try:
+        require_regular(path, "file with a digest")
+        found = _of_bytes(path)
+    except FileNotFoundError:
+        raise DigestError(path, "is missing, though the folder was written with it") from None
+    except OSError as error:
+        raise DigestError(path, f"cannot be read ({error.strerror})") from None
+    if noted != found:
         raise DigestError(path)
 
 

@@ -8,7 +8,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from vlnbert.navigator.model import Backbone, NavigatorConfig, RecurrentVLNBert
-from vlnbert.navigator.storage.digests import DigestError, noting, read_digests
+from vlnbert.navigator.storage.digests import check_file, noting
 from vlnbert.navigator.storage.folder import (
     CONFIG,
     TOKENIZER,
@@ -127,12 +127,11 @@ class Navigator(
 
     def read_tokenizer(self, folder: Path) -> None:
         """Take the tokenizer of a navigator's folder, if there is one: a BERT's, or that of a backbone with its own."""
+        check_file(folder / TOKENIZER)
         if (folder / TOKENIZER).exists():
             own = hasattr(self.backbone, "tokenizer")
             self.tokenizer = read_tokenizer(folder / TOKENIZER, () if own else SPECIAL)
             require_fit(folder / TOKENIZER, self.tokenizer, self.config.vocabulary, padded=own)
-        elif TOKENIZER in read_digests(folder):
-            raise DigestError(folder / TOKENIZER, "is missing, though the folder was written with it")
 
 
 def _facts(config: NavigatorConfig) -> dict[str, str]:
