@@ -71,7 +71,7 @@ def test_a_header_that_no_run_writes_is_refused(house: Path, run: Path, kind: st
     with pytest.raises(DataError, match="is not whole; begin the training anew"):
         trainer(house, run, SHORT).resume()
     (run / "last.json").unlink()
-    with pytest.raises(DataError, match="holds no whole checkpoint, and last.json is missing"):
+    with pytest.raises(DataError, match=r"holds no whole checkpoint, and last\.json is missing"):
         read_progress(run)
 
 
@@ -81,7 +81,7 @@ def test_a_pipe_in_place_of_a_checkpoint_is_not_waited_for(house: Path, run: Pat
     os.mkfifo(path)
     (run / "last.json").unlink()
     for read in (lambda: read_progress(run), trainer(house, run, SHORT).resume):
-        with pytest.raises(DataError, match="holds no whole checkpoint, and last.json is missing"):
+        with pytest.raises(DataError, match=r"holds no whole checkpoint, and last\.json is missing"):
             read()
 
 

@@ -15,6 +15,7 @@ def stopped_by_signals(trainer: Trainer, tell: Callable[[str], object]) -> Itera
     A second one does without the validation, which the resumed run makes up for. Only a third stops at once, and loses
     the updates since the last checkpoint. `tell` is told what is waited for.
     """
+
     def stop(*_: object) -> None:
         if trainer.hurrying:
             raise KeyboardInterrupt
