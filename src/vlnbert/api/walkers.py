@@ -92,7 +92,7 @@ def _found(agent: object, checkpoint: Checkpoint) -> Walker:
 def _opened_weights(run: Run, checkpoint: Checkpoint) -> tuple[Path, Navigator]:
     """Where a run's weights are, and the navigator that they make."""
     folder = run.weights if checkpoint == "best" else last_checkpoint(run.folder)
-    return folder, open_navigator(folder)
+    return folder, Navigator.from_pretrained(folder)
 
 
 def _opened_navigator(source: str) -> Navigator:
