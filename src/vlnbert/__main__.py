@@ -3,6 +3,8 @@
 import os
 import signal
 
+from vlnbert.cli.interrupted import CODE, tell_interrupted
+
 
 def main() -> None:
     """Run the command line; who is interrupted while it is imported has done nothing yet, and just leaves."""
@@ -14,8 +16,8 @@ def main() -> None:
 
 
 def _leave(*_: object) -> None:
-    os.write(2, b"vlnbert: interrupted\n")
-    os._exit(130)
+    tell_interrupted()
+    os._exit(CODE)
 
 
 if __name__ == "__main__":

@@ -283,9 +283,10 @@ def test_a_process_that_is_lost_at_once_leaves_the_run(
     def lose(*_: object) -> None:
         raise RankError("another process of this training has ended")
 
-    with monkeypatch.context() as patch, pytest.raises(RankError, match="has ended"):
+    with monkeypatch.context() as patch:
         patch.setattr(Trainer, "_learn", lose)
-        train(data, tmp_path / "run")
+        with pytest.raises(RankError, match="has ended"):
+            train(data, tmp_path / "run")
     assert same(bits(vln.resume(tmp_path / "run", **QUIETLY)), bits(trained))
 
 
@@ -300,9 +301,10 @@ def test_no_signal_comes_between_a_run_and_its_removal(
         signal.raise_signal(signal.SIGINT)
         real(path, ignore_errors=ignore_errors)
 
-    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="no reward"):
+    with monkeypatch.context() as patch:
         patch.setattr(shutil, "rmtree", signalled)
-        train(data, tmp_path / "run", reward="failing")
+        with pytest.raises(RuntimeError, match="no reward"):
+            train(data, tmp_path / "run", reward="failing")
     assert not (tmp_path / "run").exists()
 
 

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import vlnbert as vln
+import vlnbert.cli.main
 from tests.cli.conftest import called
 from tests.cli.trial import CALL, CTRL_C, PAGE, ROOT, Mistake, files, held_up, make_folder, mistakes
 from tests.docs.test_pages import spoken
@@ -105,6 +106,23 @@ def test_ctrl_c_while_it_starts() -> None:
     assert process.returncode == 130
     assert left.splitlines()[-1] == "vlnbert: interrupted"
     assert "Traceback" not in left
+
+
+def test_of_several_processes_one_is_interrupted_aloud(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """torchrun terminates all of them where one has told what is wrong."""
+
+    def interrupt(words: list[str]) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(vlnbert.cli.main, "_run", interrupt)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    for rank, said in {"0": "vlnbert: interrupted\n", "1": ""}.items():
+        monkeypatch.setenv("LOCAL_RANK", rank)
+        with pytest.raises(SystemExit, match="130"):
+            vlnbert.cli.main.main()
+        assert capfd.readouterr().err == said
 
 
 def test_ctrl_c_while_torch_is_imported(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+import vlnbert.learning.checkpoints
 from tests.learning.samples import CONFIG, in_use, trainer
 from vlnbert.errors import DataError, UsageError
 from vlnbert.learning.callbacks import read_log
@@ -71,7 +72,7 @@ def test_a_header_that_no_run_writes_is_refused(house: Path, run: Path, kind: st
     with pytest.raises(DataError, match="is not whole; begin the training anew"):
         trainer(house, run, SHORT).resume()
     (run / "last.json").unlink()
-    with pytest.raises(DataError, match="holds no whole checkpoint, and last.json is missing"):
+    with pytest.raises(DataError, match=r"holds no whole checkpoint, and last\.json is missing"):
         read_progress(run)
 
 
@@ -81,8 +82,19 @@ def test_a_pipe_in_place_of_a_checkpoint_is_not_waited_for(house: Path, run: Pat
     os.mkfifo(path)
     (run / "last.json").unlink()
     for read in (lambda: read_progress(run), trainer(house, run, SHORT).resume):
-        with pytest.raises(DataError, match="holds no whole checkpoint, and last.json is missing"):
+        with pytest.raises(DataError, match=r"holds no whole checkpoint, and last\.json is missing"):
             read()
+
+
+def test_a_disk_that_is_full_from_the_beginning(house: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no checkpoint yet that could be promised."""
+
+    def fill(*_: object) -> None:
+        raise SafetensorError("No space left on device")
+
+    monkeypatch.setattr(vlnbert.learning.checkpoints, "save_file", fill)
+    with pytest.raises(DataError, match=r"0000000: cannot be written \(No space .*\); free some space and resume$"):
+        trainer(house, tmp_path / "run", SHORT).train()
 
 
 def test_a_pointer_leads_nowhere_else(house: Path, run: Path) -> None:

@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
+import vlnbert as vln
 import vlnbert.learning.checkpoints
 import vlnbert.learning.navigator_trainer
 import vlnbert.learning.trainer
+import vlnbert.navigator.storage.navigator
 from tests.learning.samples import CONFIG, SCORED, SHAPE, Watcher, same, trainer, weights
 from tests.processes import together
+from vlnbert.api.walkers import find_walker
 from vlnbert.data.data import open_data
 from vlnbert.errors import DataError
 from vlnbert.learning import run_folder
@@ -20,8 +23,9 @@ from vlnbert.learning.callbacks import JsonLog, read_log
 from vlnbert.learning.experiment import Experiment, TrainConfig
 from vlnbert.learning.run_folder import Progress, best_weights, last_checkpoint, read_progress
 from vlnbert.learning.runs import begin_run, resume_run
+from vlnbert.learning.start import own_navigator
 from vlnbert.learning.trainer import Summary, Trainer
-from vlnbert.navigator import Navigator
+from vlnbert.navigator import Navigator, NavigatorConfig
 from vlnbert.ranks import Ranks
 from vlnbert.sources.files import temporary_name
 from vlnbert.sources.moves import aside
@@ -215,20 +219,60 @@ def test_a_lost_pointer_is_told_and_the_newest_checkpoint_used(house: Path, run:
     check_same(run, whole)
 
 
-def test_how_far_a_run_is_can_be_asked_while_it_goes_on(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pointer may be moved, and the checkpoint that it named removed, between two looks."""
-    real, newer = run_folder._saved_progress, run / "checkpoints" / "0000008"
+def move_on(run: Path, checkpoint: Path) -> None:
+    """What a training does meanwhile: the pointer is moved, and the checkpoint that it named is removed."""
+    newer = run / "checkpoints" / "0000008"
+    if checkpoint.name == "0000006" and checkpoint.is_dir():
+        shutil.copytree(checkpoint, newer)
+        run_folder.point_to(run, newer)
+        shutil.rmtree(checkpoint)
 
-    def move_on(checkpoint: Path) -> Progress:
-        if checkpoint.name == "0000006":
-            shutil.copytree(checkpoint, newer)
-            (run / "last.json").unlink()
-            run_folder.point_to(run, newer)
-            shutil.rmtree(checkpoint)
+
+def test_how_far_a_run_is_can_be_asked_while_it_goes_on(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two looks, the checkpoint may go."""
+    real = run_folder._saved_progress
+
+    def read(checkpoint: Path) -> Progress:
+        move_on(run, checkpoint)
         return real(checkpoint)
 
-    monkeypatch.setattr(run_folder, "_saved_progress", move_on)
+    monkeypatch.setattr(run_folder, "_saved_progress", read)
     assert read_progress(run).iteration == 6, "as the copy says"
+
+
+READERS: dict[str, Callable[[Path], Navigator]] = {
+    "open_run": lambda run: vln.open_run(run).navigator,
+    "evaluate": lambda run: find_walker(run).agent,
+    "evaluate --checkpoint last": lambda run: find_walker(run, "last").agent,
+    "--start": lambda run: run_folder.while_trained(run, own_navigator),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_weights_can_be_read_while_the_run_goes_on(run: Path, monkeypatch: pytest.MonkeyPatch, reader: str) -> None:
+    """Nothing was validated yet, so that the last checkpoint is read; it goes when its first file is opened."""
+    shutil.rmtree(run / "best")
+    expected, real = weights(run), vlnbert.navigator.storage.navigator.read_config
+
+    def read(path: Path) -> NavigatorConfig:
+        move_on(run, path.parent)
+        return real(path)
+
+    monkeypatch.setattr(vlnbert.navigator.storage.navigator, "read_config", read)
+    assert same(READERS[reader](run).state_dict(), expected)
+    assert last_checkpoint(run).name == "0000008"
+
+
+def test_the_pointer_may_move_before_its_checkpoint_is_looked_for(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = run_folder._read_pointer
+
+    def read(run: Path) -> dict[str, object]:
+        pointer = real(run)
+        move_on(run, run / "checkpoints" / str(pointer["checkpoint"]))
+        return pointer
+
+    monkeypatch.setattr(run_folder, "_read_pointer", read)
+    assert last_checkpoint(run).name == "0000008"
 
 
 def test_a_lost_pointer_beside_a_damaged_checkpoint(house: Path, run: Path) -> None:

@@ -104,5 +104,5 @@ def test_nowhere_to_lock(tmp_path: Path) -> None:
 
 def test_where_no_folder_can_be_made_nobody_is_blamed() -> None:
     """In /proc, a folder cannot be made, and the system says that it is not there."""
-    with pytest.raises(DataError, match=r"^/proc/run: cannot be written \(No such file or directory\); choose a "):
+    with pytest.raises(DataError, match=r"^/proc/run: cannot be written \(No such file or directory\); choose"):
         take(Path("/proc/run"))

@@ -14,7 +14,7 @@ from vlnbert.errors import DataError, UsageError
 from vlnbert.evaluation.tables import METRICS, shown
 from vlnbert.learning.callbacks import read_log
 from vlnbert.learning.experiment import Experiment
-from vlnbert.learning.run_folder import BEST, Progress, best_weights, has_checkpoint, read_progress
+from vlnbert.learning.run_folder import BEST, Progress, best_weights, has_checkpoint, read_progress, while_trained
 from vlnbert.learning.run_record import RunRecord, read_record
 from vlnbert.learning.speaker_experiment import AnyExperiment, SpeakerExperiment
 from vlnbert.learning.trainer import Callback
@@ -104,7 +104,7 @@ class Run:
         """Its best navigator, as `vln.Navigator.from_pretrained` opens it."""
         _ = self.navigator_experiment
         load_recorded(self.record.plugins)
-        return Navigator.from_pretrained(self.weights)
+        return while_trained(self.folder, lambda _: Navigator.from_pretrained(self.weights))
 
     @cached_property
     def speaker(self) -> Speaker:
@@ -112,7 +112,7 @@ class Run:
         if isinstance(self.experiment, Experiment):
             problem = f"{self.folder} is a navigator's run, and a navigator does not speak"
             raise UsageError(f"{problem}; train a speaker: vlnbert train speaker-open")
-        return Speaker.from_pretrained(self.weights)
+        return while_trained(self.folder, lambda _: Speaker.from_pretrained(self.weights))
 
     def resume(
         self,

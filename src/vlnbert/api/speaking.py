@@ -12,7 +12,7 @@ from vlnbert.api.instructions import Instruction, Instructions
 from vlnbert.api.runs import Checkpoint, Run, open_run
 from vlnbert.data.data import Data, open_data
 from vlnbert.errors import UnknownNameError, UsageError, setting
-from vlnbert.learning.run_folder import is_run, last_checkpoint
+from vlnbert.learning.run_folder import is_run, last_checkpoint, while_trained
 from vlnbert.progress import quiet, say
 from vlnbert.registry import load_recorded
 from vlnbert.runtime import Precision, chosen_precision, require_within
@@ -110,6 +110,10 @@ class FoundSpeaker:
     held_out: tuple[str, ...] = ()  # the houses of dev_unseen
 
 
+def _last_speaker(run: Path) -> Speaker:
+    return Speaker.from_pretrained(last_checkpoint(run))
+
+
 def find_speaker(source: object, checkpoint: Checkpoint = "best") -> FoundSpeaker:
     """Who speaks: a speaker, or where one is; of a run, its best weights or its last."""
     if isinstance(source, Speaker):
@@ -118,7 +122,7 @@ def find_speaker(source: object, checkpoint: Checkpoint = "best") -> FoundSpeake
         source = open_run(source)
     if isinstance(source, Run):
         load_recorded(source.record.plugins)
-        speaker = source.speaker if checkpoint == "best" else Speaker.from_pretrained(last_checkpoint(source.folder))
+        speaker = source.speaker if checkpoint == "best" else while_trained(source.folder, _last_speaker)
         return FoundSpeaker(source.folder.resolve().name, speaker, source.record.data, source.record.held_out)
     if checkpoint == "last":
         raise UsageError(f"{source} is no run, so it has no last checkpoint; name a run's folder")

@@ -7,7 +7,7 @@ from pathlib import Path
 from vlnbert.api.runs import Checkpoint, Run, open_run
 from vlnbert.data.spec import FeatureSpec
 from vlnbert.errors import UnknownNameError, UsageError, near_names
-from vlnbert.learning.run_folder import BEST, is_run, last_checkpoint
+from vlnbert.learning.run_folder import BEST, is_run, last_checkpoint, while_trained
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.storage.hub import NoSuchSourceError
 from vlnbert.progress import say
@@ -71,15 +71,13 @@ def _found(agent: object, checkpoint: Checkpoint) -> Walker:
     if not isinstance(agent, Run):
         return _navigating(Path(agent).resolve().name, _opened_navigator(str(agent)))
     load_recorded(agent.record.plugins)
-    experiment, weights = (
-        agent.navigator_experiment,
-        agent.weights if checkpoint == "best" else last_checkpoint(agent.folder),
-    )
+    experiment = agent.navigator_experiment
+    weights, navigator = while_trained(agent.folder, lambda _: _opened_weights(agent, checkpoint))
     if checkpoint == "best" and weights.name != BEST:
         say(f"{agent.folder}: nothing was validated yet; walking with the last checkpoint")
     return Walker(
         name=agent.folder.resolve().name + ("_last" if checkpoint == "last" else ""),
-        agent=open_navigator(weights),
+        agent=navigator,
         task=usual_task(agent),
         data=agent.record.data,
         run=agent,
@@ -89,6 +87,12 @@ def _found(agent: object, checkpoint: Checkpoint) -> Walker:
         held_out=agent.record.held_out,
         weights=agent.describe_weights(checkpoint),
     )
+
+
+def _opened_weights(run: Run, checkpoint: Checkpoint) -> tuple[Path, Navigator]:
+    """Where a run's weights are, and the navigator that they make."""
+    folder = run.weights if checkpoint == "best" else last_checkpoint(run.folder)
+    return folder, Navigator.from_pretrained(folder)
 
 
 def _opened_navigator(source: str) -> Navigator:

@@ -7,7 +7,7 @@ from typing import Any
 from vlnbert.api.arguments import checked
 from vlnbert.api.runs import open_run
 from vlnbert.errors import UnknownNameError
-from vlnbert.learning.run_folder import is_run
+from vlnbert.learning.run_folder import is_run, while_trained
 from vlnbert.registry import load_recorded
 from vlnbert.weights import exporting, importing
 from vlnbert.weights.exporting import ExportReport
@@ -39,7 +39,8 @@ def inspect_weights(source: str | Path, **options: Any) -> ImportReport:
         source: A checkpoint file, a folder of weights (a navigator's or a run's too), or a model's name on the hub.
         options: As for `vln.import_weights`.
     """
-    return importing.inspect_weights(_weights_at(source), _options(options))
+    chosen = _options(options)
+    return while_trained(Path(source), lambda _: importing.inspect_weights(_weights_at(source), chosen))
 
 
 @checked()
@@ -53,7 +54,7 @@ def export_weights(folder: str | Path, out: str | Path) -> ExportReport:
         folder: A navigator's folder, or its name on the hub; or a run's folder, whose best navigator is taken.
         out: The file to write; must be new.
     """
-    return exporting.export_weights(_weights_at(folder), Path(out))
+    return while_trained(Path(folder), lambda _: exporting.export_weights(_weights_at(folder), Path(out)))
 
 
 def _weights_at(source: str | Path) -> str | Path:

@@ -24,6 +24,7 @@ from vlnbert.cli.evaluate import evaluate
 from vlnbert.cli.explore import explore
 from vlnbert.cli.features import caption_features, object_features, view_features
 from vlnbert.cli.fetch import fetch_data
+from vlnbert.cli.interrupted import CODE, INTERRUPTED, speaks, tell_interrupted
 from vlnbert.cli.parsing import as_option, parsed, postponed
 from vlnbert.cli.plugins import plugins
 from vlnbert.cli.report import curves, report
@@ -91,8 +92,9 @@ def main() -> None:
             print(f"vlnbert: {line}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
-        print("vlnbert: interrupted", file=sys.stderr)
-        sys.exit(130)
+        if speaks():
+            print(INTERRUPTED, file=sys.stderr)
+        sys.exit(CODE)
     except Exception as error:
         if failed := plugin_failure(error):
             line = f"{failed}; mend it"
@@ -111,14 +113,14 @@ def main() -> None:
 
 def _is_ours_to_tell(error: VlnbertError) -> bool:
     """What several processes found wrong, one tells; before they have met, the first on each machine."""
-    return os.environ.get("LOCAL_RANK", "0") == "0" if error.repeated is None else not error.repeated
+    return speaks() if error.repeated is None else not error.repeated
 
 
 def _interrupt(*_: object) -> None:
     """Stop, cleaning up; but torch, while it is imported, would end the process at an exception, and loudly."""
     if getattr(getattr(sys.modules.get("torch"), "__spec__", None), "_initializing", False):
-        os.write(2, b"vlnbert: interrupted\n")
-        os._exit(130)
+        tell_interrupted()
+        os._exit(CODE)
     raise KeyboardInterrupt
 
 

@@ -35,6 +35,7 @@ from vlnbert.speaker import Speaker
 
 Trained = Navigator | Speaker
 
+ROOM = "free some space and resume"
 LEARNING = "weights."  # before the names of weights that go on learning, beside their average
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # AdamW's
 
@@ -54,7 +55,7 @@ def save_checkpoint(
             with averaged.applied():
                 model.save_pretrained(beside)
         except SafetensorError as error:
-            raise DataError(folder, f"cannot be written ({error})", "free some space; the last one is whole") from None
+            raise DataError(folder, f"cannot be written ({error})", ROOM) from None
     point_to(run, folder)
     remove_others(folder)
     return folder
@@ -66,7 +67,7 @@ def save_trained(folder: Path, model: Trained, card: Mapping[str, Any]) -> None:
         try:
             model.save_pretrained(beside, model_card_kwargs=dict(card))
         except SafetensorError as error:
-            raise DataError(folder, f"cannot be written ({error})", "free some space and resume") from None
+            raise DataError(folder, f"cannot be written ({error})", ROOM) from None
 
 
 def unfilled_navigator(folder: Path) -> Navigator:

@@ -8,7 +8,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from vlnbert.learning.records import from_plain
 from vlnbert.learning.settings import MOST
 from vlnbert.navigator.storage.hub import exists
 from vlnbert.sources.files import read_json, require_regular, write_json
-from vlnbert.sources.folders import read_whole, sweep
+from vlnbert.sources.folders import Read, read_whole, sweep
 from vlnbert.sources.moves import aside, remove
 
 RECORD, POINTER, CHECKPOINTS, BEST = "run.json", "last.json", "checkpoints", "best"  # in a run's folder
@@ -60,6 +60,15 @@ def has_checkpoint(run: Path) -> bool:
 
 def last_checkpoint(run: Path) -> Path:
     """The newest whole checkpoint of a run: the one that its pointer names or, if that is lost, the newest there is."""
+    return while_trained(run, _last_checkpoint)
+
+
+def while_trained(run: Path, read: Callable[[Path], Read]) -> Read:
+    """What `read` makes of a run's checkpoints. If one goes meanwhile since a newer was saved, that one is read."""
+    return read_whole(run / POINTER, lambda _: read(run))
+
+
+def _last_checkpoint(run: Path) -> Path:
     if not (run / POINTER).exists() and (found := _checkpoints(run)):
         return _newest_whole(found)
     name = str(_read_pointer(run).get("checkpoint"))
@@ -100,7 +109,7 @@ def _digest(pointer: Mapping[str, Any]) -> str:
 
 def read_progress(run: Path) -> Progress:
     """How far a run was at its newest checkpoint, without reading its weights; it may be trained meanwhile."""
-    return read_whole(run / POINTER, lambda _: after_validation(run, _saved_progress(last_checkpoint(run))))
+    return while_trained(run, lambda run: after_validation(run, _saved_progress(last_checkpoint(run))))
 
 
 def after_validation(run: Path, saved: Progress) -> Progress:

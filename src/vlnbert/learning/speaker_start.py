@@ -10,7 +10,7 @@ from torch import Tensor
 
 from vlnbert.data.data import Data
 from vlnbert.errors import DataError, UsageError, setting
-from vlnbert.learning.run_folder import best_weights, is_run
+from vlnbert.learning.run_folder import best_weights, is_run, while_trained
 from vlnbert.learning.speaker_experiment import SpeakerExperiment
 from vlnbert.speaker import Speaker, SpeakerConfig
 from vlnbert.speaker.fitting import require_vocabulary
@@ -36,8 +36,8 @@ def initial_speaker(experiment: SpeakerExperiment, data: Data, asked: Collection
     if experiment.start is None:
         speaker = Speaker(replace(shape, vocabulary=piece_count(data.tokenizer)))
         speaker.tokenizer = data.tokenizer
-    elif (folder := _speaker_folder(Path(experiment.start))) is not None:
-        speaker = _fitted(Speaker.from_pretrained(folder), shape)
+    elif (own := while_trained(Path(experiment.start), _own_speaker)) is not None:
+        speaker = _fitted(own, shape)
     else:
         speaker = _with_words(experiment.start, shape)
     speaker.features = experiment.seen
@@ -46,10 +46,10 @@ def initial_speaker(experiment: SpeakerExperiment, data: Data, asked: Collection
     return speaker
 
 
-def _speaker_folder(start: Path) -> Path | None:
+def _own_speaker(start: Path) -> Speaker | None:
     """The speaker in a run's folder (its best) or in a speaker's own; nothing for other people's weights."""
     folder = best_weights(start) if is_run(start) else start
-    return folder if describes_speaker(folder) else None
+    return Speaker.from_pretrained(folder) if describes_speaker(folder) else None
 
 
 def _fitted(loaded: Speaker, shape: SpeakerConfig) -> Speaker:

@@ -10,7 +10,7 @@ import torch
 from vlnbert.data.data import Data
 from vlnbert.errors import UsageError, setting
 from vlnbert.learning.experiment import Experiment
-from vlnbert.learning.run_folder import best_weights, is_run
+from vlnbert.learning.run_folder import best_weights, is_run, while_trained
 from vlnbert.navigator import Navigator, NavigatorConfig
 from vlnbert.navigator.model import make_backbone
 from vlnbert.navigator.storage.folder import CONFIG, describes_navigator
@@ -66,8 +66,8 @@ def _new_navigator(shape: NavigatorConfig, data: Data) -> Navigator:
 def _started_navigator(experiment: Experiment, start: str | Path, data: Data, named: Collection[str]) -> Navigator:
     """The navigator that some weights make, ours or other people's."""
     shape = experiment.navigator
-    if (own := own_weights(Path(start))) is not None:
-        return _fitted(Navigator.from_pretrained(own), shape, data)
+    if (own := while_trained(Path(start), own_navigator)) is not None:
+        return _fitted(own, shape, data)
     if shape.backbone not in get_args(Importable):
         problem = f"{start} holds no weights of a {shape.backbone} backbone"
         raise UsageError(f"{problem}; start from none ({setting('start', 'None')}), or from a run of your own")
@@ -96,12 +96,13 @@ def _require_as_asked(experiment: Experiment, made: NavigatorConfig, named: Coll
             raise UsageError(f"{setting(PLACE + name)} is {asked}, but {owner} decided on {found}; leave it out")
 
 
-def own_weights(start: Path) -> Path | None:
+def own_navigator(start: Path) -> Navigator | None:
     """The navigator in a run's folder (its best) or in a navigator's own; nothing for other people's weights."""
-    folder = best_weights(start) if is_run(start) else start
+    run = is_run(start)
+    folder = best_weights(start) if run else start
     if describes_speaker(folder):
         raise UsageError(f"{start} is a speaker's, from which no navigator can start; name a navigator's weights")
-    return folder if describes_navigator(folder / CONFIG) else None
+    return Navigator.from_pretrained(folder) if run or describes_navigator(folder / CONFIG) else None
 
 
 def _fitted(loaded: Navigator, shape: NavigatorConfig, data: Data) -> Navigator:
