@@ -134,7 +134,7 @@ class EveryOther:
         return torch.where(even, batch.goal, batch.state.viewpoint)
 
     def act(self, observation: Any, memory: Any) -> Any:
-        return self.world.slot_toward(observation.viewpoint, memory), memory
+        return self.world.slot_toward(observation.state.viewpoint, memory), memory
 
 
 def test_what_is_not_followed_is_left_out(
@@ -183,9 +183,7 @@ def foreign(item: dict[str, Any]) -> None:
     ],
     ids=["jump", "foreign", "no step", "twice"],
 )
-def test_paths_that_nobody_can_walk(
-    spoken: vln.Run, paths: Path, tmp_path: Path, change: Any, words: str
-) -> None:
+def test_paths_that_nobody_can_walk(spoken: vln.Run, paths: Path, tmp_path: Path, change: Any, words: str) -> None:
     changed = items(paths)[:3]
     change(changed[0])
     (tmp_path / "paths.json").write_text(json.dumps(changed))
@@ -201,7 +199,10 @@ def test_paths_that_nobody_can_walk(
         ({"out": "there_aug.json"}, r"there_aug.json: is there already; remove it, or write to another file"),
         ({"paths": "empty.json"}, r"empty.json: holds no paths; make some with: vlnbert augment paths"),
         ({"paths": "none.json"}, r"none.json: no such file of paths"),
-        ({"tellings": 2, "decoding": "greedy"}, r"tellings=2 would be the same 2 times by greedy; draw words: decoding"),
+        (
+            {"tellings": 2, "decoding": "greedy"},
+            r"tellings=2 would be the same 2 times by greedy; draw words: decoding",
+        ),
         ({"tellings": 0}, r"tellings"),
         ({"within": 2.0}, r"within=2.0 is of a navigator that follows; name it: keep_followed"),
         ({"within": -1.0, "keep_followed": "stop"}, r"within=-1.0 is no distance"),
@@ -225,6 +226,24 @@ def test_another_vocabulary(spoken: vln.Run, tiny: TinyData, paths: Path, tmp_pa
 
 
 def test_reverie_s_objects_are_drawn_or_the_file_s(data: vln.Data, house: Path, paths: Path, tmp_path: Path) -> None:
-    shape = {**SHAPE, "train_on": ("reverie/train",), "validate_on": ("reverie/val_unseen",)}
-    seen = vln.open_data(data, features=vln.FeatureSpec(objects="names", encoder="hash"))
-    del shape, seen
+    """Where nothing is seen at the end, nothing is told."""
+    splits = {"train_on": ("reverie/train",), "validate_on": ("reverie/val_unseen",), "best_on": "reverie/val_unseen"}
+    changes = {**SHAPE, **splits, "features.objects": None}
+    run = vln.train("speaker-demo", data, tmp_path / "speaker", **QUIETLY, **changes)
+    assert run.speaker.config.object_width > 0
+    drawn = vln.augment_speak(run, paths, house / "reverie/drawn_aug.json", tellings=2, **QUIET)
+    objects, world = data.objects, data.world
+    for item in items(drawn.path):
+        goal = world.find(item["scan"], item["path"][-1])
+        assert objects.index(goal, item["objId"]) >= 0
+        assert item["path_id"].split("_")[-2] == item["objId"]
+    first, second = ({item["objId"] for item in items(drawn.path) if item["path_id"].endswith(end)} for end in "01")
+    assert first != second, "another telling may be of another object"
+    split = data.split("reverie/drawn_aug")
+    assert list(split.episodes.targets) == [item["objId"] for item in items(drawn.path)]
+    own = vln.augment_speak(run, house / "reverie/REVERIE_train.json", tmp_path / "own_aug.json", **QUIET)
+    known = {item["id"]: str(item["objId"]) for item in human(house, "reverie", "train")}
+    assert all(known[item["path_id"].rpartition("_")[0]] == item["objId"] for item in items(own.path))
+    kept = vln.augment_speak(run, paths, tmp_path / "kept_aug.json", keep_followed="shortest", **QUIET)
+    assert kept.written == sum(item["path_id"].endswith("_0") for item in items(drawn.path))
+    (house / "reverie/drawn_aug.json").unlink()
