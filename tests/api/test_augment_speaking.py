@@ -1,6 +1,7 @@
 """`vln.augment_speak`: told paths as a file that our reader takes, without leaks; filtered; and what it refuses."""
 
 import json
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.conftest import TinyData
 from vlnbert.errors import DataError, UsageError
 from vlnbert.house import generate
 from vlnbert.sources.instructions import read_augmented
+from vlnbert.speaker import Teller, Tellings
 from vlnbert.tasks.leaks import find_leaks
 
 Items = list[dict[str, Any]]
@@ -218,6 +220,34 @@ def test_mistakes(spoken: vln.Run, paths: Path, tmp_path: Path, given: dict[str,
         vln.augment_speak(spoken, file, out, **named, **QUIET)
     assert "\n" not in str(raised.value)
     assert (tmp_path / "there_aug.json").read_text() == "[]"
+
+
+def test_what_is_interrupted_starts_over(
+    told: vln.AugmentedFile, spoken: vln.Run, paths: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tell = Teller.tell
+
+    def interrupted(self: Teller, *given: Any, telling: int, **named: Any) -> Tellings:
+        if telling == 1:
+            raise KeyboardInterrupt
+        return tell(self, *given, telling=telling, **named)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Teller, "tell", interrupted)
+        vln.augment_speak(spoken, paths, tmp_path / "told_aug.json", tellings=2, **QUIET)
+    assert not list(tmp_path.iterdir())
+    vln.augment_speak(spoken, paths, tmp_path / "told_aug.json", tellings=2, **QUIET)
+    assert (tmp_path / "told_aug.json").read_bytes() == told.path.read_bytes()
+
+
+def test_empty_and_endless_are_counted(data: vln.Data, spoken: vln.Run, paths: Path, tmp_path: Path) -> None:
+    """A speaker that ends at once, and one that never does."""
+    for bias, why in ((1e4, "40 empty"), (-1e4, "40 without an end")):
+        mute = deepcopy(spoken.speaker)
+        with torch.no_grad():
+            mute.bias[mute.marks[1]] = bias
+        with pytest.raises(UsageError, match=f"nothing to write, .*: 0 instructions of 40 paths; left out: {why};"):
+            vln.augment_speak(mute, paths, tmp_path / "told_aug.json", data, **QUIET)
 
 
 def test_another_vocabulary(spoken: vln.Run, tiny: TinyData, paths: Path, tmp_path: Path) -> None:

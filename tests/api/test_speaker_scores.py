@@ -9,12 +9,15 @@ from tests.api.conftest import QUIETLY, SPLIT, TINY
 from tests.api.test_speaking import SHAPE
 from vlnbert.errors import UsageError
 from vlnbert.evaluation.text_metrics import bleu, cider
+from vlnbert.house import generate
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> vln.Data:
     """With a house more, to keep one out."""
-    return vln.generate_house(tmp_path_factory.mktemp("scores") / "house", scans=4, paths_per_scan=6)
+    folder = tmp_path_factory.mktemp("scores") / "house"
+    generate(folder, scans=4, paths_per_scan=6)
+    return vln.open_data(folder)
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import pytest
 
 import vlnbert as vln
 from tests.cli.conftest import called
+from vlnbert.house import generate
 
 QUIETLY: dict[str, Any] = {"threads": 1, "bar": False, "tensorboard": False}
 SPEAKER: dict[str, Any] = {
@@ -24,7 +25,7 @@ NAVIGATOR: dict[str, Any] = {
 def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """With a third of the human data."""
     folder = tmp_path_factory.mktemp("pipeline") / "house"
-    vln.generate_house(folder, scans=3, paths_per_scan=12)
+    generate(folder, scans=3, paths_per_scan=12)
     file = folder / "r2r/R2R_train.json"
     file.write_text(json.dumps(json.loads(file.read_text())[::3]))
     return folder

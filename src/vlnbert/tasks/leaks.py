@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor, tensor
 
 from vlnbert.errors import UsageError
+from vlnbert.sources.json_streams import stream_json_list
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.task import R2R, REVERIE, TASKS
@@ -51,7 +52,8 @@ def find_leaks(folder: DataFolder, world: World, episodes: Episodes) -> Leaks:
 def _houses_and_paths(folder: DataFolder, split: str) -> tuple[set[str], set[tuple[str, ...]]]:
     houses, paths = set[str](), set[tuple[str, ...]]()
     for task in LOOKED_AT:
-        if (file := TASKS[task].files(folder).get(split)) is not None:
+        file = TASKS[task].files(folder).get(split)
+        if file is not None and any(True for _ in stream_json_list(file, "instruction file")):  # small houses have none
             for record in TASKS[task].read(file):
                 houses.add(record.scan)
                 paths.add((record.scan, *record.path))
