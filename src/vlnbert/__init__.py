@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from vlnbert.api.augment_speaking import AugmentedFile, augment_speak
     from vlnbert.api.augmenting import augment_paths
     from vlnbert.api.comparing import AgentComparison, compare
     from vlnbert.api.demonstrating import demo, generate_house
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from vlnbert.api.reporting import curves, report
     from vlnbert.api.runs import Run, open_run
     from vlnbert.api.scoring import score, submit
+    from vlnbert.api.speaker_scores import SpeakerScores, score_speaker
     from vlnbert.api.speaking import speak
     from vlnbert.api.training import resume, train
     from vlnbert.api.weights import export_weights, import_weights, inspect_weights
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
     from vlnbert.tasks.task import R2R, REVERIE, Task, register_task
 
 _HOME = {
+    "vlnbert.api.augment_speaking": ("AugmentedFile", "augment_speak"),
     "vlnbert.api.augmenting": ("augment_paths",),
     "vlnbert.api.comparing": ("AgentComparison", "compare"),
     "vlnbert.api.demonstrating": ("demo", "generate_house"),
@@ -67,6 +70,7 @@ _HOME = {
     "vlnbert.api.runs": ("Run", "open_run"),
     "vlnbert.api.instructions": ("Instruction", "Instructions"),
     "vlnbert.api.scoring": ("score", "submit"),
+    "vlnbert.api.speaker_scores": ("SpeakerScores", "score_speaker"),
     "vlnbert.api.speaking": ("speak",),
     "vlnbert.api.training": ("resume", "train"),
     "vlnbert.api.weights": ("export_weights", "import_weights", "inspect_weights"),
@@ -95,6 +99,7 @@ __all__ = [
     "REVERIE",
     "Agent",
     "AgentComparison",
+    "AugmentedFile",
     "Callback",
     "Data",
     "DataError",
@@ -116,6 +121,7 @@ __all__ = [
     "Speaker",
     "SpeakerConfig",
     "SpeakerExperiment",
+    "SpeakerScores",
     "SpeakerTrainConfig",
     "Task",
     "TrainConfig",
@@ -123,6 +129,7 @@ __all__ = [
     "UsageError",
     "VlnbertError",
     "augment_paths",
+    "augment_speak",
     "candidates",
     "caption_features",
     "check_data",
@@ -154,6 +161,7 @@ __all__ = [
     "resume",
     "save_experiment",
     "score",
+    "score_speaker",
     "speak",
     "submit",
     "train",

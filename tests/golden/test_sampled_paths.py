@@ -1,8 +1,16 @@
 """The paths of R2R's kind that the real train houses hold."""
 
+import json
+
+import pytest
+
 from vlnbert.sources.layout import DataFolder
+from vlnbert.tasks.episodes import load_episodes
+from vlnbert.tasks.leaks import find_leaks
 from vlnbert.tasks.sampled_paths import sample_paths
 from vlnbert.world.world import World
+
+EVALUATED = ("val_seen", "val_unseen", "test")
 
 
 def test_counts(open_data: DataFolder, open_data_world: World) -> None:
@@ -10,3 +18,23 @@ def test_counts(open_data: DataFolder, open_data_world: World) -> None:
     found = sample_paths(open_data, open_data_world, None, 0)
     assert (found.known, found.described) == (178_300, 339)
     assert len(open_data_world.scan_of[found.path[:, 0]].unique()) == 60
+
+
+def test_no_evaluation_is_among_them(open_data: DataFolder, open_data_world: World) -> None:
+    """Ids, paths and houses, by the files themselves."""
+    files = {split: json.loads((open_data.root / f"r2r/R2R_{split}.json").read_text()) for split in EVALUATED}
+    closed = {item["scan"] for split in ("val_unseen", "test") for item in files[split]}
+    described = {(item["scan"], *item["path"]) for item in files["val_seen"]}
+    ids = {str(item["path_id"]) for items in files.values() for item in items}
+    assert len(closed) == 11 + 18
+    for item in sample_paths(open_data, open_data_world, 20_000, 0).items(open_data_world, 0):
+        assert item["scan"] not in closed
+        assert (item["scan"], *item["path"]) not in described
+        assert item["path_id"] not in ids
+
+
+@pytest.mark.parametrize("task", ["r2r", "reverie"])
+def test_what_no_training_may_learn_from(open_data: DataFolder, open_data_world: World, task: str) -> None:
+    for split in EVALUATED:
+        episodes = load_episodes(open_data, open_data_world, task, split)
+        assert bool(find_leaks(open_data, open_data_world, episodes).any.all())

@@ -62,11 +62,17 @@ class PreparedAgent:
     def walk(self, split: str, *, record: bool = False, only: Sequence[str] | None = None) -> Evaluation:
         """Let it walk a split, or some of its episodes by their ids, and score it; `record` asks for explanations."""
         episodes = self.episodes[split]
+        file = file_of(self.data.folder, episodes.task, episodes.split)
+        return self.walk_episodes(episodes, file, record=record, only=only)
+
+    def walk_episodes(
+        self, episodes: Episodes, file: Path, *, record: bool = False, only: Sequence[str] | None = None
+    ) -> Evaluation:
+        """The same with episodes of any origin; `file` is named where one has no words."""
         tokens, usual = None, max(1, len(episodes))
         if self.tokenizer is not None:
-            path = file_of(self.data.folder, episodes.task, episodes.split)
             limit = self.walker.max_tokens or TASKS[episodes.task].max_tokens
-            tokens = tokenise(episodes, self.tokenizer, path, limit).to(self.data.device)
+            tokens = tokenise(episodes, self.tokenizer, file, limit).to(self.data.device)
             usual = usual_batch(self.data.device)
         return evaluate_agent(
             self.environment,

@@ -3,22 +3,20 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import torch
 
 from vlnbert.api.arguments import checked
 from vlnbert.api.instructions import Instruction, Instructions
-from vlnbert.api.runs import Checkpoint, Run, open_run
-from vlnbert.data.data import Data, open_data
-from vlnbert.errors import UnknownNameError, UsageError, setting
-from vlnbert.learning.run_folder import is_run, last_checkpoint, while_trained
+from vlnbert.api.runs import Checkpoint, Run
+from vlnbert.api.speakers import PreparedSpeaker, prepare_speaker
+from vlnbert.data.data import Data
+from vlnbert.errors import UsageError, setting
 from vlnbert.progress import quiet, say
-from vlnbert.registry import load_recorded
-from vlnbert.runtime import Precision, chosen_precision, require_within
-from vlnbert.speaker import Decoding, Paths, Speaker, Teller
+from vlnbert.runtime import Precision, require_within
+from vlnbert.speaker import Decoding, Paths, Speaker
 from vlnbert.speaker.decoding import Method
-from vlnbert.speaker.fitting import shown_to_speaker
 from vlnbert.speaker.paths import require_connected
 from vlnbert.tasks.splits import task_and_split
 from vlnbert.tasks.targets import target_index
@@ -76,70 +74,40 @@ def speak(
     """
     if (split is None) == (paths is None):
         raise UsageError(f"name a split or paths, and not both; for example {setting('split', 'r2r/val_unseen')}")
-    for kind, value, known in (("precision", precision, Precision), ("checkpoint", checkpoint, Checkpoint)):
-        if value not in get_args(known):
-            raise UnknownNameError(kind, value, get_args(known))
     require_within(batch=(1 if batch is None else batch, 1, 1_000_000))
     asked = Decoding(decoding, top_p, temperature, beams, length_penalty, max_tokens, seed)
     with quiet(not bar):
-        found = find_speaker(speaker, checkpoint)
-        opened = open_data(_named(data if data is not None else found.data), device=device)
-        opened = opened.holding_out(found.held_out) if found.held_out else opened
-        shown = shown_to_speaker(found.speaker, opened, found.name)
-        described = _of_split(shown, split) if split is not None else _by_names(shown.world, paths or ())
-        chosen = chosen_precision(precision, shown.device, found.speaker.config.hidden)
-        told = Teller(found.speaker, shown.environment, chosen).tell(described.paths, asked, batch=batch)
-        texts, usable = told.texts(shown.tokenizer), told.usable.tolist()
-        scores = told.log_probability.tolist()
-        rows = zip(described.facts, texts, scores, usable, strict=True)
-        instructions = [replace(one, text=text, log_probability=score) for one, text, score, good in rows if good]
-        left_out = [one.id for one, good in zip(described.facts, usable, strict=True) if not good]
-        result = Instructions(found.name, instructions, left_out, ", ".join(told.problems()))
-        if result.problem:
-            say(result.problem)
-        return result
+        ready = prepare_speaker(speaker, data, checkpoint=checkpoint, precision=precision, device=device)
+        shown = ready.data
+        described = of_split(shown, split) if split is not None else _by_names(shown.world, paths or ())
+        return instructions_of(ready, described, asked, batch)
 
 
 @dataclass(frozen=True)
-class FoundSpeaker:
-    """A speaker, and what is known of it."""
-
-    name: str
-    speaker: Speaker
-    data: str | None = None
-    held_out: tuple[str, ...] = ()  # the houses of dev_unseen
-
-
-def _last_speaker(run: Path) -> Speaker:
-    return Speaker.from_pretrained(last_checkpoint(run))
-
-
-def find_speaker(source: object, checkpoint: Checkpoint = "best") -> FoundSpeaker:
-    """Who speaks: a speaker, or where one is; of a run, its best weights or its last."""
-    if isinstance(source, Speaker):
-        return FoundSpeaker("the speaker", source)
-    if isinstance(source, str | Path) and is_run(Path(source)):
-        source = open_run(source)
-    if isinstance(source, Run):
-        load_recorded(source.record.plugins)
-        speaker = source.speaker if checkpoint == "best" else while_trained(source.folder, _last_speaker)
-        return FoundSpeaker(source.folder.resolve().name, speaker, source.record.data, source.record.held_out)
-    if checkpoint == "last":
-        raise UsageError(f"{source} is no run, so it has no last checkpoint; name a run's folder")
-    if not isinstance(source, str | Path):
-        raise UsageError(f"{source!r:.60} is no speaker; give a run's folder, or what Speaker.from_pretrained gave")
-    return FoundSpeaker(Path(source).resolve().name, Speaker.from_pretrained(source))
-
-
-@dataclass(frozen=True)
-class _Described:
+class Described:
     """Paths, and what is known of each."""
 
     paths: Paths
     facts: list[Instruction]
 
 
-def _of_split(data: Data, split: str) -> _Described:
+def instructions_of(
+    ready: PreparedSpeaker, described: Described, decoding: Decoding, batch: int | None
+) -> Instructions:
+    """What a speaker tells of some paths; those of which nothing usable came are named, and said."""
+    told = ready.teller.tell(described.paths, decoding, batch=batch)
+    texts, usable = told.texts(ready.data.tokenizer), told.usable.tolist()
+    scores = told.log_probability.tolist()
+    rows = zip(described.facts, texts, scores, usable, strict=True)
+    instructions = [replace(one, text=text, log_probability=score) for one, text, score, good in rows if good]
+    left_out = [one.id for one, good in zip(described.facts, usable, strict=True) if not good]
+    result = Instructions(ready.name, instructions, left_out, ", ".join(told.problems()))
+    if result.problem:
+        say(result.problem)
+    return result
+
+
+def of_split(data: Data, split: str) -> Described:
     """The paths of a split, each once, with what people said of it."""
     episodes = data.episodes(split)
     if not episodes.scored:
@@ -157,10 +125,10 @@ def _of_split(data: Data, split: str) -> _Described:
     paths = Paths.of(some, target)
     require_connected(data.world, paths)
     ids = [name.rpartition("_")[0] or name for name in some.ids]
-    return _Described(paths, _facts(data.world, paths, ids, list(people.values()), some.targets))
+    return Described(paths, _facts(data.world, paths, ids, list(people.values()), some.targets))
 
 
-def _by_names(world: World, routes: Sequence[str]) -> _Described:
+def _by_names(world: World, routes: Sequence[str]) -> Described:
     """Paths that are written as scan:viewpoint,viewpoint."""
     if isinstance(routes, str):
         routes = [routes]
@@ -172,7 +140,7 @@ def _by_names(world: World, routes: Sequence[str]) -> _Described:
             raise UsageError(f"'{str(route)[:60]}' is no path; write it like {EXAMPLE}")
         named.append((scan, names))
     paths = Paths.through(world, named)
-    return _Described(paths, _facts(world, paths, [str(number) for number in range(1, len(named) + 1)]))
+    return Described(paths, _facts(world, paths, [str(number) for number in range(1, len(named) + 1)]))
 
 
 def _facts(
@@ -198,9 +166,3 @@ def _facts(
         )
         for row, (name, path, length, heading, distance) in enumerate(rows)
     ]
-
-
-def _named(data: Data | str | Path | None) -> Data | str | Path:
-    if data is None:
-        raise UsageError(f"no data to tell of; give a data folder: {setting('data', 'DIR')}")
-    return data

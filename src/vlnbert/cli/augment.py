@@ -1,11 +1,12 @@
 """`vlnbert augment`: training data that nobody wrote."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
 from vlnbert.cli.options import DataPath, Flag
+from vlnbert.runtime import Precision
 
 OutPath = Annotated[Path, tyro.conf.arg(metavar="FILE")]
 
@@ -44,3 +45,87 @@ def augment_paths(
         print(dumps({"paths": len(found), "known": found.known, "described": found.described}))
     else:
         print(f"{out}: {len(found):,} of {found.known:,} paths; {found.described:,} left out, val_seen describes them")
+
+
+def augment_speak(
+    run: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="RUN")]],
+    *,
+    paths: OutPath,
+    out: OutPath,
+    data: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None,
+    tellings: int = 1,
+    decoding: Literal["greedy", "nucleus", "beam"] = "nucleus",
+    top_p: float = 0.9,
+    temperature: float = 0.9,
+    beams: int = 4,
+    length_penalty: float = 0.6,
+    max_tokens: int | None = None,
+    seed: int = 0,
+    keep_followed: Annotated[str | None, tyro.conf.arg(metavar="NAVIGATOR")] = None,
+    within: float | None = None,
+    checkpoint: Literal["best", "last"] = "best",
+    batch: int | None = None,
+    precision: Precision = "float32",
+    device: str = "cpu",
+    json: Flag = False,
+) -> None:
+    """Let a speaker tell every path of a file, as augmented data that a training learns from.
+
+    A file r2r/NAME_aug.json of a data folder is the split r2r/NAME_aug. Instructions without words or without an end
+    are left out and counted; so are paths outside of the train houses, and those that val_seen describes. The file is
+    written whole or not at all: what was interrupted starts over. Fewer tellings are the first of more.
+
+    Example: vlnbert augment paths --data data --out paths.json --count 75000
+
+    Example: vlnbert augment speak runs/speaker --paths paths.json --out data/r2r/told_aug.json --device cuda
+
+    Example: vlnbert train r2r-open --data data --out runs/told --train-on r2r/train r2r/told_aug
+
+    Args:
+        run: A run of a speaker, whose best weights speak; or a speaker's folder or hub name. One of REVERIE tells of an
+            object that is seen where the path ends: the file's, or one that is drawn for each telling.
+        paths: The paths, in R2R's form, as vlnbert augment paths writes them; or in REVERIE's.
+        out: The file to write, new, with a name that ends in _aug.json.
+        data: The data folder; by default the one that a run was trained on.
+        tellings: Instructions for each path, which nucleus sampling tells apart.
+        decoding: greedy takes the likeliest word at each place; nucleus draws one among the likeliest; beam looks for
+            the likeliest instruction.
+        top_p: Of nucleus: the probability that the words have together among which one is drawn.
+        temperature: Of nucleus: below 1 the likely gets likelier.
+        beams: Of beam: instructions that are kept at each place.
+        length_penalty: Of beam: the power of the length by which the logarithm of a probability is divided.
+        max_tokens: Longest instruction, in word pieces, [CLS] and [SEP] included; by default the speaker's.
+        seed: Of nucleus, and of the objects that are drawn.
+        keep_followed: A run, navigator or agent: what it cannot follow back is left out.
+        within: Metres from the path's end within which it must stop; by default 3.
+        checkpoint: Which weights of a run speak: the best, or those of its last checkpoint.
+        batch: Paths that are told together; by default 64 on a CPU, 2048 on a GPU.
+        precision: Of the speaker's tokens; fastest is what multiplies faster on this device.
+        device: Where the tensors are, such as cpu or cuda.
+        json: Print one JSON object instead of a line: path, paths, written, left_out.
+    """
+    from json import dumps
+
+    from vlnbert.api import augment_speaking
+
+    found = augment_speaking.augment_speak(
+        run,
+        paths,
+        out,
+        data,
+        tellings=tellings,
+        decoding=decoding,
+        top_p=top_p,
+        temperature=temperature,
+        beams=beams,
+        length_penalty=length_penalty,
+        max_tokens=max_tokens,
+        seed=seed,
+        keep_followed=keep_followed,
+        within=within,
+        checkpoint=checkpoint,
+        batch=batch,
+        precision=precision,
+        device=device,
+    )
+    print(dumps(found.values()) if json else found)

@@ -1,11 +1,12 @@
 """`vlnbert speak`: turn paths into instructions."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from vlnbert.cli.options import Flag, show
+from vlnbert.errors import UsageError
 from vlnbert.runtime import Precision
 
 
@@ -26,6 +27,8 @@ def speak(
     batch: int | None = None,
     precision: Precision = "float32",
     device: str = "cpu",
+    score: Flag = False,
+    navigator: Annotated[str | None, tyro.conf.arg(metavar="NAVIGATOR")] = None,
     out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None,
     json: Flag = False,
 ) -> None:
@@ -40,6 +43,11 @@ def speak(
     Example: vlnbert speak runs/speaker --split r2r/val_unseen --decoding nucleus --seed 1 --out told.json
 
     Example: vlnbert speak runs/speaker --path scan:viewpoint,viewpoint,viewpoint
+
+    With --score it is scored instead: BLEU-4 and CIDEr against what people said, the perplexity of that and, with
+    --navigator, how well an agent follows what was told, beside how well it follows people on the same paths.
+
+    Example: vlnbert speak runs/speaker --split r2r/val_unseen --score --navigator runs/people
 
     Args:
         run: A run of a speaker, whose best weights speak; or a speaker's folder or hub name.
@@ -59,28 +67,40 @@ def speak(
         batch: Paths that are told together; by default 64 on a CPU, 2048 on a GPU.
         precision: Of the speaker's tokens; fastest is what multiplies faster on this device.
         device: Where the tensors are, such as cpu or cuda.
+        score: Print scores of what is told instead of telling it.
+        navigator: With --score: a run, navigator or agent that follows; best one that learned from people alone.
         out: A file to write, a JSON list in R2R's form, instead of printing.
-        json: Print that list instead of a table.
+        json: Print that list, or the scores as one object, instead of a table.
     """
-    from vlnbert.api import speaking
+    from vlnbert.api import speaker_scores, speaking
 
-    told = speaking.speak(
-        run,
-        data,
-        split,
-        paths=path or None,
-        decoding=decoding,
-        top_p=top_p,
-        temperature=temperature,
-        beams=beams,
-        length_penalty=length_penalty,
-        max_tokens=max_tokens,
-        seed=seed,
-        checkpoint=checkpoint,
-        batch=batch,
-        precision=precision,
-        device=device,
-    )
+    options: dict[str, Any] = {
+        "decoding": decoding,
+        "top_p": top_p,
+        "temperature": temperature,
+        "beams": beams,
+        "length_penalty": length_penalty,
+        "max_tokens": max_tokens,
+        "seed": seed,
+        "checkpoint": checkpoint,
+        "batch": batch,
+        "precision": precision,
+        "device": device,
+    }
+    if navigator is not None and not score:
+        raise UsageError("--navigator follows to score a speaker; say so: --score")
+    if score:
+        if split is None or path or out is not None:
+            raise UsageError(
+                "--score scores a split, and prints; name a split and no paths or file: --split r2r/val_unseen"
+            )
+        scores = speaker_scores.score_speaker(run, data, split, navigator=navigator, **options)
+        if json:
+            print(scores.to_json())
+        else:
+            show(scores.table())
+        return
+    told = speaking.speak(run, data, split, paths=path or None, **options)
     if out is not None:
         print(f"wrote {told.write(out)}: {len(told):,} instructions")
     elif json:

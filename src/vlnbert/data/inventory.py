@@ -11,14 +11,13 @@ from vlnbert.progress import track
 from vlnbert.sources.boxes import BoxRange, ViewpointObjects, read_box_folder
 from vlnbert.sources.connectivity import ScanGraph, read_connectivity
 from vlnbert.sources.features import read_features
-from vlnbert.sources.instructions import is_augmented
 from vlnbert.sources.layout import DataFolder
 from vlnbert.sources.object_features import read_object_features
 from vlnbert.sources.observations import HEADINGS, LEVELS
 from vlnbert.sources.plans import read_plan
 from vlnbert.tasks.episodes import Episodes, bind
 from vlnbert.tasks.targets import report_targets
-from vlnbert.tasks.task import TASKS
+from vlnbert.tasks.task import AUGMENTED_FILE, TASKS
 from vlnbert.tasks.tokens import load_tokenizer
 from vlnbert.world.build import build_world
 from vlnbert.world.object_features import find_fit, placed_objects
@@ -65,7 +64,7 @@ def take_inventory(folder: DataFolder) -> list[Part]:
     objects, boxes = _boxes(world, folder.boxes)
     for task in TASKS:
         for split, path in TASKS[task].files(folder).items():
-            need = "augmented" if is_augmented(path) else f"{task} {split}"
+            need = "augmented" if path.name == AUGMENTED_FILE else f"{task} {split}"
             parts.append(_part(need, path, partial(_episodes, world, task, split, path, objects)))
     parts += boxes
     if folder.captions.is_dir():

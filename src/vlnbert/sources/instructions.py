@@ -1,7 +1,8 @@
 """Instruction files: R2R, REVERIE (v1 and v2) and PREVALENT-style augmented data, all as one kind of record.
 
 A record is one instruction of one path, named as every result file names it: `<path_id>_<k>` in R2R,
-`<path_id>_<objId>_<k>` in REVERIE, and the `path_id` itself in augmented data.
+`<path_id>_<objId>_<k>` in REVERIE, and the `path_id` itself in augmented data. Paths that nobody described yet are read
+as records without words.
 """
 
 from collections.abc import Callable, Iterator
@@ -49,6 +50,11 @@ def read_augmented(path: Path) -> Iterator[EpisodeRecord]:
     return _read(path, "augmented file", _augmented_item)
 
 
+def read_paths(path: Path) -> Iterator[EpisodeRecord]:
+    """The paths of a file in R2R's or REVERIE's form, one record each; what it says of them is not looked at."""
+    return _read(path, "file of paths", _path_item, kind="path")
+
+
 def is_augmented(path: Path) -> bool:
     """Whether a file's name says that it holds augmented paths."""
     return path.stem.lower().endswith("_aug")
@@ -57,19 +63,20 @@ def is_augmented(path: Path) -> bool:
 Parse = Callable[[dict[str, Any], str, Faults], Iterator[EpisodeRecord]]
 
 
-def _read(path: Path, what: str, parse: Parse) -> Iterator[EpisodeRecord]:
+def _read(path: Path, what: str, parse: Parse, kind: str = "instruction") -> Iterator[EpisodeRecord]:
     faults, seen = Faults(path), set[str]()
     for index, item in enumerate(stream_json_list(path, what, MAKE_ONE)):
         for record in _records(item, index, parse, faults):
             if record.id in seen:
-                faults.add(f"instruction {record.id}", "occurs twice", "keep one of the two")
-            elif not record.text.strip() and not record.tokens:
+                faults.add(f"{kind} {record.id}", "occurs twice", "keep one of the two")
+            elif kind == "instruction" and not record.text.strip() and not record.tokens:
                 faults.add(f"instruction {record.id}", "has no words", "write an instruction or remove the item")
             else:
                 yield record
             seen.add(record.id)
     if not seen and not faults.found:
-        faults.add("", "holds no instructions", FETCH_AGAIN)
+        remedy = FETCH_AGAIN if kind == "instruction" else "make some with: vlnbert augment paths"
+        faults.add("", f"holds no {kind}s", remedy)
     faults.raise_if_any()
 
 
@@ -94,17 +101,31 @@ def _r2r_item(item: dict[str, Any], place: str, faults: Faults) -> Iterator[Epis
 
 
 def _reverie_item(item: dict[str, Any], place: str, faults: Faults) -> Iterator[EpisodeRecord]:
-    target = item.get("objId")
-    if "id" in item:
-        name = _name(item, "id", place, faults)
-    else:  # version 2 leaves `id` out
-        name = _name(item, "path_id", place, faults) + (f"_{target}" if target is not None else "")
-    if target is not None and not is_name(target):
-        faults.add(place, "'objId' is not a name", FETCH_AGAIN)
+    target, name = _target(item, place, faults), _reverie_name(item, place, faults)
     if target is None and len(item["path"]) > 1:
         faults.add(place, "has a path but no 'objId'", "name the target object, or keep only the start of the path")
     for k, text in enumerate(_texts(item, place, faults)):
-        yield _record(item, f"{name}_{k}", text, object_id=None if target is None else str(target))
+        yield _record(item, f"{name}_{k}", text, object_id=target)
+
+
+def _path_item(item: dict[str, Any], place: str, faults: Faults) -> Iterator[EpisodeRecord]:
+    if len(item["path"]) < 2:
+        faults.add(place, "'path' has no step", "give two viewpoints or more")
+    yield _record(item, _reverie_name(item, place, faults), "", object_id=_target(item, place, faults))
+
+
+def _reverie_name(item: dict[str, Any], place: str, faults: Faults) -> str:
+    """REVERIE's name of a path and its target; version 2 leaves `id` out."""
+    if "id" in item:
+        return _name(item, "id", place, faults)
+    return _name(item, "path_id", place, faults) + (f"_{item['objId']}" if item.get("objId") is not None else "")
+
+
+def _target(item: dict[str, Any], place: str, faults: Faults) -> str | None:
+    target = item.get("objId")
+    if target is not None and not is_name(target):
+        faults.add(place, "'objId' is not a name", FETCH_AGAIN)
+    return None if target is None else str(target)
 
 
 def _augmented_item(item: dict[str, Any], place: str, faults: Faults) -> Iterator[EpisodeRecord]:
@@ -113,7 +134,8 @@ def _augmented_item(item: dict[str, Any], place: str, faults: Faults) -> Iterato
         faults.add(place, "'instr_enc' is not a list of token ids", FETCH_AGAIN)
         return
     for text in _texts(item, place, faults)[:1]:
-        yield _record(item, name, text, tokens=tuple(token for token in tokens if token != PAD))
+        words = tuple(token for token in tokens if token != PAD)
+        yield _record(item, name, text, object_id=_target(item, place, faults), tokens=words)
 
 
 def _record(

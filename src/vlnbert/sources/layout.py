@@ -58,6 +58,11 @@ class DataFolder:
         prefix = f"{task.upper()}_"
         return {path.stem.removeprefix(prefix): path for path in sorted((self.root / task).glob(f"{prefix}*.json"))}
 
+    def augmented_files(self, task: str) -> dict[str, Path]:
+        """The files <task>/<name>_aug.json, by <name>_aug, but for those that `instruction_files` has."""
+        found = {path.stem: path for path in sorted((self.root / task).glob("*_aug.json"))}
+        return {split: path for split, path in found.items() if not split.startswith(f"{task.upper()}_")}
+
     def feature_files(self) -> list[Path]:
         """Image feature files that lie in `features/`."""
         found = {path for path in self.features.glob("*") if path.suffix in {*HDF5, ".tsv"}}

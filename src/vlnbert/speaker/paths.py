@@ -132,8 +132,8 @@ def connected(world: World, paths: Paths) -> Tensor:
     return (moves | ~within).all(dim=1)
 
 
-def require_connected(world: World, paths: Paths) -> None:
-    """Refuse paths that nobody can walk, with the first place where one breaks off."""
+def require_connected(world: World, paths: Paths, names: Sequence[str] | None = None) -> None:
+    """Refuse paths that nobody can walk, with the first place where one breaks off; by default they are counted."""
     broken = (~connected(world, paths)).nonzero().flatten().tolist()
     if broken:
         path = paths.viewpoint[broken[0]]
@@ -145,7 +145,8 @@ def require_connected(world: World, paths: Paths) -> None:
         )
         start, end = (world.viewpoints[number] for number in ends)
         more = f", and {len(broken) - 1:,} other paths are broken too" if len(broken) > 1 else ""
-        problem = f"path {broken[0] + 1} is not connected: no step leads from {start} to {end}{more}"
+        name = broken[0] + 1 if names is None else names[broken[0]]
+        problem = f"path {name} is not connected: no step leads from {start} to {end}{more}"
         raise UsageError(f"{problem}; name viewpoints one step apart (vlnbert world candidates lists them)")
 
 

@@ -79,18 +79,27 @@ class Teller:
         self.recorded: _RecordedWord | None = None
 
     def tell(
-        self, paths: Paths, decoding: Decoding | None = None, telling: int = 0, batch: int | None = None
+        self,
+        paths: Paths,
+        decoding: Decoding | None = None,
+        telling: int = 0,
+        batch: int | None = None,
+        rows: Tensor | None = None,
     ) -> Tellings:
-        """An instruction for each path; `telling` numbers those of one path, which nucleus sampling tells apart."""
-        decoding = decoding or Decoding()
-        told = self.tell_once(paths, decoding, attempt=telling * TRIES, batch=batch)
+        """An instruction for each path; `telling` numbers those of one path, which nucleus sampling tells apart.
+
+        Of some rows alone, where these are named: then row n of what is told is path rows[n].
+        """
+        decoding, rows = decoding or Decoding(), torch.arange(len(paths)) if rows is None else rows
+        told = self.tell_once(paths, decoding, attempt=telling * TRIES, batch=batch, rows=rows)
         tries = 0
         for attempt in range(1, TRIES if decoding.method == "nucleus" else 1):
             again = (~told.usable).nonzero().flatten().cpu()
             if not len(again):
                 break
             tries += len(again)
-            other = self.tell_once(paths, decoding, attempt=telling * TRIES + attempt, batch=batch, rows=again)
+            number = telling * TRIES + attempt
+            other = self.tell_once(paths, decoding, attempt=number, batch=batch, rows=rows[again])
             for name in ("tokens", "log_probability", "ended"):
                 getattr(told, name)[again.to(told.tokens.device)] = getattr(other, name)
         return replace(told, tries=tries)

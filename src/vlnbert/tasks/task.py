@@ -124,13 +124,14 @@ def register_task(task: AnyTask) -> AnyTask:
 
 @register_task
 class R2R(Task):
-    """Room-to-Room: go where the instruction leads. Augmented paths are its split "aug"."""
+    """Room-to-Room: go where the instruction leads. PREVALENT's augmented paths are its split "aug"."""
 
     name = "r2r"
 
     def files(self, folder: DataFolder) -> dict[str, Path]:
-        augmented = folder.root / self.name / AUGMENTED_FILE
-        return super().files(folder) | ({"aug": augmented} if augmented.exists() else {})
+        augmented = folder.augmented_files(self.name)
+        named = {"aug" if path.name == AUGMENTED_FILE else split: path for split, path in augmented.items()}
+        return super().files(folder) | named
 
     def file(self, folder: DataFolder, split: str) -> Path:
         path = folder.root / self.name / AUGMENTED_FILE
@@ -152,6 +153,9 @@ class REVERIE(Task):
     sees_objects = True
     stop_distance = 1.0
     metrics = (*NAVIGATION[:6], *GROUNDING, *NAVIGATION[6:])
+
+    def files(self, folder: DataFolder) -> dict[str, Path]:
+        return super().files(folder) | folder.augmented_files(self.name)
 
     def read(self, path: Path) -> Iterator[EpisodeRecord]:
         return read_augmented(path) if is_augmented(path) else read_reverie(path)

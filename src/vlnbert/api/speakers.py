@@ -1,0 +1,81 @@
+"""Who speaks: a run, a speaker, or where one is; and the same made ready to tell of paths in some data."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+from vlnbert.api.runs import Checkpoint, Run, open_run
+from vlnbert.data.data import Data, open_data
+from vlnbert.errors import UnknownNameError, UsageError, setting
+from vlnbert.learning.run_folder import is_run, last_checkpoint, while_trained
+from vlnbert.registry import load_recorded
+from vlnbert.runtime import Precision, chosen_precision
+from vlnbert.speaker import Speaker, Teller
+from vlnbert.speaker.fitting import shown_to_speaker
+
+
+@dataclass(frozen=True)
+class FoundSpeaker:
+    """A speaker, and what is known of it."""
+
+    name: str
+    speaker: Speaker
+    data: str | None = None
+    held_out: tuple[str, ...] = ()  # the houses of dev_unseen
+
+
+@dataclass(frozen=True)
+class PreparedSpeaker:
+    """A speaker and all that it tells with."""
+
+    name: str
+    speaker: Speaker
+    opened: Data  # as it was given
+    data: Data  # as the speaker sees it
+    teller: Teller
+    held_out: tuple[str, ...]
+
+
+def prepare_speaker(
+    source: object,
+    data: Data | str | Path | None,
+    *,
+    checkpoint: Checkpoint = "best",
+    precision: Precision = "float32",
+    device: str | None = None,
+) -> PreparedSpeaker:
+    """A speaker ready to tell of paths; the arguments are those of `vln.speak`."""
+    for kind, value, known in (("precision", precision, Precision), ("checkpoint", checkpoint, Checkpoint)):
+        if value not in get_args(known):
+            raise UnknownNameError(kind, value, get_args(known))
+    found = find_speaker(source, checkpoint)
+    where = data if data is not None else found.data
+    if where is None:
+        raise UsageError(f"no data to tell of; give a data folder: {setting('data', 'DIR')}")
+    opened = open_data(where, device=device)
+    opened = opened.holding_out(found.held_out) if found.held_out else opened
+    shown = shown_to_speaker(found.speaker, opened, found.name)
+    chosen = chosen_precision(precision, shown.device, found.speaker.config.hidden)
+    teller = Teller(found.speaker, shown.environment, chosen)
+    return PreparedSpeaker(found.name, found.speaker, opened, shown, teller, found.held_out)
+
+
+def _last_speaker(run: Path) -> Speaker:
+    return Speaker.from_pretrained(last_checkpoint(run))
+
+
+def find_speaker(source: object, checkpoint: Checkpoint = "best") -> FoundSpeaker:
+    """Who speaks: a speaker, or where one is; of a run, its best weights or its last."""
+    if isinstance(source, Speaker):
+        return FoundSpeaker("the speaker", source)
+    if isinstance(source, str | Path) and is_run(Path(source)):
+        source = open_run(source)
+    if isinstance(source, Run):
+        load_recorded(source.record.plugins)
+        speaker = source.speaker if checkpoint == "best" else while_trained(source.folder, _last_speaker)
+        return FoundSpeaker(source.folder.resolve().name, speaker, source.record.data, source.record.held_out)
+    if checkpoint == "last":
+        raise UsageError(f"{source} is no run, so it has no last checkpoint; name a run's folder")
+    if not isinstance(source, str | Path):
+        raise UsageError(f"{source!r:.60} is no speaker; give a run's folder, or what Speaker.from_pretrained gave")
+    return FoundSpeaker(Path(source).resolve().name, Speaker.from_pretrained(source))
