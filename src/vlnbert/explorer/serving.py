@@ -20,7 +20,8 @@ class BoundedConnection(H11Protocol):
     """A connection that is cut off where nothing comes of it: a request without end, an answer that nobody reads."""
 
     standstill = STANDSTILL
-    _seen: object = None
+    _answered = 0
+    _seen = (0, False)  # how many were answered, and whether one is under way
     _watch: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
@@ -32,9 +33,13 @@ class BoundedConnection(H11Protocol):
             self._watch.cancel()
         super().connection_lost(exc)
 
+    def on_response_complete(self) -> None:
+        self._answered += 1
+        super().on_response_complete()
+
     def _look(self) -> None:
         cycle: Any = self.cycle  # None before the first request, whatever uvicorn's types say
-        now = None if cycle is None else (id(cycle), cycle.response_complete)
+        now = self._answered, cycle is not None and not cycle.response_complete
         if now == self._seen:
             self.transport.abort()
             return
