@@ -1,14 +1,20 @@
 """Connections: those that stand still are cut off, those that ask are not."""
 
 import asyncio
+import socket
+import time
+from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp
 from uvicorn.server import ServerState
 
+from tests.explorer.conftest import serving
+from tests.explorer.test_hostile import SLOW, exchange, request, status_of
 from vlnbert.explorer.serving import BoundedConnection, server_for
 
 
@@ -39,3 +45,44 @@ def test_who_asks_again_and_again_is_not_cut_off(connection: BoundedConnection) 
 def test_who_never_asks_is_cut_off(connection: BoundedConnection) -> None:
     connection._look()
     assert connection.transport.abort.called  # type: ignore[attr-defined]
+
+
+class Few(BoundedConnection):
+    """Has room for six."""
+
+    most = 6
+
+
+@pytest.mark.parametrize("number", [6, 20])
+def test_idle_connections_keep_nobody_out(app: ASGIApp, number: int) -> None:
+    with serving(app, Few) as (_, port), ExitStack() as stack:
+        idle = [stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10)) for _ in range(number)]
+        assert status_of(exchange(port, request("GET", "/"))) == 200
+        assert _cut_off(idle[0]), "the oldest makes room"
+        idle[-1].sendall(request("GET", "/"))
+        assert status_of(idle[-1].recv(4096)) == 200
+
+
+def test_where_all_are_busy_visitors_are_asked_to_come_back(app: ASGIApp) -> None:
+    with serving(app, Few) as (_, port), ExitStack() as stack:
+        for _ in range(6):
+            SLOW["half a body"](stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10)))
+        time.sleep(0.5)  # until all of them are read
+        for path, kind, line in (
+            ("/", b"text/html", b"Too many visitors"),
+            ("/api/x", b"application/json", b"too many"),
+        ):
+            answer = exchange(port, request("GET", path))
+            head, _, body = answer.partition(b"\r\n\r\n")
+            assert status_of(answer) == 503
+            assert kind in head
+            assert b"retry-after: 2" in head.lower()
+            assert b"content-security-policy" in head.lower()
+            assert line in body
+
+
+def _cut_off(connection: socket.socket) -> bool:
+    try:
+        return connection.recv(1) == b""
+    except ConnectionError:
+        return True

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
-from vlnbert.explorer.requests import Asked, RefusedError
+from vlnbert.explorer.requests import COME_BACK, Asked, RefusedError
 
 Answer = bytes | RefusedError
 Walk = Callable[[Sequence[Asked]], Sequence[Answer]]
@@ -16,7 +16,6 @@ MOST_WAITING = 128  # requests in the queue; more are asked to come back
 MOST_TOGETHER = 64  # of one batch
 GATHERING = 0.004  # seconds to wait for others after the first
 REMEMBERED = 256  # answers; the same walk comes out the same
-COME_BACK = "2"  # seconds
 
 
 class WalkQueue:
