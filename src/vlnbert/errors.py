@@ -72,11 +72,11 @@ class InvalidFileError(DataError):
 class UnknownNameError(VlnbertError, KeyError):
     """A name that is not in the catalogue, with the nearest ones that are."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+    def __init__(self, kind: str, name: str, known: Iterable[str], where: str = "") -> None:
         known, name = sorted(known), cut(name, LONGEST_PATH)
         near = near_names(name, known)
         hint = f"did you mean {' or '.join(near)}?" if near else f"known: {_some(known)}"
-        super().__init__(f"no {kind} '{name}'; {hint}")
+        super().__init__(f"no {kind} '{name}'{where and f' in {where}'}; {hint}")
 
     def __str__(self) -> str:
         return cut(printable(str(self.args[0])), LONGEST_LINE)  # a KeyError would quote it

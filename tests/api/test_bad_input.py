@@ -139,7 +139,7 @@ def test_unknown_devices(house: Path) -> None:
 
 def test_a_report_that_cannot_be(trained: vln.Run, tmp_path: Path) -> None:
     out = tmp_path / "report.html"
-    unvalidated = "no validation split 'r2r/val_seen'; did you mean r2r/val_unseen?"
+    unvalidated = "was not validated on r2r/val_seen; choose one that it was: split='r2r/val_unseen'"
     refused(lambda: vln.report(trained, out, split="r2r/val_seen", bar=False), unvalidated)
     refused(lambda: vln.curves(trained, split="r2r/val_seen"), unvalidated)
     refused(lambda: vln.report(trained, out, episodes=0, bar=False), "episodes=0 is out of range; choose 1 to")

@@ -1,6 +1,7 @@
 """Agents side by side: what differs in settings, scores and walks, whoever they are."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,16 @@ def test_where_they_part(trained: vln.Run, other: vln.Run, data: vln.Data) -> No
     assert document["scores"] == json.loads(json.dumps(found.scores))
     assert sum(document["outcomes"]["other"].values()) == len(data.episodes(SPLIT))
     assert set(document["outcomes"]["other"]) == {"stopped", "ran out of steps"}
+
+
+def test_long_viewpoints_are_short_in_tables_and_whole_in_json(data: vln.Data) -> None:
+    found = vln.compare(["stop", "random"], data, bar=False)
+    whole = "0123456789abcdef" * 2
+    long = replace(found)
+    long.__dict__["partings"] = [replace(parting, viewpoint=whole) for parting in found.partings]
+    assert whole[:8] in str(long)
+    assert whole[:9] not in str(long)
+    assert json.loads(long.to_json())["episodes"][0]["viewpoint"] == whole
 
 
 def test_a_file_beside_who_wrote_it(data: vln.Data, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

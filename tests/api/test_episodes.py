@@ -79,7 +79,7 @@ def without_weights(run: vln.Run, folder: Path) -> Path:
     [
         (
             lambda run, data, there: vln.episode(run, "nobody", data, bar=False),
-            "^no episode in r2r/val_unseen 'nobody'; ",
+            "^no episode 'nobody' in r2r/val_unseen; ",
         ),
         (
             lambda run, data, there: vln.episode(run, data.episodes("r2r/train").ids[0], data, bar=False),

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, Request, Route, expect
@@ -17,6 +18,13 @@ from vlnbert.explorer.walk_queue import WalkQueue
 
 Open = Callable[..., Page]
 READY = "[data-ready]"
+# Requests whose address holds some text wait until they are released.
+HOLD = """(text) => {
+  const real = window.fetch;
+  window.held = [];
+  window.fetch = (address, ...more) => address.includes(text)
+    ? new Promise((release) => window.held.push(() => release(real(address, ...more)))) : real(address, ...more);
+}"""
 
 
 def serve(*agents: Source) -> Iterator[str]:
@@ -139,6 +147,49 @@ def test_the_keyboard_does_all_of_it(open_page: Open, address: str) -> None:
     page.keyboard.type("go out of the room")
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="Your own words")).to_be_visible()
+
+
+def page_of(page: Page, number: int) -> Any:
+    """A page of the list of the house that is chosen, as the server tells it."""
+    fields = {
+        "split": page.locator("#split").input_value(),
+        "scan": page.locator("#house").input_value(),
+        "page": number,
+    }
+    return page.request.get(page.url.partition("#")[0] + "api/instructions", params=fields).json()
+
+
+def test_a_link_within_the_page_finds_its_place_in_the_list(open_page: Open, address: str) -> None:
+    page = open_page(address, ready=READY)
+    page.get_by_label("Split").select_option("r2r/train")
+    expect(page.locator("#pages")).to_have_text(re.compile(r"1 of \d+"))
+    last = page_of(page, page_of(page, 0)["pages"] - 1)
+    chosen = last["instructions"][-1]["id"]
+    page.evaluate(f"location.hash = 'split=r2r/train&id={chosen}&step=1'")
+    expect(page.locator("#pages")).to_have_text(f"{last['pages']} of {last['pages']}")
+    expect(page.locator("#instructions [aria-current]")).to_have_attribute("data-id", chosen)
+    start = next(iter(page.request.get(f"{address}api/plan", params={"scan": last["scan"]}).json()["viewpoints"]))["id"]
+    page.evaluate(f"location.hash = 'task=r2r&scan={last['scan']}&start={start}&heading=-1&text=go'")
+    expect(page.locator("#heading")).to_have_value("10")
+
+
+def test_only_the_list_that_was_asked_for_last_is_shown(open_page: Open, address: str) -> None:
+    page = open_page(address, ready=READY)
+    page.get_by_label("Split").select_option("r2r/train")
+    expect(page.locator("#pages")).to_have_text(re.compile(r"1 of \d+"))
+    pages = page_of(page, 0)["pages"]
+    page.evaluate("for (let click = 0; click < 2; click += 1) document.getElementById('after').click()")
+    assert pages >= 3
+    expect(page.locator("#pages")).to_have_text(f"3 of {pages}")
+    page.evaluate(HOLD, "page=1")
+    page.get_by_role("button", name="Earlier").click()
+    page.get_by_label("Split").select_option("r2r/val_unseen")
+    first = page.locator("#instructions button").first
+    chosen = page_of(page, 0)["instructions"][0]["id"]
+    expect(first).to_have_attribute("data-id", chosen)
+    page.evaluate("held.forEach((release) => release())")
+    expect(page.locator("#instructions")).not_to_have_attribute("aria-busy", "true")
+    expect(first).to_have_attribute("data-id", chosen)
 
 
 def test_two_agents_walk_side_by_side(open_page: Open, address_of_two: str) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -38,7 +39,7 @@ def test_without_a_server_it_says_what_to_install(run: Callable, monkeypatch: py
     ("words", "line"),
     [
         (("nobody-of-that-name",), "nobody-of-that-name"),
-        (("random", "stop", "shortest"), "3 agents are too many to watch; name one or 2"),
+        (("random", "stop", "shortest"), "3 agents are too many to watch; name one or two"),
         (("random", "--data", "nowhere"), "nowhere: no such data folder"),
         (("--port", "70000"), "--port 70000 is out of range"),
         (("--host", "no.such.host.invalid"), "--host no.such.host.invalid, --port 0 cannot be served"),
@@ -62,6 +63,12 @@ def test_a_run_without_weights(run: Callable, house: Path, tmp_path: Path) -> No
     assert outcome.code == 2
     assert "holds neither model.safetensors nor pytorch_model.bin" in outcome.err
     assert outcome.err.count("\n") == 1
+    for part in ("best", "checkpoints"):
+        shutil.rmtree(folder / part)
+    outcome = run("explore", folder, "--port", "0")
+    assert outcome.code == 2
+    lost = "has lost its weights: neither best nor a checkpoint is there; put best back from a copy, or "
+    assert outcome.err.startswith(f"vlnbert: {folder}: {lost}")
 
 
 def test_the_agent_that_ships_needs_a_generated_house(run: Callable, house: Path, tmp_path: Path) -> None:

@@ -40,5 +40,5 @@ def test_a_report_and_its_commands(trained: Path, run: Run, tmp_path: Path, monk
 def test_a_split_that_was_not_validated(trained: Path, run: Run) -> None:
     outcome = run("report", trained, "--split", "r2r/test")
     assert outcome.code == 2
-    assert outcome.err.startswith("vlnbert: no validation split 'r2r/test'")
+    assert outcome.err.startswith(f"vlnbert: {trained} was not validated on r2r/test; ")
     assert outcome.err.count("\n") == 1

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,6 +57,15 @@ def test_a_card_as_a_file(run: Run, house: Path, tmp_path: Path) -> None:
         outcome = run(*words, "--out", tmp_path / name)
         assert (outcome.code, outcome.out) == (0, f"{tmp_path / name}\n")
         assert "0.00 m from the goal" in (tmp_path / name).read_text()
+
+
+def test_json_beside_a_card_is_json_alone(run: Run, trained: Path, tmp_path: Path, per_episode: dict[str, Any]) -> None:
+    card = tmp_path / "card.html"
+    outcome = run("show", trained, "--episode", next(iter(per_episode)), "--json", "--out", card)
+    assert outcome.code == 0
+    assert json.loads(outcome.out)["id"] == next(iter(per_episode))
+    assert outcome.err == f"{card}\n"
+    assert card.is_file()
 
 
 def test_words_are_shaded(trained: Path, per_episode: dict[str, dict[str, float | str]]) -> None:

@@ -113,3 +113,40 @@ def test_every_answer_has_the_policy(client: TestClient) -> None:
         assert headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'; style-src 'self'")
         assert "frame-ancestors 'none'" in headers["content-security-policy"]
         assert (headers["referrer-policy"], headers["x-frame-options"]) == ("no-referrer", "DENY")
+
+
+@pytest.mark.parametrize(
+    ("mode", "dest", "status"), [("no-cors", "image", 403), ("navigate", "iframe", 403), ("navigate", "document", 200)]
+)
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_foreign_pages_may_link_here_and_no_more(
+    client: TestClient, site: str, mode: str, dest: str, status: int
+) -> None:
+    headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": dest}
+    first = client.get("/api/catalogue").json()["first"]
+    for path, params in (("/episode", first), ("/", {}), ("/files/explorer.js", {})):
+        assert client.get(path, params=params, headers=headers).status_code == status
+    assert client.get("/api/walk", params=first, headers=headers).status_code == 403
+
+
+def test_marks_that_others_add_to_a_link_are_left_alone(client: TestClient) -> None:
+    answer = client.get("/?utm_source=mail&utm_source=mail")
+    assert answer.status_code == 200
+    assert "vlnbert explorer" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("/nowhere", "There is nothing at this address"),
+        ("/files/passwd", "No such file"),
+        ("/episode", "Split is missing"),
+        ("/" + "a" * 5000, "The address is too long"),
+    ],
+)
+def test_people_are_refused_by_a_page(client: TestClient, path: str, line: str) -> None:
+    answer = client.get(path)
+    assert 400 <= answer.status_code < 500
+    assert answer.headers["content-type"].startswith("text/html")
+    assert line in answer.text
+    assert 'href="/"' in answer.text

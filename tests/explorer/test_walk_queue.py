@@ -2,6 +2,8 @@
 
 import threading
 from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Any
 
 import pytest
 
@@ -89,3 +91,42 @@ def test_refusals_and_faults_reach_who_asked_and_nobody_else() -> None:
         with pytest.raises(ZeroDivisionError):
             queue.submit(asked(number)).result(10)
     queue.close()
+
+
+def test_a_walk_that_is_done_is_known_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks just before the answer is kept does not let it be walked again."""
+    walks = Walks()
+    walks.may.set()
+    queue = WalkQueue(walks)
+    remember, asked_again = queue._remember, list[bool]()
+
+    def ask_again(one: Asked, answer: bytes) -> None:
+        asked_again.append(one in queue._under_way)
+        remember(one, answer)
+
+    monkeypatch.setattr(queue, "_remember", ask_again)
+    assert queue.submit(asked(1)).result(10) == b"1"
+    queue.close()
+    assert asked_again == [True]
+
+
+def test_it_ends_though_the_queue_is_full_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walk_queue, "MOST_WAITING", 1)
+    monkeypatch.setattr(walk_queue, "GATHERING", 5.0)
+    walks = Walks()
+    walks.may.set()
+    queue = WalkQueue(walks)
+    taken = queue._waiting.get
+
+    def get(*args: Any, **options: Any) -> Any:
+        found = taken(*args, **options)
+        if found is None:
+            queue._waiting.put_nowait((asked(2), Future()))  # somebody who came later
+        return found
+
+    monkeypatch.setattr(queue._waiting, "get", get)
+    first = queue.submit(asked(1))
+    queue._waiting.put(None)
+    assert first.result(10) == b"1"
+    queue._thread.join(10)
+    assert not queue._thread.is_alive()

@@ -25,6 +25,7 @@ from vlnbert.progress import quiet, say
 from vlnbert.tables import Table
 
 SHOWN = 10  # episodes that are listed, unless told otherwise
+SHORT = 8  # characters of a viewpoint in a table; of the 32 that real ones have, no more are needed
 
 Settings = Mapping[str, Any]
 
@@ -85,7 +86,12 @@ class AgentComparison:
             f"they part in {len(self.partings):,} of {total:,} episodes, and {decided:,} of these decide who succeeds"
         )
         rows = [
-            [parting.id, str(parting.step), parting.viewpoint, *(_became(parting.walks[agent]) for agent in agents)]
+            [
+                parting.id,
+                str(parting.step),
+                parting.viewpoint[:SHORT],
+                *(_became(parting.walks[agent]) for agent in agents),
+            ]
             for parting in self.partings[:count]
         ]
         left = len(self.partings) - len(rows)

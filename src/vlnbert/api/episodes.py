@@ -12,7 +12,7 @@ from vlnbert.analysis.recording import Recorder
 from vlnbert.api.arguments import checked
 from vlnbert.api.preparing import prepare
 from vlnbert.api.runs import Checkpoint, Run
-from vlnbert.api.walkers import run_or_source
+from vlnbert.api.walkers import RESULTS, find_walker, run_or_source
 from vlnbert.data.data import Data, open_data
 from vlnbert.data.own import Features
 from vlnbert.data.spec import FeatureSpec
@@ -27,7 +27,6 @@ from vlnbert.tasks.splits import task_and_split
 from vlnbert.tasks.task import R2R
 
 USUAL = f"{R2R.name}/val_unseen"  # the split of agents that were not trained for one
-RESULTS = ".json"
 
 AnyAgent = Run | Navigator | Agent | AgentFactory | str | Path
 
@@ -131,6 +130,8 @@ def require_data(agent: AnyAgent, data: Data | str | Path | None) -> Data | str 
     """The data that is given, or what a run was trained on."""
     found = agent.record.data if data is None and isinstance(agent, Run) else data
     if found is None:
+        if isinstance(agent, str | Path) and not is_results(agent):
+            find_walker(agent)  # a name that nobody has is told first
         raise UsageError(f"no data to walk in; give a data folder: {setting('data', 'DIR')}")
     return found
 
@@ -144,7 +145,9 @@ def require_episode(known: Sequence[str], id: str, where: str, data: Data | None
     """Refuse an episode that is not there, with the split of `data` that has it, or with near names."""
     if id in known:
         return
-    if data is not None and (found := guess_split({id}, task_and_split(where)[0], data.folder)):
+    task = task_and_split(where)[0] if data is not None else ""
+    found = guess_split({id}, task, data.folder) if data is not None else None
+    if found and found[0] == task:  # the same id in another task is another episode
         there = "/".join(found)
         raise UsageError(f"no episode '{id}' in {where}; it is in another split: {setting('split', there)}")
-    raise UnknownNameError(f"episode in {where}", id, known)
+    raise UnknownNameError("episode", id, known, where)

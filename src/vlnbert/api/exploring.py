@@ -87,7 +87,7 @@ def open_explorer(
     from vlnbert.explorer.shipped import AGENT, generated_house
 
     if len(agents) > MOST_AGENTS:
-        raise UsageError(f"{len(agents)} agents are too many to watch; name one or {MOST_AGENTS}")
+        raise UsageError(f"{len(agents)} agents are too many to watch; name one or two")
     use_threads(threads if agents or threads else 1)
     sources = [run_or_source(one) if isinstance(one, str | Path) else one for one in agents] or [AGENT]
     known = next((one.record.data for one in sources if isinstance(one, Run)), None)

@@ -20,7 +20,7 @@ from vlnbert.api.making_of import how_it_was_made
 from vlnbert.api.preparing import prepare
 from vlnbert.api.runs import Run, open_run
 from vlnbert.data.data import Data, open_data
-from vlnbert.errors import UnknownNameError, UsageError
+from vlnbert.errors import UsageError, setting
 from vlnbert.evaluation.evaluate import Evaluation
 from vlnbert.evaluation.tables import Summary, score_table
 from vlnbert.progress import quiet
@@ -141,7 +141,8 @@ def write_run_report(
 def _validated(run: Run, split: str | None) -> str:
     split = split or run.experiment.best_on
     if split not in run.experiment.validate_on:
-        raise UnknownNameError("validation split", split, run.experiment.validate_on)
+        known = " or ".join(setting("split", name) for name in run.experiment.validate_on)
+        raise UsageError(f"{run.folder} was not validated on {split}; choose one that it was: {known}")
     return split
 
 

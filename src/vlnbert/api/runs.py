@@ -14,7 +14,16 @@ from vlnbert.errors import DataError, UsageError
 from vlnbert.evaluation.tables import METRICS, shown
 from vlnbert.learning.callbacks import read_log
 from vlnbert.learning.experiment import Experiment
-from vlnbert.learning.run_folder import BEST, Progress, best_weights, has_checkpoint, read_progress, while_trained
+from vlnbert.learning.run_folder import (
+    ANEW,
+    BEST,
+    CHECKPOINTS,
+    Progress,
+    best_weights,
+    has_checkpoint,
+    read_progress,
+    while_trained,
+)
 from vlnbert.learning.run_record import RunRecord, read_record
 from vlnbert.learning.speaker_experiment import AnyExperiment, SpeakerExperiment
 from vlnbert.learning.trainer import Callback
@@ -82,8 +91,12 @@ class Run:
         try:
             return best_weights(self.folder)
         except DataError:
-            if has_checkpoint(self.folder):  # a damaged one
+            if any((self.folder / CHECKPOINTS).glob("*")):  # a damaged one
                 raise
+            if has_checkpoint(self.folder):
+                remedy = f"put {BEST} back from a copy, or {ANEW}"
+                problem = f"has lost its weights: neither {BEST} nor a checkpoint is there"
+                raise DataError(self.folder, problem, remedy) from None
             remedy = f"go on with: vlnbert train --resume {self.folder}"
             raise DataError(self.folder, "has no weights yet", remedy) from None
 

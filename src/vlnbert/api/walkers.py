@@ -18,6 +18,8 @@ from vlnbert.tasks.splits import task_and_split
 from vlnbert.tasks.task import R2R
 from vlnbert.weights.importing import open_navigator
 
+RESULTS = ".json"  # how result files end
+
 
 @dataclass(frozen=True)
 class Walker:
@@ -99,6 +101,9 @@ def _opened_navigator(source: str) -> Navigator:
     """The navigator of a path or a hub name; where there is none, what lies beside it may have been meant."""
     if describes_speaker(Path(source)):
         raise UsageError(f"{source} is a speaker, which does not walk; let it tell of paths: vlnbert speak {source}")
+    if source.endswith(RESULTS) and Path(source).is_file():
+        remedy = f"look at what it did: vlnbert show {source}, or vlnbert compare"
+        raise UsageError(f"{source} is no navigator; if it is a result file, {remedy}")
     try:
         return open_navigator(source)
     except NoSuchSourceError:

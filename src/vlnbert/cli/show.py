@@ -49,7 +49,7 @@ def show(
     from vlnbert.analysis.card import require_card_name
     from vlnbert.analysis.card_text import COLOURS, head_lines, shaded_instruction, tables
     from vlnbert.api import episodes
-    from vlnbert.cli.options import screen
+    from vlnbert.cli.options import screen, tell
     from vlnbert.cli.options import show as show_table
 
     if out is not None:
@@ -65,7 +65,7 @@ def show(
         device=device,
     )
     if out is not None:
-        print(found.write(out))
+        tell(str(found.write(out)), aside=json)  # one that reads JSON gets nothing else
     if json:
         print(found.to_json())
     elif out is None:

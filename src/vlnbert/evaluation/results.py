@@ -7,6 +7,7 @@ write "pred_objid", key trajectories by instruction, or repeat an instruction.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -73,10 +74,19 @@ class ResultFile:
 
 def read_results(path: Path, faults: Faults) -> ResultFile:
     """Read a result file of any dialect; what is wrong with single entries is added to `faults`."""
-    file = parse_entries(stream_json_entries(path, "result file", EXAMPLE), faults)
+    entries = iter(stream_json_entries(path, "result file", EXAMPLE))
+    first = list(islice(entries, 1))
+    if any(_is_asked(item) for _, item in first):
+        raise DataError(path, "holds instructions, not what an agent did with them", "name a result file")
+    file = parse_entries(chain(first, entries), faults)
     if not file.ids and not faults.found:
         raise DataError(path, "holds no results", EXAMPLE)
     return file
+
+
+def _is_asked(item: Any) -> bool:
+    """Whether an item is of an instruction file."""
+    return isinstance(item, dict) and "instructions" in item and "instr_id" not in item and "trajectory" not in item
 
 
 def parse_results(document: list[Any] | dict[str, Any], faults: Faults) -> ResultFile:

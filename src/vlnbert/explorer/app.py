@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 from vlnbert.analysis.web import viewer_script, viewer_style
 from vlnbert.explorer.explorer import Explorer
 from vlnbert.explorer.guard import LOOPBACK, Guard, refusal
-from vlnbert.explorer.pages import card_page, front_page, trouble_page
+from vlnbert.explorer.pages import card_page, front_page
 from vlnbert.explorer.requests import (
     Asked,
     EpisodeAsked,
@@ -80,7 +80,7 @@ class _Pages:
         self.explorer, self.queue = explorer, queue
 
     async def front(self, request: Request) -> Response:
-        read_query(request.url.query.encode())
+        """The page, whatever its query says: those who pass links on add marks of their own."""
         return HTMLResponse(await run_in_threadpool(front_page, self.explorer))
 
     async def episode(self, request: Request) -> Response:
@@ -144,18 +144,15 @@ class _Pages:
         return await asyncio.shield(asyncio.wrap_future(self.queue.submit(asked)))  # others may wait for it, too
 
     async def _card(self, request: Request, read: Callable[[Request], Asked]) -> Response:
-        try:
-            asked = read(request)
-            record = await self._walked(asked)
-            return HTMLResponse(await run_in_threadpool(card_page, self.explorer, asked, record))
-        except RefusedError as error:
-            return HTMLResponse(trouble_page(error.line), error.status, error.headers)
+        asked = read(request)
+        record = await self._walked(asked)
+        return HTMLResponse(await run_in_threadpool(card_page, self.explorer, asked, record))
 
 
 async def _refused(request: Request, error: Any) -> Response:
-    return refusal(error)
+    return refusal(request.url.path, error)
 
 
 async def _not_here(request: Request, error: Any) -> Response:
     line = "this address takes other methods" if error.status_code == 405 else "there is nothing at this address"
-    return refusal(RefusedError(error.status_code, line, error.headers))
+    return refusal(request.url.path, RefusedError(error.status_code, line, error.headers))

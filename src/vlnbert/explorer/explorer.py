@@ -13,7 +13,7 @@ from vlnbert.data.data import Data
 from vlnbert.errors import VlnbertError
 from vlnbert.explorer.agents import ExplorerAgent
 from vlnbert.explorer.catalogue import Catalogue
-from vlnbert.explorer.requests import MOST_CHARACTERS, Asked, EpisodeAsked, InstructionAsked, RefusedError
+from vlnbert.explorer.requests import Asked, EpisodeAsked, InstructionAsked, RefusedError
 from vlnbert.explorer.walk_queue import Answer
 from vlnbert.tasks.splits import task_and_split
 
@@ -37,7 +37,6 @@ class Explorer:
             ],
             "splits": list(self.catalogue.splits),
             "first": self.first,
-            "most_characters": MOST_CHARACTERS,
         }
 
     @property

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from vlnbert.explorer.pages import trouble_page
 from vlnbert.explorer.requests import RefusedError
 
 METHODS = ("GET", "HEAD", "POST")
@@ -54,9 +55,16 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def refusal(error: RefusedError) -> Response:
-    """The answer to a request that is not served."""
-    return JSONResponse({"error": error.line}, error.status, error.headers)
+def is_api(path: str) -> bool:
+    """Whether scripts ask there, and not people."""
+    return path.startswith("/api/")
+
+
+def refusal(path: str, error: RefusedError) -> Response:
+    """The answer to a request that is not served: JSON for scripts, a page for people."""
+    if is_api(path):
+        return JSONResponse({"error": error.line}, error.status, error.headers)
+    return HTMLResponse(trouble_page(error.line), error.status, error.headers)
 
 
 @dataclass
@@ -109,10 +117,12 @@ class Guard:
 
 
 def _refuse_foreign_pages(scope: Scope, headers: Headers, host: str) -> None:
-    """Other people's pages may link here, and no more."""
-    api, origin = scope["path"].startswith("/api/"), headers.get("origin")
-    foreign = headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
-    if (api and foreign) or (origin is not None and origin.lower() != f"{scope['scheme']}://{host}".lower()):
+    """Other people's pages may link here, and no more: no picture, frame or script of theirs lets agents walk."""
+    origin, foreign = headers.get("origin"), headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
+    link = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
+    if foreign and (is_api(scope["path"]) or not link):
+        raise RefusedError(403, "another page asked for this; open it here")
+    if origin is not None and origin.lower() != f"{scope['scheme']}://{host}".lower():
         raise RefusedError(403, "another page asked for this; open it here")
     if scope["method"] == "POST" and headers.get("content-type", "").split(";")[0].strip() != "application/json":
         raise RefusedError(415, "send JSON, as application/json")
@@ -171,7 +181,7 @@ class _Answer:
     async def refuse(self, scope: Scope, receive: Receive, error: RefusedError) -> None:
         if self._begun:
             return
-        response = refusal(error)
+        response = refusal(scope["path"], error)
         response.headers["Connection"] = "close"  # what else the visitor was sending is not read
         await response(scope, receive, self.send)
 

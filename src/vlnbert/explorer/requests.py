@@ -11,6 +11,7 @@ MOST_CHARACTERS = 1000  # of a typed instruction
 MOST_NAME = 200  # characters of an id or a name
 MOST_FIELDS = 16  # of a query
 SHOWN = 60  # characters of a wrong value
+COME_BACK = "2"  # seconds after which to try again where there are too many
 
 
 class RefusedError(Exception):

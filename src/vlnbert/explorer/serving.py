@@ -6,25 +6,41 @@ from collections.abc import Callable
 from typing import Any
 
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from vlnbert.errors import UsageError, setting
-from vlnbert.explorer.guard import MOST_HEADERS, WORKING
+from vlnbert.explorer.guard import MOST_HEADERS, WORKING, Guard
+from vlnbert.explorer.requests import COME_BACK, RefusedError
 
 STANDSTILL = WORKING + 5  # seconds in which a connection must begin a request or end an answer
-MOST_CONNECTIONS = 400  # more get 503
+MOST_CONNECTIONS = 400
+
+
+async def _refuse_one_more(scope: Scope, receive: Receive, send: Send) -> None:
+    raise RefusedError(503, "too many visitors at once; try again in a moment", {"Retry-After": COME_BACK})
+
+
+CROWDED = Guard(_refuse_one_more, hosts=None)
 
 
 class BoundedConnection(H11Protocol):
-    """A connection that is cut off where nothing comes of it: a request without end, an answer that nobody reads."""
+    """A connection that is cut off where nothing comes of it: a request without end, an answer that nobody reads.
 
-    standstill = STANDSTILL
-    _seen: object = None
+    Where there are too many, a new one takes the place of the one that has been idle for longest, so that nobody can
+    keep others out by connections alone.
+    """
+
+    standstill, most = STANDSTILL, MOST_CONNECTIONS
+    _answered, _idle_since = 0, 0.0
+    _seen = (0, False)  # how many were answered, and whether one is under way
     _watch: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
+        self._idle_since = self.loop.time()
+        if len(self.connections) > self.most:
+            self._make_room()
         self._watch = self.loop.call_later(self.standstill, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -32,9 +48,29 @@ class BoundedConnection(H11Protocol):
             self._watch.cancel()
         super().connection_lost(exc)
 
-    def _look(self) -> None:
+    def on_response_complete(self) -> None:
+        self._answered += 1
+        self._idle_since = self.loop.time()
+        super().on_response_complete()
+
+    @property
+    def answering(self) -> bool:
+        """Whether a request is under way."""
         cycle: Any = self.cycle  # None before the first request, whatever uvicorn's types say
-        now = None if cycle is None else (id(cycle), cycle.response_complete)
+        return cycle is not None and not cycle.response_complete
+
+    def _make_room(self) -> None:
+        others = [one for one in self.connections if isinstance(one, BoundedConnection) and one is not self]
+        idle = [one for one in others if not one.answering]
+        if idle:
+            longest = min(idle, key=lambda one: one._idle_since)
+            self.connections.discard(longest)
+            longest.transport.abort()
+        else:
+            self.app = CROWDED
+
+    def _look(self) -> None:
+        now = self._answered, self.answering
         if now == self._seen:
             self.transport.abort()
             return
@@ -75,7 +111,6 @@ def server_for(app: ASGIApp, protocol: type[asyncio.Protocol] = BoundedConnectio
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        limit_concurrency=MOST_CONNECTIONS,
         h11_max_incomplete_event_size=MOST_HEADERS + (4 << 10),
         timeout_keep_alive=10,
         timeout_graceful_shutdown=1,

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
-from vlnbert.explorer.requests import Asked, RefusedError
+from vlnbert.explorer.requests import COME_BACK, Asked, RefusedError
 
 Answer = bytes | RefusedError
 Walk = Callable[[Sequence[Asked]], Sequence[Answer]]
@@ -16,7 +16,6 @@ MOST_WAITING = 128  # requests in the queue; more are asked to come back
 MOST_TOGETHER = 64  # of one batch
 GATHERING = 0.004  # seconds to wait for others after the first
 REMEMBERED = 256  # answers; the same walk comes out the same
-COME_BACK = "2"  # seconds
 
 
 class WalkQueue:
@@ -28,6 +27,7 @@ class WalkQueue:
         self._lock = threading.Lock()
         self._under_way: dict[Asked, Future[bytes]] = {}
         self._answers: OrderedDict[Asked, bytes] = OrderedDict()
+        self._ended = False
         self._thread = threading.Thread(target=self._work, name="walks", daemon=True)
         self._thread.start()
 
@@ -64,8 +64,8 @@ class WalkQueue:
                     future.set_exception(error)
                 continue
             for (asked, future), answer in zip(batch, answers, strict=True):
-                self._forget(asked)
                 if isinstance(answer, RefusedError):
+                    self._forget(asked)
                     future.set_exception(answer)
                 else:
                     self._remember(asked, answer)
@@ -73,7 +73,7 @@ class WalkQueue:
 
     def _next_batch(self) -> "list[tuple[Asked, Future[bytes]]] | None":
         """The first that waits, with those that come soon after; None when it is over."""
-        first = self._waiting.get()
+        first = None if self._ended else self._waiting.get()
         if first is None:
             return None
         batch, until = [first], time.monotonic() + GATHERING
@@ -83,7 +83,7 @@ class WalkQueue:
             except queue.Empty:
                 break
             if one is None:
-                self._waiting.put(None)
+                self._ended = True  # put back, it would wait for room in a full queue
                 break
             batch.append(one)
         return batch
@@ -93,7 +93,9 @@ class WalkQueue:
             self._under_way.pop(asked, None)
 
     def _remember(self, asked: Asked, answer: bytes) -> None:
+        """Keep an answer; there is no moment in which the walk is neither under way nor known."""
         with self._lock:
+            self._under_way.pop(asked, None)
             self._answers[asked] = answer
             while len(self._answers) > REMEMBERED:
                 self._answers.popitem(last=False)

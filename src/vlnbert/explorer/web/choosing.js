@@ -19,17 +19,22 @@ function fill(select, values, chosen) {
 export class Chooser {
   // `walk(walk)` is called with what was chosen, `fail(error)` with what went wrong.
   constructor(catalogue, plans, walk, fail) {
-    Object.assign(this, { catalogue, plans, walk, fail, split: "", scan: "", page: 0, chosen: "", picker: null, start: "" });
+    Object.assign(this, { catalogue, plans, walk, fail, split: "", scan: "", chosen: "", picker: null, start: "" });
+    Object.assign(this, { page: 0, pages: 1, wanted: 0, turn: 0, busy: 0 }); // `wanted` is the page that was asked for last
     fill(by("heading"), FACING.map((name, index) => [String(index), name]), "0");
     const quietly = (work) => (event) => {
+      this.busy += 1;
       by("instructions").setAttribute("aria-busy", "true");
-      return work(event).catch(fail).finally(() => by("instructions").removeAttribute("aria-busy"));
+      return work(event).catch(fail).finally(() => {
+        this.busy -= 1;
+        if (!this.busy) by("instructions").removeAttribute("aria-busy");
+      });
     };
     by("task").addEventListener("change", quietly(() => this.openTask(by("task").value)));
     by("split").addEventListener("change", quietly(() => this.openSplit(by("split").value)));
     by("house").addEventListener("change", quietly(() => this.openHouse(by("house").value)));
-    by("before").addEventListener("click", quietly(() => this.openPage({ page: this.page - 1 })));
-    by("after").addEventListener("click", quietly(() => this.openPage({ page: this.page + 1 })));
+    by("before").addEventListener("click", quietly(() => this.turnPage(-1)));
+    by("after").addEventListener("click", quietly(() => this.turnPage(1)));
     by("start").addEventListener("change", () => this.pick(by("start").value));
     by("instructions").addEventListener("keydown", (event) => this.moveFocus(event));
     for (const id of ["from-data", "from-words"]) by(id).addEventListener("change", quietly(() => this.show()));
@@ -47,15 +52,30 @@ export class Chooser {
     await this.openSplit(first || splits[0]);
   }
 
-  async openSplit(split, scan = this.scan) {
-    const houses = await get("/api/houses", { split });
+  // What the server says, or null where something else was asked for meanwhile: only the last answer is shown.
+  async last(path, fields) {
+    const turn = (this.turn += 1);
+    try {
+      const found = await get(path, fields);
+      return turn === this.turn ? found : null;
+    } catch (error) {
+      if (turn !== this.turn) return null;
+      this.wanted = this.page;
+      throw error;
+    }
+  }
+
+  // In one house of a split, the page of the list on which the episode `around` stands, or the first.
+  async openSplit(split, scan = this.scan, around = "") {
+    const houses = await this.last("/api/houses", { split });
+    if (!houses) return;
     this.split = split;
     const tasks = [...new Set(this.catalogue.splits.map((name) => name.split("/")[0]))];
     fill(by("task"), tasks.map((name) => [name, name.toUpperCase()]), this.task);
     fill(by("split"), this.catalogue.splits.filter((name) => name.startsWith(`${this.task}/`)).map((name) => [name, name.split("/")[1]]), split);
     const known = houses.some((house) => house.scan === scan) ? scan : houses[0] && houses[0].scan;
     fill(by("house"), houses.map((house) => [house.scan, `${house.scan} (${house.instructions})`]), known);
-    if (known) await this.openHouse(known);
+    if (known) await this.openHouse(known, known === scan ? around : "");
   }
 
   async openHouse(scan, around = "") {
@@ -65,30 +85,39 @@ export class Chooser {
     if (by("from-words").checked) await this.showPlan();
   }
 
+  async turnPage(by) {
+    this.wanted = Math.min(Math.max(this.wanted + by, 0), this.pages - 1);
+    await this.openPage({ page: this.wanted });
+  }
+
   async openPage(which) {
-    const found = await get("/api/instructions", { split: this.split, scan: this.scan, ...which });
-    this.page = found.page;
+    const found = await this.last("/api/instructions", { split: this.split, scan: this.scan, ...which });
+    if (!found) return;
+    this.page = this.wanted = found.page;
+    this.pages = found.pages;
     by("before").disabled = found.page <= 0;
     by("after").disabled = found.page + 1 >= found.pages;
     by("pages").textContent = found.pages > 1 ? `${found.page + 1} of ${found.pages}` : "";
     by("pager").hidden = found.pages < 2;
-    by("instructions").replaceChildren(...found.instructions.map((one) => this.entry(one)));
+    by("instructions").replaceChildren(...found.instructions.map((one) => this.entry(one, found.split)));
     this.mark(this.chosen);
   }
 
-  entry(one) {
+  entry(one, split) {
     const item = document.createElement("li"), button = document.createElement("button");
     button.type = "button";
     button.dataset.id = one.id;
     button.textContent = one.text;
-    button.addEventListener("click", () => { this.mark(one.id); this.walk({ split: this.split, id: one.id }); });
+    button.addEventListener("click", () => { this.mark(one.id); this.walk({ split, id: one.id }); });
     item.append(button);
     return item;
   }
 
+  get listed() { return [...by("instructions").querySelectorAll("button")]; }
+
   mark(id) {
     this.chosen = id;
-    for (const button of by("instructions").querySelectorAll("button")) {
+    for (const button of this.listed) {
       if (button.dataset.id === id) button.setAttribute("aria-current", "true");
       else button.removeAttribute("aria-current");
     }
@@ -96,7 +125,7 @@ export class Chooser {
 
   moveFocus(event) {
     const to = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    const buttons = [...by("instructions").querySelectorAll("button")], at = buttons.indexOf(document.activeElement);
+    const buttons = this.listed, at = buttons.indexOf(document.activeElement);
     if (to === undefined || at < 0) return;
     event.preventDefault();
     buttons[Math.min(Math.max(at + to, 0), buttons.length - 1)].focus();
@@ -111,7 +140,8 @@ export class Chooser {
 
   // The plan of the house, to pick a start on; the list beside it does the same for the keyboard.
   async showPlan() {
-    const plan = await this.plans.of(this.scan);
+    const scan = this.scan, plan = await this.plans.of(scan);
+    if (scan !== this.scan) return; // another house was chosen meanwhile
     if (this.picker) this.picker.destroy();
     if (!plan.viewpoints.some((one) => one.id === this.start)) this.start = plan.viewpoints[0].id;
     const names = namesOf(plan);
@@ -145,11 +175,8 @@ export class Chooser {
     if (walk.id !== undefined) {
       by("from-data").checked = true;
       this.chosen = walk.id;
-      if (this.split !== walk.split || this.scan !== scan) {
-        this.scan = scan;
-        await this.openSplit(walk.split, scan);
-        await this.openHouse(scan, walk.id);
-      }
+      if (this.split !== walk.split || this.scan !== scan) await this.openSplit(walk.split, scan, walk.id);
+      else if (!this.listed.some((button) => button.dataset.id === walk.id)) await this.openHouse(scan, walk.id);
       this.mark(walk.id);
     } else {
       by("from-words").checked = true;
@@ -160,7 +187,8 @@ export class Chooser {
         if (this.scan !== walk.scan) { this.scan = walk.scan; fill(by("house"), [[walk.scan, walk.scan]], walk.scan); }
       }
       by("words").value = walk.text;
-      by("heading").value = String(Math.round(Number(walk.heading) / (Math.PI / 6)) % 12);
+      const twelfth = Math.round(Number(walk.heading) / (Math.PI / 6)) % 12;
+      by("heading").value = String((twelfth + 12) % 12);
     }
     await this.show();
   }
