@@ -1,6 +1,7 @@
 """The words in which faults are told."""
 
 import pickle
+from unicodedata import category
 
 import pytest
 
@@ -20,6 +21,7 @@ from vlnbert.errors import (
     UsageError,
     VlnbertError,
     near_names,
+    printable,
     setting,
     spelling,
 )
@@ -114,6 +116,15 @@ def test_a_fault_can_be_shown_whatever_its_words_hold():
         str(error).encode()
 
 
+def test_what_cannot_be_seen_is_spelt_out():
+    """Every character of format, not only those that turn the text."""
+    unseen = [chr(code) for code in range(0x110000) if category(chr(code)) in ("Cc", "Cf", "Cs", "Zl", "Zp")]
+    assert {"\u061c", "\u200b", "\u2060", "\U000e0041", "\xad"} <= set(unseen)
+    assert all(printable(one).isprintable() for one in unseen)
+    assert printable("a\u200bb\U000e0041c") == r"a\u200bb\U000e0041c"
+    assert printable("\x07é\u3000\U0001f600\xa0") == "\\x07é\u3000\U0001f600\xa0", "letters and blanks stay"
+
+
 NASTY = "\x1b[2Jx\u202e\x9b\x07\u2028"
 SHOWN = r"\x1b[2Jx\u202e\x9b\x07\u2028"
 
@@ -148,7 +159,7 @@ def test_control_characters_are_shown_and_not_sent(error):
 )
 def test_a_line_ends_at_500_characters(error):
     lines = str(error).split("\n")
-    assert max(map(len, lines)) <= LONGEST_LINE == 500
+    assert max(map(len, lines)) <= LONGEST_LINE < 500
     if isinstance(error, DataError):
         assert lines[0].endswith("; mend it"), "what to do is told all the same"
 

@@ -5,7 +5,6 @@ with code 2; a library user catches it by type. Readers collect the faults of a 
 that a file can be mended in one go.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -13,14 +12,14 @@ from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
+from unicodedata import category
 
 SHOWN_FAULTS = 20  # a file that is wrong everywhere need not fill the screen
 MOST_FAULTS = 10_000  # after so many the rest of a file is not read: it is another kind of file
-LONGEST_LINE = 500  # characters of a line that tells a fault
+PREFIX = "vlnbert: "  # before every line of the command line
+LONGEST_LINE = 500 - len(PREFIX)  # characters of a line that tells a fault
 LONGEST_PATH = 250  # of the path in it, whose end is kept
 SHOWN_NAMES = 12  # nor need a long catalogue
-# C0 and C1, separators of lines, and marks that turn the direction of the text behind them.
-CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 NEAR = 0.6  # likeness, of at most 1, from which a name may have been meant
 
 
@@ -175,9 +174,9 @@ def listed(names: Sequence[str], most: int) -> str:
 
 
 def printable(text: str) -> str:
-    """Text without what would upset or mislead a terminal: control characters and half ones are spelt out."""
+    """Text without what would upset or mislead a terminal: what cannot be seen, but for blanks, is spelt out."""
     whole = text.encode(errors="backslashreplace").decode()
-    return whole if whole.isprintable() else CONTROL.sub(_spelt, whole)
+    return whole if whole.isprintable() else "".join(map(_spelt, whole))
 
 
 def printable_text(text: str) -> str:
@@ -190,9 +189,11 @@ def cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
-def _spelt(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+def _spelt(one: str) -> str:
+    if one.isprintable() or category(one) == "Zs":
+        return one
+    code = ord(one)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def _line(path: Path | str, fault: Fault) -> str:

@@ -72,3 +72,10 @@ def test_json_spells_them_anyhow(tiny: TinyData) -> None:
     outcome = called("data", "check", tiny.root, "--json")
     assert json.loads(outcome.out)
     assert "\x1b" not in outcome.out
+
+
+def test_a_line_of_the_command_line_ends_at_500_characters(tmp_path: Path) -> None:
+    for words in (("weights", "inspect", tmp_path / "x" / ("y" * 9000)), ("train", "z" * 9000)):
+        outcome = called(*words)
+        assert outcome.code == 2
+        assert 200 < max(map(len, outcome.err.splitlines())) <= 500

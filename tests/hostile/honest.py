@@ -4,6 +4,7 @@ data/         a data folder in the real formats
 results/      result files, one a dialect
 navigator/    a navigator's folder
 run/          a run of two updates
+encoders/     encoders of text as transformers saves them, with a byte-pair tokenizer and a Unigram
 foreign/      checkpoints that torch saved, today's format and the old one, and a BERT's folder
 settings/     an experiment's file and a plugin
 fetching/     a manifest and the archive of a repository
@@ -21,6 +22,7 @@ import torch
 import vlnbert as vln
 from tests.conftest import TinyData, included
 from tests.fetching.published import ARCHIVES, GRAPHS, tiny_manifest
+from tests.navigator.encoders import save_encoder
 from tests.weights.conftest import HIDDEN, POSITIONS, VOCABULARY, Samples
 from vlnbert.fetching.manifest import write_manifest
 from vlnbert.navigator.storage.digests import DIGESTS
@@ -55,6 +57,8 @@ def write_honest(root: Path) -> None:
     _write_json(root, "settings", {"mine": {"preset": "demo", "plugins": ["plugin.py"], "training.batch": 4}})
     _write_run(root)
     _write_foreign(root)
+    for family in ("roberta", "xlm-roberta"):
+        save_encoder(root / "encoders" / family, family)
     (root / "fetching" / "archives").mkdir(parents=True)
     write_manifest(tiny_manifest(root / "fetching" / "archives"), root / "fetching" / "manifest.json.gz")
     (root / "fetching" / "graphs.tar.gz").write_bytes(ARCHIVES[GRAPHS])

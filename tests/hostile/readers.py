@@ -22,12 +22,15 @@ from vlnbert.fetching.fetch import fetch
 from vlnbert.fetching.manifest import read_manifest
 from vlnbert.learning.experiment_file import read_experiment
 from vlnbert.learning.runs import resume_run
+from vlnbert.navigator.model.huggingface import open_pretrained
 from vlnbert.registry import load_plugin
 from vlnbert.sources.boxes import read_boxes
 from vlnbert.sources.captions import read_captions
+from vlnbert.sources.encoding import encode_texts
 from vlnbert.sources.instructions import read_augmented, read_r2r, read_reverie
 from vlnbert.sources.object_features import read_object_features
 from vlnbert.sources.observations import read_observations
+from vlnbert.sources.tokenizer_check import read_tokenizer_file
 from vlnbert.tasks.tokens import load_tokenizer
 from vlnbert.world import open_features
 
@@ -82,6 +85,16 @@ def navigator(root: Path, path: Path) -> object:
     one = vln.Navigator.from_pretrained(path.parent)
     read = None if one.tokenizer is None else [one.tokenizer.encode(text).ids for text in TEXTS]
     return dict(one.state_dict()), vars(one.config), one.limits, read
+
+
+def tokenizer(root: Path, path: Path) -> object:
+    return encode_texts(read_tokenizer_file(path), TEXTS)
+
+
+def encoder(root: Path, path: Path) -> object:
+    """Somebody's encoder of text, by its folder, with its tokenizer."""
+    model, tokens, padding = open_pretrained(str(path.parent))
+    return dict(model.state_dict()), encode_texts(tokens, TEXTS), padding
 
 
 def resumed(root: Path, path: Path) -> object:

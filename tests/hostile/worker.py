@@ -16,7 +16,7 @@ from tests.hostile.formats import BY_NAME, Format
 from tests.hostile.meaning import meaning
 from tests.hostile.mutations import mutate, remove
 from tests.hostile.readers import TOLD, tidy
-from vlnbert.errors import CONTROL, SHOWN_FAULTS, VlnbertError
+from vlnbert.errors import SHOWN_FAULTS, VlnbertError, printable
 from vlnbert.progress import quiet
 
 MOST_MEMORY = 1 << 30  # bytes beyond what the honest twin takes
@@ -163,11 +163,11 @@ def _refusal(error: VlnbertError) -> tuple[str, str]:
     """One line a fault, a line of a length that people read, nothing that a terminal would obey."""
     lines = str(error).split("\n")
     long = len(lines) > SHOWN_FAULTS + 1 or max(map(len, lines)) > LONGEST_LINE or not lines[0]
-    obeyed = CONTROL.findall("".join(lines))
+    obeyed = [one for one in lines if printable(one) != one]
     if long or obeyed:
         return (
             "long message",
-            f"{len(lines)} lines of up to {max(map(len, lines))}, {len(obeyed)} controls: {lines[0][:200]!r}",
+            f"{len(lines)} lines of up to {max(map(len, lines))}, {len(obeyed)} with controls: {lines[0][:200]!r}",
         )
     return REFUSED, lines[0][:200]
 

@@ -112,10 +112,21 @@ def test_large_documents_are_told_by_their_size(tmp_path: Path) -> None:
         assert "has 64 MB, where a" in refusal(read, name, path)
 
 
-@pytest.mark.parametrize("unit", [b"[],", b'{"":0},', b'{"":'], ids=["lists", "objects", "nested"])
-def test_brackets_are_counted_before_they_are_lists(tmp_path: Path, unit: bytes) -> None:
-    path = big(tmp_path / "a.json", b"[", unit, 40 << 20)
-    assert "lists and objects" in refusal(read, "json", path)
+@pytest.mark.parametrize(
+    "unit",
+    [b"[],", b'{"":0},', b'{"":', '"Ā",'.encode(), b'{"a":1},"b","c","d","e",'],
+    ids=["lists", "objects", "nested", "texts", "both"],
+)
+def test_what_a_document_becomes_is_told_from_its_text(tmp_path: Path, unit: bytes) -> None:
+    path = big(tmp_path / "a.json", b"[", unit, 63 << 20, b"0]")
+    assert "would take 900 MB of memory or more, as no document does" in refusal(read, "json", path)
+
+
+def test_large_documents_of_few_parts_are_read(tmp_path: Path) -> None:
+    """Numbers, and texts of some length: neither becomes many times larger."""
+    for unit in (b"[0.123456, 0.123456, 0.123456], ", b'{"text": "' + b"walk past the stairs, " * 4 + b'"}, '):
+        path = big(tmp_path / "a.json", b"[", unit, 10 << 20, b"0]")
+        assert refusal(read, "json", path) == "nothing was refused"
 
 
 def test_one_long_string_is_read_in_linear_time_and_refused(tmp_path: Path) -> None:

@@ -79,6 +79,15 @@ def test_nothing_of_any_size_is_made(tmp_path: Path, write: Any, maker: bytes) -
     assert "makes objects of any size" in refusal(read_checkpoint, write(tmp_path / "a.pt", made))
 
 
+@pytest.mark.parametrize("name", ["agent/DATA.PKL", "Agent/data.Pkl"])
+def test_the_pickle_of_an_archive_is_found_as_torch_finds_it(tmp_path: Path, name: str) -> None:
+    made = b"\x80\x02cbuiltins\nbytearray\n\x8a\x05" + (1 << 33).to_bytes(5, "little") + b"\x85R."
+    with zipfile.ZipFile(tmp_path / "a.pt", "w") as archive:
+        archive.writestr(name, made)
+        archive.writestr(f"{name[:5]}/version", "3\n")
+    assert "makes objects of any size" in refusal(read_checkpoint, tmp_path / "a.pt")
+
+
 def saved(path: Path, tensors: dict[str, Any]) -> Path:
     torch.save(OrderedDict(tensors), path)
     return path

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from vlnbert.cli.options import Flag, screen, show, tell
+from vlnbert.errors import PREFIX
 
 if TYPE_CHECKING:
     from vlnbert.api.inspecting import DataReport
@@ -138,4 +139,4 @@ def _print(report: "DataReport") -> None:
     for path, note in ((part.path, note) for part in report.parts for note in part.notes):
         tell(f"{path}: {note}")
     for fault in (fault for part in report.parts for fault in part.faults):
-        tell(f"vlnbert: {fault}", aside=True)
+        tell(f"{PREFIX}{fault}", aside=True)

@@ -34,7 +34,7 @@ from vlnbert.cli.speak import speak
 from vlnbert.cli.train import train
 from vlnbert.cli.weights import export_weights, import_weights, inspect_weights
 from vlnbert.cli.world import candidates, check_world
-from vlnbert.errors import LONGEST_LINE, UnknownNameError, UsageError, VlnbertError, cut, printable, spelling
+from vlnbert.errors import LONGEST_LINE, PREFIX, UnknownNameError, UsageError, VlnbertError, cut, printable, spelling
 from vlnbert.registry import load_plugin, plugin_failure
 from vlnbert.runtime import keep_freed_memory
 
@@ -90,7 +90,7 @@ def main() -> None:
         sys.stdout.flush()
     except VlnbertError as error:
         for line in str(error).split("\n") if _is_ours_to_tell(error) else ():
-            print(f"vlnbert: {line}", file=sys.stderr)
+            print(f"{PREFIX}{line}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         if speaks():
@@ -108,7 +108,7 @@ def main() -> None:
             line = f"the output cannot be written ({error.strerror or error}); free some space"
         else:
             raise
-        print(f"vlnbert: {cut(printable(line), LONGEST_LINE)}", file=sys.stderr)
+        print(f"{PREFIX}{cut(printable(line), LONGEST_LINE)}", file=sys.stderr)
         sys.exit(2)
 
 

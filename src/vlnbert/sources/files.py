@@ -20,7 +20,8 @@ Panorama = TypeVar("Panorama")
 FETCH_AGAIN = "fetch the file again"
 MEGABYTE = 1 << 20
 LARGEST_JSON = 64 * MEGABYTE  # of a document that is read as a whole; the largest of the open data has 4
-MOST_CONTAINERS = 1 << 22  # lists and objects in one: a few bytes of text may cost two hundred of memory each
+MOST_MEMORY = 900 * MEGABYTE  # that one may become: three bytes of text may be two hundred of memory
+BYTES_MADE = {b'"': 40, b",": 40, b"[": 64, b"{": 180}  # of memory, at most, by what a mark in the text tells of
 TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{16}", re.DOTALL)  # what `temporary_name` makes of a name
 
 
@@ -80,7 +81,7 @@ def opened(path: Path, what: str, remedy: str = "check the path", pipe: bool = F
         raise DataError(path, f"cannot be read ({error.strerror})", "check the file and its permissions") from None
 
 
-def read_whole(path: Path, what: str, most: int, remedy: str = "check the path") -> bytes:
+def read_bytes(path: Path, what: str, most: int, remedy: str = "check the path") -> bytes:
     """The bytes of a file that has at most so many."""
     try:
         descriptor, size = _opened_regular(path, what)
@@ -102,9 +103,9 @@ def read_whole(path: Path, what: str, most: int, remedy: str = "check the path")
 
 def read_json(path: Path, what: str, remedy: str = "check the path", damaged: str = FETCH_AGAIN) -> Any:
     """A JSON document; a truncated or `damaged` one is reported with its line and column, and with that remedy."""
-    content = read_whole(path, what, LARGEST_JSON, remedy)
-    if len(content) > 2 * MOST_CONTAINERS and content.count(b"[") + content.count(b"{") > MOST_CONTAINERS:
-        raise DataError(path, f"holds more than {MOST_CONTAINERS:,} lists and objects, as no {what} does", damaged)
+    content = read_bytes(path, what, LARGEST_JSON, remedy)
+    if len(content) > 4 * MEGABYTE and _memory_taken(content) > MOST_MEMORY:  # a smaller one cannot become as large
+        raise DataError(path, f"would take {MOST_MEMORY // MEGABYTE} MB of memory or more, as no {what} does", damaged)
     try:
         return json.loads(content)
     except UnicodeDecodeError as error:
@@ -116,6 +117,12 @@ def read_json(path: Path, what: str, remedy: str = "check the path", damaged: st
         raise DataError(path, "holds a number too long to read", damaged) from None
     except RecursionError:
         raise DataError(path, "is nested too deeply", damaged) from None
+
+
+def _memory_taken(content: bytes) -> int:
+    """How many bytes a JSON text takes when it is read, at most: as characters, and as what it tells of."""
+    characters = len(content) * (1 if content.isascii() else 4)
+    return characters + sum(size * content.count(mark) for mark, size in BYTES_MADE.items())
 
 
 def read_by_viewpoint(

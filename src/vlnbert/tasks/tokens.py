@@ -15,9 +15,10 @@ from tokenizers.processors import TemplateProcessing
 from torch import Tensor
 
 from vlnbert.errors import DataError, Faults, UsageError, setting
-from vlnbert.sources.files import FETCH_AGAIN, MEGABYTE, read_whole
+from vlnbert.sources.encoding import encode_texts
+from vlnbert.sources.files import FETCH_AGAIN, MEGABYTE, read_bytes
 from vlnbert.sources.layout import MAKE_ONE
-from vlnbert.sources.tokenizer_check import encode_texts, numbers_problem, require_size
+from vlnbert.sources.tokenizer_check import numbers_problem, require_size
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.world.cache import Built, Key, cached
 
@@ -47,7 +48,7 @@ class Tokens:
 def load_tokenizer(path: Path) -> Tokenizer:
     """An uncased BERT tokenizer from a vocabulary file with one piece a line."""
     require_size(path)
-    content = read_whole(path, "vocabulary", LARGEST_VOCABULARY, MAKE_ONE)
+    content = read_bytes(path, "vocabulary", LARGEST_VOCABULARY, MAKE_ONE)
     try:
         pieces = [line.rstrip("\r") for line in content.decode("utf-8-sig").split("\n")]
     except UnicodeDecodeError as error:

@@ -94,7 +94,7 @@ def _check_archive(path: Path) -> None:
             raise zipfile.BadZipFile("a part is compressed")
         if sum(part.file_size for part in parts) > path.stat().st_size:
             raise zipfile.BadZipFile("it declares more than it holds")
-        pickles = [part for part in parts if part.filename.endswith(".pkl")]
+        pickles = [part for part in parts if part.filename.lower().endswith(".pkl")]  # torch, too, looks at no case
         if any(part.file_size > LARGEST_PICKLE for part in pickles):
             raise _too_large(path)
         if (damaged := archive.testzip()) is not None:
