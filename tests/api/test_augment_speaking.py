@@ -232,13 +232,14 @@ def test_what_is_interrupted_starts_over(
             raise KeyboardInterrupt
         return tell(self, *given, telling=telling, **named)
 
+    out = tmp_path / "out" / "told_aug.json"
     with monkeypatch.context() as patch:
         patch.setattr(Teller, "tell", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            vln.augment_speak(spoken, paths, tmp_path / "told_aug.json", tellings=2, **QUIET)
-    assert not list(tmp_path.iterdir())
-    vln.augment_speak(spoken, paths, tmp_path / "told_aug.json", tellings=2, **QUIET)
-    assert (tmp_path / "told_aug.json").read_bytes() == told.path.read_bytes()
+            vln.augment_speak(spoken, paths, out, tellings=2, **QUIET)
+    assert not list(out.parent.iterdir())
+    vln.augment_speak(spoken, paths, out, tellings=2, **QUIET)
+    assert out.read_bytes() == told.path.read_bytes()
 
 
 def test_empty_and_endless_are_counted(data: vln.Data, spoken: vln.Run, paths: Path, tmp_path: Path) -> None:
