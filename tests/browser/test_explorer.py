@@ -103,8 +103,7 @@ def test_it_plays_to_the_end_and_scrubs_back(open_page: Open, address: str) -> N
     page.get_by_role("button", name="Play").click()
     page.clock.run_for(40_000)
     status = page.get_by_role("status")
-    steps = int(re.search(r"of (\d+)", status.inner_text())[1])  # type: ignore[index]
-    expect(status).to_contain_text(f"Step {steps} of {steps}")
+    assert re.match(r"Step (\d+) of \1 |After \d+ steps ", status.inner_text())
     expect(page.get_by_role("button", name="Play")).to_be_visible()
     page.get_by_role("slider").fill("1")
     expect(status).to_contain_text("Step 2 of")

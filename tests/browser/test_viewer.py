@@ -45,8 +45,12 @@ def test_it_plays_to_the_end(open_page: Open, tmp_path: Path) -> None:
 def test_a_limit_of_steps_is_no_stop(open_page: Open, tmp_path: Path) -> None:
     page = open_page(write_page(tmp_path, ran_out()), ready=".ve-viewpoint")
     expect(page.locator(".ve-outcome")).to_have_text("Failure: ran out of steps after 2, 3.00 m from the goal")
-    page.get_by_role("slider").fill("2")
-    expect(page.get_by_role("status")).to_have_text("Step 3 of 3 · 3.0 m to the goal · ran out of steps here")
+    status, slider = page.get_by_role("status"), page.get_by_role("slider")
+    expect(status).to_contain_text("Step 1 of 2 · ")
+    slider.fill("1")
+    expect(status).to_contain_text("Step 2 of 2 · ")
+    slider.fill("2")
+    expect(status).to_have_text("After 2 steps · 3.0 m to the goal · ran out of steps here")
     assert "stops" not in page.inner_text("main")
 
 

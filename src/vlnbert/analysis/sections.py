@@ -13,11 +13,11 @@ from vlnbert.tasks.task import TASKS
 
 ASKED = {
     "r2r": "An agent stands in a house and reads an instruction, such as “{example}” It walks from one viewpoint to "
-    "the next, choosing at each among those that it can see, until it decides to stop. It has succeeded if it stops "
+    "the next, choosing at each among those that it can see, until it decides to stop. It has succeeded if it ends "
     "less than 3 m from the end of the path that was described, measured along the ways that can be walked.",
     "reverie": "An agent stands in a house and reads a request, such as “{example}” It walks from one viewpoint to the "
     "next until it decides to stop, and then says which of the objects in view was meant. The way has succeeded if it "
-    "stops where that object can be seen, and the whole request if it also names the right one.",
+    "ends where that object can be seen, and the whole request if it also names the right one.",
 }
 HOUSES = {
     "val_seen": "The houses are those that it learned in; these instructions are new to it.",

@@ -17,18 +17,6 @@ globalThis.vlnbertEpisode = (() => {
     });
   }
 
-  function outcome(record) {
-    const unknown = record.split === null ? "No goal" : "Goal withheld";
-    const verdict = record.success === null ? unknown : record.success ? "Success" : "Failure";
-    const far = record.scores && typeof record.scores.ne === "number" ? ` ${record.scores.ne.toFixed(2)} m from the goal` : "";
-    return `${verdict}: ${ended(record)}${far}`;
-  }
-
-  function ended(record) {
-    if (record.outcome !== "ran out of steps") return record.outcome;
-    return `ran out of steps after ${record.steps.length}${record.scores && "ne" in record.scores ? "," : ""}`;
-  }
-
   function mount(element, record, plan, options = {}) {
     const view = new Viewer(element, record, plan, options);
     view.goTo(options.step || 0);
@@ -98,7 +86,7 @@ globalThis.vlnbertEpisode = (() => {
 
     header() {
       const kind = this.record.success === null ? "withheld" : this.record.success ? "success" : "failure";
-      return make("p", `ve-outcome ve-${kind}`, outcome(this.record));
+      return make("p", `ve-outcome ve-${kind}`, `${this.record.verdict}: ${this.record.ending}`);
     }
 
     button(text, pressed, name = "") {
@@ -138,8 +126,8 @@ globalThis.vlnbertEpisode = (() => {
     }
 
     tell() {
-      const now = this.frames[this.step], parts = [`Step ${this.step + 1} of ${this.frames.length}`];
-      const chosen = now.choices[now.chosen];
+      const now = this.frames[this.step], chosen = now.choices[now.chosen], made = this.record.steps.length;
+      const parts = [chosen ? `Step ${this.step + 1} of ${made}` : `After ${made} ${made === 1 ? "step" : "steps"}`];
       if (now.distance_to_goal !== null) parts.push(`${metres(now.distance_to_goal)} to the goal`);
       if (!chosen) parts.push("ran out of steps here");
       else {
@@ -345,5 +333,5 @@ globalThis.vlnbertEpisode = (() => {
     return { select, showFloor: (index) => { floor = index; draw(); }, get selected() { return selected; }, destroy: () => { watch.disconnect(); root.remove(); } };
   }
 
-  return { mount, mountPlan, outcome };
+  return { mount, mountPlan };
 })();
