@@ -31,11 +31,13 @@ def test_a_card_tells_everything_without_a_script(tmp_path: Path) -> None:
     for fact in (
         "Failure: stopped 3.00 m from the goal",
         "Pass the blue sofa .",
+        "at most 15 steps",
+        "a kitchen; detected: oven",
         "ahead, 2.0 m, 90 %",
         "90° right, 2.0 m, 70 %",
         "stop, 20 %; back, 2.0 m, 10 %",
         "5.5 m",
-        "blue, the",
+        "the, blue",
         "reference path",
         "stopping here succeeds",
     ):

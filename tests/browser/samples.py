@@ -59,7 +59,7 @@ RECORD: dict[str, Any] = {
     "scan": "house",
     "agent": "navigator",
     "max_steps": 15,
-    "instruction": {"text": "Pass the blue sofa.", "words": ["pass", "the", "blue", "sofa", "."]},
+    "instruction": {"text": "Pass the blue sofa.", "words": ["pass", "the", "blue", "sofa", "."], "unknown": []},
     "path": ["a", "b", "c"],
     "reference": ["a", "b", "c", "d"],
     "goal": "d",

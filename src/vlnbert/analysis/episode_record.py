@@ -18,7 +18,8 @@ class Words:
     """An instruction as written, and its words as they were read."""
 
     text: str
-    words: tuple[str, ...]
+    words: tuple[str, ...]  # spelled as in the text, unless its tokens came ready made
+    unknown: tuple[int, ...] = ()  # places of the words that the agent's vocabulary does not have
 
 
 @dataclass(frozen=True)

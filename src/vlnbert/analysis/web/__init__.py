@@ -3,7 +3,7 @@
 from importlib.resources import files
 
 SCRIPTS = "plan.js", "choices.js", "episode.js"  # in this order
-STYLES = ("episode.css",)
+STYLES = "episode.css", "still.css"
 
 
 def viewer_script() -> str:

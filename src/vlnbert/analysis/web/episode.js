@@ -6,7 +6,7 @@ globalThis.vlnbertEpisode = (() => {
   const { make, percent, metres, direction, choiceRow, objectRow, compass } = globalThis.vlnbertChoices;
   const PAUSE = 1300; // milliseconds between steps while playing
   const SIGHT = 1.5; // metres at which an object is drawn whose distance nobody knows
-  const TIGHT = /^([.,;:!?)'’%]|n't$|'s$)/; // words that no space stands before
+  const TIGHT = /^[.,;:!?)'’%]/; // words that no space stands before
   let mounted = 0;
 
   // Points on a way, no farther apart than a label is high.
@@ -15,6 +15,21 @@ globalThis.vlnbertEpisode = (() => {
       const from = places[index], far = Math.hypot(to.x - from.x, to.y - from.y), parts = far < 6 ? Math.ceil(far * 4) : 1;
       return Array.from({ length: parts + 1 }, (_, part) => ({ x: from.x + ((to.x - from.x) * part) / parts, y: from.y + ((to.y - from.y) * part) / parts }));
     });
+  }
+
+  // The text in pieces, each a word with its place or what stands between; words of another spelling replace the text.
+  function laidOut(text, words) {
+    const pieces = [];
+    let at = 0;
+    for (const [place, word] of words.entries()) {
+      const found = word ? text.indexOf(word, at) : -1;
+      if (found < 0 || text.slice(at, found).trim()) {
+        return words.flatMap((one, index) => [{ piece: index && !TIGHT.test(one) ? " " : "", place: null }, { piece: one, place: index }]);
+      }
+      pieces.push({ piece: text.slice(at, found), place: null }, { piece: word, place });
+      at = found + word.length;
+    }
+    return [...pieces, { piece: text.slice(at), place: null }];
   }
 
   function mount(element, record, plan, options = {}) {
@@ -142,16 +157,17 @@ globalThis.vlnbertEpisode = (() => {
     tint() {
       const weights = this.frames[this.step].attention;
       const most = weights ? Math.max(...weights, 1e-9) : 1;
-      const made = [];
-      this.record.instruction.words.forEach((word, index) => {
-        const mark = make(weights ? "mark" : "span", "", word);
+      const { text, words, unknown } = this.record.instruction;
+      this.words.replaceChildren(...laidOut(text, words).map(({ piece, place }) => {
+        if (place === null) return piece;
+        const foreign = unknown.includes(place), mark = make(weights ? "mark" : "span", foreign ? "ve-unknown" : "", piece);
         if (weights) {
-          mark.style.setProperty("--weight", `${Math.round((100 * Math.max(0, weights[index] || 0)) / most)}%`);
-          mark.title = `attention ${percent(weights[index] || 0)}`;
+          mark.style.setProperty("--weight", `${Math.round((100 * Math.max(0, weights[place] || 0)) / most)}%`);
+          mark.title = `attention ${percent(weights[place] || 0)}${foreign ? ", a word that this agent does not know" : ""}`;
         }
-        made.push(index && !TIGHT.test(word) ? " " : "", mark);
-      });
-      this.words.replaceChildren(...(made.length ? made : [this.record.instruction.text]));
+        return mark;
+      }));
+      if (unknown.length) this.words.append(make("span", "ve-note ve-unknown-note", "This agent does not know the words with a dotted line."));
     }
 
     // How far the goal was at every step, as a line.
