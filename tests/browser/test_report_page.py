@@ -82,6 +82,10 @@ def table(page: Page) -> list[list[str]]:
 @pytest.mark.parametrize(("scheme", "size"), [("light", PHONE), ("dark", PHONE), ("light", DESKTOP)])
 def test_it_can_be_read(open_page: Open, report: Path, scheme: str, size: dict[str, int]) -> None:
     page = open_page(report, ready=LIVE, viewport=size, color_scheme=scheme)
+    for folded in page.locator("details > summary").all():
+        if folded.is_visible():
+            folded.click()
+    expect(page.get_by_text("training.learning_rate =")).to_be_visible()
     assert small_texts(page) == []
     assert cut_off_texts(page) == []
     assert not overflows(page)

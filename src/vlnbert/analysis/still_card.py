@@ -23,7 +23,7 @@ Json = dict[str, Any]
 
 def still_card(record: Json, plan: Json) -> str:
     """The words, the plan and every step, as HTML."""
-    return "\n".join([tinted(record), _panels(record, plan), _legend(record), _steps(record), _other_views(record)])
+    return "\n".join([tinted(record), _panels(record, plan), _legend(record, plan), _steps(record), _other_views(record)])
 
 
 def outcome(record: Json) -> str:
@@ -70,7 +70,7 @@ def tinted(record: Json) -> Markup:
     return Markup(f'<p class="words">{"".join(marks).strip()}</p>\n<p class="note">{note}</p>')
 
 
-def legend_entries(record: Json) -> Iterable[tuple[str, str]]:
+def _legend_entries(record: Json, plan: Json) -> Iterable[tuple[str, str]]:
     yield "walked", "walked, by step"
     if record["reference"] is not None:
         yield "reference", "reference path"
@@ -78,10 +78,14 @@ def legend_entries(record: Json) -> Iterable[tuple[str, str]]:
         yield "goal", "sees the object" if record["target_object"] is not None else "stopping here succeeds"
     if record["target_object"] is not None:
         yield "object", "the object asked for"
+    if plan["objects"]:
+        yield "thing", "objects"
+    yield "graph", "viewpoints and ways"
 
 
-def _legend(record: Json) -> str:
-    entries = (f'<li><span class="ve-key ve-key-{key}"></span>{words}</li>' for key, words in legend_entries(record))
+def _legend(record: Json, plan: Json) -> str:
+    keys = _legend_entries(record, plan)
+    entries = (f'<li><span class="ve-key ve-key-{key}"></span>{words}</li>' for key, words in keys)
     return f'<ul class="ve-legend">{"".join(entries)}</ul>'
 
 

@@ -40,6 +40,9 @@ globalThis.vlnbertEpisode = (() => {
       play: () => view.play(true),
       pause: () => view.play(false),
       toSVG: () => view.standalone(),
+      tinted: () => view.tinted(),
+      get now() { return view.frames[view.step]; },
+      get legend() { return view.keysOfLegend(); },
       get step() { return view.step; },
       get steps() { return view.frames.length; },
       destroy: () => view.destroy(),
@@ -119,13 +122,19 @@ globalThis.vlnbertEpisode = (() => {
       this.floors.append(...this.floorButtons, this.wholeButton);
     }
 
+    keysOfLegend() {
+      const { record, plan } = this, target = Boolean(record.target_object);
+      return [
+        ["walked", "walked"], ["coming", "still to come"], ["choice", "choices, by probability"],
+        ...(record.reference ? [["reference", "reference path"]] : []),
+        ...(record.goals || record.goal ? [["goal", target ? "sees the object" : "stopping here succeeds"]] : []),
+        ...(target ? [["object", "the object asked for"]] : []),
+        ...(plan.objects.length ? [["thing", "objects"]] : []), ["graph", "viewpoints and ways"],
+      ];
+    }
+
     legend() {
-      const entry = (kind, text) => make("li", "", make("span", `ve-key ve-key-${kind}`), text);
-      const list = make("ul", "ve-legend", entry("walked", "walked"), entry("choice", "choices, by probability"));
-      if (this.record.reference) list.append(entry("reference", "reference path"));
-      if (this.record.goals || this.record.goal) list.append(entry("goal", this.record.target_object ? "sees the object" : "stopping here succeeds"));
-      if (this.record.target_object) list.append(entry("object", "the object asked for"));
-      return list;
+      return make("ul", "ve-legend", ...this.keysOfLegend().map(([kind, text]) => make("li", "", make("span", `ve-key ve-key-${kind}`), text)));
     }
 
     goTo(step) {
@@ -154,20 +163,26 @@ globalThis.vlnbertEpisode = (() => {
       this.drawDistance();
     }
 
-    tint() {
-      const weights = this.frames[this.step].attention;
-      const most = weights ? Math.max(...weights, 1e-9) : 1;
+    // The instruction in pieces, each word with its attention and how much that is of the strongest word's.
+    tinted() {
+      const weights = this.frames[this.step].attention, most = weights ? Math.max(...weights, 1e-9) : 1;
       const { text, words, unknown } = this.record.instruction;
-      this.words.replaceChildren(...laidOut(text, words).map(({ piece, place }) => {
-        if (place === null) return piece;
-        const foreign = unknown.includes(place), mark = make(weights ? "mark" : "span", foreign ? "ve-unknown" : "", piece);
-        if (weights) {
-          mark.style.setProperty("--weight", `${Math.round((100 * Math.max(0, weights[place] || 0)) / most)}%`);
-          mark.title = `attention ${percent(weights[place] || 0)}${foreign ? ", a word that this agent does not know" : ""}`;
-        }
+      return laidOut(text, words).filter(({ piece }) => piece).map(({ piece, place }) => {
+        const weight = weights && place !== null ? Math.max(0, weights[place] || 0) : null;
+        return { piece, weight, share: weight === null ? 0 : weight / most, unknown: unknown.includes(place) };
+      });
+    }
+
+    tint() {
+      const pieces = this.tinted();
+      this.words.replaceChildren(...pieces.map(({ piece, weight, share, unknown }) => {
+        if (weight === null && !unknown) return piece;
+        const mark = make(weight === null ? "span" : "mark", unknown ? "ve-unknown" : "", piece);
+        mark.style.setProperty("--weight", `${Math.round(100 * share)}%`);
+        mark.title = [weight === null ? "" : `attention ${percent(weight)}`, unknown ? "not known to this agent" : ""].filter(Boolean).join(", ");
         return mark;
       }));
-      if (unknown.length) this.words.append(make("span", "ve-note ve-unknown-note", "This agent does not know the words with a dotted line."));
+      if (pieces.some((one) => one.unknown)) this.words.append(make("span", "ve-note ve-unknown-note", "This agent does not know the words with a dotted line."));
     }
 
     // How far the goal was at every step, as a line.
