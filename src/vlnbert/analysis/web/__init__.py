@@ -2,7 +2,7 @@
 
 from importlib.resources import files
 
-SCRIPTS = "plan.js", "choices.js", "episode.js"  # in this order
+SCRIPTS = "labels.js", "plan.js", "choices.js", "episode.js"  # in this order
 STYLES = "episode.css", "still.css"
 
 
