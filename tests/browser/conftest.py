@@ -28,7 +28,8 @@ TEXT_SIZES = """() => {
 TEXTS_CUT_OFF = """() => [...document.querySelectorAll("svg text")].filter((text) => {
   if (!text.checkVisibility()) return false;
   const inner = text.getBoundingClientRect(), outer = text.closest("svg").getBoundingClientRect();
-  return inner.left < outer.left - 1 || inner.right > outer.right + 1 || inner.top < outer.top - 1 || inner.bottom > outer.bottom + 1;
+  return inner.left < outer.left - 1 || inner.right > outer.right + 1
+    || inner.top < outer.top - 1 || inner.bottom > outer.bottom + 1;
 }).map((text) => text.textContent)"""
 
 

@@ -12,9 +12,11 @@ from tests.browser.samples import RECORD, looked_for, ran_out, write_page
 Open = Callable[..., Page]
 # Labels of the plan that lie on another label, on the target or on the scale bar.
 OVERLAPS = """() => {
-  const box = (one) => one.getBBox(), marks = [...document.querySelectorAll(".ve-plan .ve-label, .ve-plan .ve-target, .ve-plan .ve-scale")];
-  const meet = (a, b) => a.x + 1 < b.x + b.width && b.x + 1 < a.x + a.width && a.y + 2 < b.y + b.height && b.y + 2 < a.y + a.height;
-  return marks.flatMap((one, index) => marks.slice(index + 1).filter((other) => meet(box(one), box(other))).map((other) => `${one.textContent} / ${other.textContent}`));
+  const marks = [...document.querySelector(".ve-plan").querySelectorAll(".ve-label, .ve-target, .ve-scale")];
+  const apart = (a, b) => a.x + a.width < b.x + 1 || a.y + a.height < b.y + 2;
+  const meet = (one, other) => !apart(one.getBBox(), other.getBBox()) && !apart(other.getBBox(), one.getBBox());
+  return marks.flatMap((one, index) => marks.slice(index + 1).filter((other) => meet(one, other))
+    .map((other) => `${one.textContent} / ${other.textContent}`));
 }"""
 
 

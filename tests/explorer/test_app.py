@@ -2,7 +2,7 @@
 
 import json
 import re
-from html import escape, unescape
+from html import unescape
 
 import pytest
 from starlette.testclient import TestClient

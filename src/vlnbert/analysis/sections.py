@@ -94,7 +94,9 @@ def how_well(
 
 
 def how_it_learned(log: Sequence[dict[str, Any]], split: str, others: Mapping[str, float]) -> Section:
-    losses = Drawing(figure_svg(draw_losses(log)), "The losses, which training tries to make smaller, update by update.")
+    losses = Drawing(
+        figure_svg(draw_losses(log)), "The losses, which training tries to make smaller, update by update."
+    )
     rates = Drawing(
         figure_svg(draw_rates(log, split, others)), f"The scores on {split} at each validation, in percent."
     )
@@ -118,7 +120,7 @@ def what_went_wrong(found: Mistakes) -> Section:
                         "Where it left the described path",
                         left,
                         "share",
-                        "Counted in the moves that it made along the path before. Who stops on the path has not left it.",
+                        "Counted in the moves made along it before. Who stops on the path has not left it.",
                     ),
                 ]
             ),

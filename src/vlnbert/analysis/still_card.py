@@ -23,7 +23,9 @@ Json = dict[str, Any]
 
 def still_card(record: Json, plan: Json) -> str:
     """The words, the plan and every step, as HTML."""
-    return "\n".join([tinted(record), _panels(record, plan), _legend(record, plan), _steps(record), _other_views(record)])
+    return "\n".join(
+        [tinted(record), _panels(record, plan), _legend(record, plan), _steps(record), _other_views(record)]
+    )
 
 
 def outcome(record: Json) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
 
-TIGHT = tuple(".,;:!?)'’%")  # what no space stands before
+TIGHT = tuple(".,;:!?)'%\N{RIGHT SINGLE QUOTATION MARK}")  # what no space stands before
 
 
 @dataclass(frozen=True)
