@@ -2,7 +2,9 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,10 +13,12 @@ from tests.analysis.conftest import SPLIT, Pacing
 from tests.analysis.pages import Page
 from tests.browser.samples import PLAN, recorded
 from vlnbert.analysis.card_page import write_card_page
-from vlnbert.analysis.episode_record import RecordedEpisode
+from vlnbert.analysis.episode_record import NamedObject, RecordedEpisode
 from vlnbert.analysis.house_plan import house_plan
 from vlnbert.analysis.still_plan import still_plan
 from vlnbert.api.preparing import prepare
+
+LAMP, SOFA = NamedObject("1", "lamp"), NamedObject("2", "sofa")
 
 
 def written(folder: Path, record: RecordedEpisode, plan: dict[str, object]) -> Page:
@@ -27,11 +31,13 @@ def test_a_card_tells_everything_without_a_script(tmp_path: Path) -> None:
     for fact in (
         "Failure: stopped 3.00 m from the goal",
         "Pass the blue sofa .",
+        "at most 15 steps",
+        "a kitchen; detected: oven",
         "ahead, 2.0 m, 90 %",
         "90° right, 2.0 m, 70 %",
         "stop, 20 %; back, 2.0 m, 10 %",
         "5.5 m",
-        "blue, the",
+        "the, blue",
         "reference path",
         "stopping here succeeds",
     ):
@@ -71,6 +77,35 @@ def test_a_navigator_that_stops_and_one_that_does_not(
             assert ("ran out of steps" in page.words) == (outcome == "ran out of steps")
             assert page.data["record-1"]["scores"] == record.scores
             assert f"{record.scores['ne']:.2f} m from the goal" in page.words
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({}, "stopped 3.00 m from the goal"),
+        (
+            {"outcome": "ran out of steps", "success": True},
+            "ran out of steps after 3, 3.00 m from the goal (where it ended is what counts)",
+        ),
+        (
+            {"named_object": LAMP, "target_object": LAMP},
+            "stopped 3.00 m from the goal, and named the right object, the lamp",
+        ),
+        (
+            {"named_object": SOFA, "target_object": LAMP},
+            "stopped 3.00 m from the goal, and named the wrong object, the sofa; asked for was the lamp",
+        ),
+        (
+            {"target_object": LAMP},
+            "stopped 3.00 m from the goal, and named no object; asked for was the lamp",
+        ),
+    ],
+    ids=["stopped", "ran-out", "right", "wrong", "none"],
+)
+def test_the_ending_in_words(changes: dict[str, Any], told: str) -> None:
+    record = replace(recorded(), **changes)
+    assert record.ending == told
+    assert record.to_json()["ending"] == told
 
 
 def test_an_object_that_was_asked_for_is_on_the_plan(house: vln.Data, finder: vln.Navigator) -> None:

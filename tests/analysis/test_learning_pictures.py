@@ -1,5 +1,8 @@
 """Curves of a training."""
 
+import sys
+from subprocess import run
+
 from vlnbert.analysis import figure_svg
 from vlnbert.analysis.curves import draw_curves
 
@@ -21,3 +24,9 @@ def test_curves_show_the_losses_and_the_split() -> None:
 
 def test_curves_of_a_run_that_has_just_begun() -> None:
     assert "<svg" in figure_svg(draw_curves([], "val_unseen", {}))
+
+
+def test_the_explorer_does_not_load_matplotlib() -> None:
+    told = "import sys, vlnbert.explorer.app, vlnbert.api.exploring; print('matplotlib' in sys.modules)"
+    done = run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

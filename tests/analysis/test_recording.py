@@ -110,6 +110,7 @@ def test_a_record_is_plain_json(walked: tuple[Recorder, Evaluation]) -> None:
     assert set(document) == {
         *("format", "task", "split", "id", "scan", "agent", "max_steps", "instruction", "path", "reference", "goal"),
         *("goals", "steps", "outcome", "success", "named_object", "target_object", "scores"),
+        *("verdict", "ending"),
     }
     assert set(document["steps"][0]) == {
         *("viewpoint", "heading", "elevation", "view", "distance_to_goal", "choices", "chosen", "teacher"),

@@ -7,7 +7,7 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer, ByteLevel
 from tokenizers.processors import TemplateProcessing
 
-from vlnbert.analysis.words import read_words
+from vlnbert.analysis.words import laid_out, most_read, read_words
 
 TEXT = "Walk past Zoe's bookshelves."
 
@@ -33,9 +33,31 @@ def bytes_of_pairs() -> Tokenizer:
 def test_pieces_of_a_word_are_joined() -> None:
     tokenizer = word_pieces()
     read = read_words(tokenizer, TEXT, tokenizer.encode(TEXT).ids)
-    assert read.words == ("walk", "past", "[UNK]", "'", "s", "bookshelves", ".")
+    assert read.words == ("Walk", "past", "Zoe", "'", "s", "bookshelves", "."), "spelled as they were written"
+    assert read.unknown == (2,)
     weights = [0.1, 0.1, 0.1, 0.1, 0.1, 0.05, 0.1, 0.15, 0.1, 0.1]  # of the tokens after [CLS], [SEP] last
     assert read.gathered(weights) == pytest.approx((0.1, 0.1, 0.1, 0.1, 0.1, 0.3, 0.1))
+
+
+def test_words_are_laid_out_as_they_were_typed() -> None:
+    tokenizer = word_pieces()
+    read = read_words(tokenizer, TEXT, tokenizer.encode(TEXT).ids)
+    pieces = laid_out(TEXT, read.words)
+    assert "".join(piece for piece, _ in pieces) == TEXT
+    assert [piece for piece, place in pieces if place is not None] == list(read.words)
+    cut = read_words(tokenizer, TEXT, [*tokenizer.encode(TEXT).ids[:3], 3])
+    assert laid_out(TEXT, cut.words)[-1] == (" Zoe's bookshelves.", None), "what was not read stays"
+
+
+def test_tokens_that_came_ready_made_are_laid_out_as_they_are_read() -> None:
+    tokenizer = word_pieces()
+    read = read_words(tokenizer, "Something else", tokenizer.encode(TEXT).ids)
+    assert read.words == ("walk", "past", "[UNK]", "'", "s", "bookshelves", ".")
+    assert "".join(piece for piece, _ in laid_out("Something else", read.words)) == "walk past [UNK]' s bookshelves."
+
+
+def test_punctuation_is_not_what_was_read_most() -> None:
+    assert most_read(["go", ",", "left", ",", "."], [0.1, 0.5, 0.2, 0.1, 0.1], 3) == ["go", "left"]
 
 
 def test_other_tokenizers_are_read_by_their_places_in_the_text() -> None:

@@ -24,6 +24,14 @@ TEXT_SIZES = """() => {
   return found;
 }"""
 
+# Texts of drawings that reach beyond their drawing by more than a pixel, where they are cut off.
+TEXTS_CUT_OFF = """() => [...document.querySelectorAll("svg text")].filter((text) => {
+  if (!text.checkVisibility()) return false;
+  const inner = text.getBoundingClientRect(), outer = text.closest("svg").getBoundingClientRect();
+  return inner.left < outer.left - 1 || inner.right > outer.right + 1
+    || inner.top < outer.top - 1 || inner.bottom > outer.bottom + 1;
+}).map((text) => text.textContent)"""
+
 
 def find_chromium() -> str | None:
     return next((place for place in PLACES if place and shutil.which(place)), None)
@@ -78,3 +86,8 @@ def violations(page: Page) -> list[str]:
 def overflows(page: Page) -> bool:
     """Whether the page can be scrolled sideways."""
     return bool(page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"))
+
+
+def cut_off_texts(page: Page) -> list[str]:
+    """The texts of drawings that are not wholly inside their drawing."""
+    return list(page.evaluate(TEXTS_CUT_OFF))

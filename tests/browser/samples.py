@@ -36,6 +36,8 @@ PLAN: dict[str, Any] = {
     ],
 }
 
+COMPUTED = "format", "steps", "instruction", "verdict", "ending"  # what `recorded` does not take as it is
+
 
 def choice(viewpoint: str | None, probability: float | None, heading: float = 0.0, **texts: Any) -> dict[str, Any]:
     far = 0.0 if viewpoint is None else 2.0
@@ -57,7 +59,7 @@ RECORD: dict[str, Any] = {
     "scan": "house",
     "agent": "navigator",
     "max_steps": 15,
-    "instruction": {"text": "Pass the blue sofa.", "words": ["pass", "the", "blue", "sofa", "."]},
+    "instruction": {"text": "Pass the blue sofa.", "words": ["pass", "the", "blue", "sofa", "."], "unknown": []},
     "path": ["a", "b", "c"],
     "reference": ["a", "b", "c", "d"],
     "goal": "d",
@@ -72,6 +74,8 @@ RECORD: dict[str, Any] = {
     "named_object": None,
     "target_object": None,
     "scores": {"sr": 0.0, "spl": 0.0, "ne": 3.0},
+    "verdict": "Failure",
+    "ending": "stopped 3.00 m from the goal",
 }
 
 
@@ -79,6 +83,7 @@ def ran_out() -> dict[str, Any]:
     """The same agent, stopped by a limit of two steps."""
     record = deepcopy(RECORD)
     record |= {"max_steps": 2, "outcome": "ran out of steps", "steps": record["steps"][:2]}
+    record["ending"] = "ran out of steps after 2, 3.00 m from the goal"
     return record
 
 
@@ -125,7 +130,7 @@ def recorded(text: str = "Pass the blue sofa.") -> RecordedEpisode:
         )
         for one in RECORD["steps"]
     )
-    told = {key: value for key, value in RECORD.items() if key not in ("format", "steps", "instruction")}
+    told = {key: value for key, value in RECORD.items() if key not in COMPUTED}
     lists = {key: tuple(RECORD[key]) for key in ("path", "reference", "goals")}
     _, *words = RECORD["instruction"]["words"]
     return RecordedEpisode(**told | lists, steps=steps, instruction=Words(text, (text.split(" the ")[0], *words)))

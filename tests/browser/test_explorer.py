@@ -3,13 +3,14 @@
 import json
 import re
 from collections.abc import Callable, Iterator
+from html import escape
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, Request, Route, expect
 
-from tests.browser.conftest import PHONE, overflows, small_texts, violations
+from tests.browser.conftest import PHONE, cut_off_texts, overflows, small_texts, violations
 from tests.explorer.conftest import serving
 from vlnbert.api.exploring import Source, open_explorer
 from vlnbert.explorer.app import make_app
@@ -111,8 +112,7 @@ def test_it_plays_to_the_end_and_scrubs_back(open_page: Open, address: str) -> N
     page.get_by_role("button", name="Play").click()
     page.clock.run_for(40_000)
     status = page.get_by_role("status")
-    steps = int(re.search(r"of (\d+)", status.inner_text())[1])  # type: ignore[index]
-    expect(status).to_contain_text(f"Step {steps} of {steps}")
+    assert re.match(r"Step (\d+) of \1 |After \d+ steps ", status.inner_text())
     expect(page.get_by_role("button", name="Play")).to_be_visible()
     page.get_by_role("slider").fill("1")
     expect(status).to_contain_text("Step 2 of")
@@ -217,12 +217,22 @@ def test_a_step_is_saved_as_a_picture(open_page: Open, address: str, tmp_path: P
     text = (tmp_path / "step.svg").read_text()
     assert "tiny-navigator" in text
     assert "hallway" in text
+    ways, shares = (page.locator(f"#viewer-0 .ve-choices .ve-row {part}") for part in (".ve-way", ".ve-percent"))
+    for way in ways.all():
+        told = way.evaluate("(one) => one.firstChild.textContent")
+        assert told.replace(" · ", ", ") in text, "as the page says it"
+    for share in shares.all_inner_texts():
+        assert escape(share) in text
+    for entry in page.locator("#viewer-0 .ve-legend li").all_inner_texts():
+        assert entry in text
+    assert text.count("fill-opacity=") > 3, "words are tinted"
     with page.expect_download() as png:
         page.get_by_role("button", name="Save PNG").click()
     png.value.save_as(tmp_path / "step.png")
     assert (tmp_path / "step.png").read_bytes().startswith(b"\x89PNG")
     shown = open_page(tmp_path / "step.svg", ready="svg")
     assert shown.locator("polygon").count() > 3
+    assert cut_off_texts(shown) == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -10,7 +10,9 @@ from playwright.sync_api import Page, expect
 
 import vlnbert as vln
 from tests.api.conftest import SPLIT, TINY
-from tests.browser.conftest import DESKTOP, PHONE, overflows, small_texts, violations
+from tests.browser.conftest import DESKTOP, PHONE, cut_off_texts, overflows, small_texts, violations
+from vlnbert.analysis.report import Report, write_report
+from vlnbert.analysis.sections import how_it_learned
 from vlnbert.house import generate
 
 Open = Callable[..., Page]
@@ -41,8 +43,12 @@ def test_episodes_are_stepped_through(open_page: Open, report: Path) -> None:
         expect(card.locator(".ve-words mark").first).to_be_visible()  # open, not behind a click
         slider.press("End")
         last = int(slider.get_attribute("max") or 0)
-        expect(status).to_contain_text(f"Step {last + 1} of {last + 1}")
-        told = card.locator(".outcome").inner_text()
+        told, shown = card.locator(".outcome").inner_text(), status.inner_text()
+        if "ran out of steps" in told:  # a last frame, where nothing is decided any more
+            assert f"after {last}," in told
+            assert shown.startswith(f"After {last} steps · ")
+        else:
+            assert shown.startswith(f"Step {last + 1} of {last + 1} · ")
         assert ("ran out of steps" in status.inner_text()) == ("ran out of steps" in told)
         assert ("stops here" in status.inner_text()) == ("stopped" in told)
     first = cards.first.get_by_role("status").inner_text()
@@ -76,9 +82,24 @@ def table(page: Page) -> list[list[str]]:
 @pytest.mark.parametrize(("scheme", "size"), [("light", PHONE), ("dark", PHONE), ("light", DESKTOP)])
 def test_it_can_be_read(open_page: Open, report: Path, scheme: str, size: dict[str, int]) -> None:
     page = open_page(report, ready=LIVE, viewport=size, color_scheme=scheme)
+    for folded in page.locator("details > summary").all():
+        if folded.is_visible():
+            folded.click()
+    expect(page.get_by_text("training.learning_rate =")).to_be_visible()
     assert small_texts(page) == []
+    assert cut_off_texts(page) == []
     assert not overflows(page)
     assert violations(page) == []
+
+
+@pytest.mark.parametrize("top", [0.9, 9.6, 15.3, 150.0, 12_345.0])
+def test_no_number_of_a_chart_is_cut_off(open_page: Open, tmp_path: Path, top: float) -> None:
+    log = [{"iteration": number, "total": 1.0, "imitation": top / number, "value": 0.5} for number in range(1, 41)]
+    report = Report("Charts", [], [how_it_learned(log, "r2r/val_unseen", {"random": 0.1})])
+    write_report(tmp_path / "charts.html", report)
+    for size in (PHONE, DESKTOP):
+        page = open_page(tmp_path / "charts.html", ready="svg", viewport=size)
+        assert cut_off_texts(page) == []
 
 
 def test_without_javascript_the_card_stands_still(open_page: Open, report: Path) -> None:

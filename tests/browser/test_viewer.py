@@ -6,10 +6,18 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import PHONE, overflows, small_texts, violations
+from tests.browser.conftest import DESKTOP, PHONE, overflows, small_texts, violations
 from tests.browser.samples import RECORD, looked_for, ran_out, write_page
 
 Open = Callable[..., Page]
+# Labels of the plan that lie on another label, on the target or on the scale bar.
+OVERLAPS = """() => {
+  const marks = [...document.querySelector(".ve-plan").querySelectorAll(".ve-label, .ve-target, .ve-scale")];
+  const apart = (a, b) => a.x + a.width < b.x + 1 || a.y + a.height < b.y + 2;
+  const meet = (one, other) => !apart(one.getBBox(), other.getBBox()) && !apart(other.getBBox(), one.getBBox());
+  return marks.flatMap((one, index) => marks.slice(index + 1).filter((other) => meet(one, other))
+    .map((other) => `${one.textContent} / ${other.textContent}`));
+}"""
 
 
 def test_steps_by_slider_buttons_and_keys(open_page: Open, tmp_path: Path) -> None:
@@ -45,8 +53,12 @@ def test_it_plays_to_the_end(open_page: Open, tmp_path: Path) -> None:
 def test_a_limit_of_steps_is_no_stop(open_page: Open, tmp_path: Path) -> None:
     page = open_page(write_page(tmp_path, ran_out()), ready=".ve-viewpoint")
     expect(page.locator(".ve-outcome")).to_have_text("Failure: ran out of steps after 2, 3.00 m from the goal")
-    page.get_by_role("slider").fill("2")
-    expect(page.get_by_role("status")).to_have_text("Step 3 of 3 · 3.0 m to the goal · ran out of steps here")
+    status, slider = page.get_by_role("status"), page.get_by_role("slider")
+    expect(status).to_contain_text("Step 1 of 2 · ")
+    slider.fill("1")
+    expect(status).to_contain_text("Step 2 of 2 · ")
+    slider.fill("2")
+    expect(status).to_have_text("After 2 steps · 3.0 m to the goal · ran out of steps here")
     assert "stops" not in page.inner_text("main")
 
 
@@ -65,6 +77,37 @@ def test_the_target_is_drawn_where_it_stands(open_page: Open, tmp_path: Path) ->
     page.get_by_role("button", name="Floor 2").click()
     assert page.locator(".ve-target").count() == 1
     expect(page.locator(".ve-legend")).to_contain_text("sees the object")
+
+
+@pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desk"])
+def test_no_label_lies_on_another(open_page: Open, tmp_path: Path, size: dict[str, int]) -> None:
+    page = open_page(write_page(tmp_path, looked_for()), ready=".ve-viewpoint", viewport=size)
+    for number in range(3):
+        page.get_by_role("slider").fill(str(number))
+        assert page.locator(".ve-plan .ve-share").count() > 0
+        assert page.evaluate(OVERLAPS) == []
+
+
+def test_the_curve_of_distance_stands_below_the_slider(open_page: Open, tmp_path: Path) -> None:
+    page = open_page(write_page(tmp_path, RECORD), ready=".ve-viewpoint")
+    slider = page.get_by_role("slider").bounding_box()
+    curve = page.locator(".ve-spark").bounding_box()
+    assert slider is not None
+    assert curve is not None
+    thumb = 16  # pixels, whose middle runs from one end of the curve to the other
+    assert curve["x"] == pytest.approx(slider["x"] + thumb / 2, abs=2)
+    assert curve["width"] == pytest.approx(slider["width"] - thumb, abs=4)
+
+
+def test_unknown_words_are_shown_as_typed(open_page: Open, tmp_path: Path) -> None:
+    text = "Don't pass Zoe's sofa."
+    words = ["Don", "'", "t", "pass", "Zoe", "'", "s", "sofa", "."]
+    steps = [{**one, "attention": [0.1] * len(words)} for one in RECORD["steps"]]
+    record = {**RECORD, "steps": steps, "instruction": {"text": text, "words": words, "unknown": [4]}}
+    page = open_page(write_page(tmp_path, record), ready=".ve-viewpoint")
+    expect(page.locator(".ve-words")).to_contain_text(text)
+    expect(page.locator(".ve-unknown")).to_have_text("Zoe")
+    expect(page.locator(".ve-words")).to_contain_text("does not know the words with a dotted line")
 
 
 def test_the_plan_is_a_file_of_its_own(open_page: Open, tmp_path: Path) -> None:

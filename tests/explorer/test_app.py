@@ -2,12 +2,14 @@
 
 import json
 import re
-from html import escape
+from html import unescape
 
 import pytest
 from starlette.testclient import TestClient
 
 from tests.explorer.conftest import typed
+from vlnbert.analysis.card_text import percent
+from vlnbert.evaluation.tables import shown
 from vlnbert.explorer.app import FILES, VIEWER
 from vlnbert.explorer.explorer import Explorer
 
@@ -61,7 +63,7 @@ def test_typed_words_are_walked_and_stay_text(client: TestClient, explorer: Expl
         "/instruction", params={name: asked[name] for name in ("task", "scan", "start", "heading", "text")}
     )
     assert card.status_code == 200
-    assert escape(EVIL) in card.text
+    assert EVIL in unescape(re.sub(r"<[^>]*>", "", card.text))
     assert "<script" not in card.text
     assert "<img" not in card.text
 
@@ -86,13 +88,19 @@ def test_without_javascript_cards_are_linked_and_tell_all(client: TestClient) ->
     address = links[0].replace("&amp;", "&")
     card = client.get(address).text
     record = client.get(address.replace("/episode", "/api/walk")).json()
-    assert escape(record["instruction"]["text"]) in card
-    assert record["outcome"] in card
+    words = " ".join(unescape(re.sub(r"<[^>]*>", "", card)).split())
+    assert " ".join(record["instruction"]["text"].split()) in words
+    assert f"{record['verdict']}: {record['ending']}" in words
+    assert f"at most {record['max_steps']} steps" in words
+    assert f"SPL {100 * record['scores']['spl']:.1f} %" in words
     for name, value in record["scores"].items():
-        assert f"{name.upper()}</th><td>{value:.3f}</td>" in card
+        assert f">{shown(name, value)}</td>" in card
     for step in record["steps"]:
-        chosen = step["choices"][step["chosen"]]
-        assert f"({100 * chosen['probability']:.0f} %)" in card
+        for choice in step["choices"]:
+            assert percent(choice["probability"]) in words
+            assert choice["texts"].get("captions", "") in words
+            assert ", ".join(choice["texts"].get("detections", [])) in words
+    assert "style=" not in card, "the policy would refuse it"
     lost = client.get("/episode?split=r2r/val_unseen&id=nobody")
     assert lost.status_code == 404
     assert "No such episode in r2r/val_unseen" in lost.text

@@ -1,6 +1,22 @@
 """What agents did and why, to look at: records of episodes, floor plans, and reports that are one file."""
 
-from vlnbert.analysis.floorplan import draw_episode
-from vlnbert.analysis.inline_svg import figure_svg
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vlnbert.analysis.floorplan import draw_episode
+    from vlnbert.analysis.inline_svg import figure_svg
 
 __all__ = ["draw_episode", "figure_svg"]
+
+
+def __getattr__(name: str) -> Any:
+    """Both need matplotlib, which the explorer does without: it is loaded when one of them is first used."""
+    if name == "draw_episode":
+        from vlnbert.analysis.floorplan import draw_episode
+
+        return draw_episode
+    if name == "figure_svg":
+        from vlnbert.analysis.inline_svg import figure_svg
+
+        return figure_svg
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

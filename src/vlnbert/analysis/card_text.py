@@ -4,6 +4,7 @@ import math
 from typing import TYPE_CHECKING
 
 from vlnbert.analysis.episode_record import RecordedEpisode, RecordedStep
+from vlnbert.analysis.words import laid_out, most_read
 from vlnbert.evaluation.tables import score_table
 from vlnbert.tables import WIDE, Table
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 READ = 3  # words that a step names
+SMALL = 0.01  # a share that is not written as a number
 STRAIGHT = 15  # degrees to either side that count as ahead, or as behind
 SHADES = (  # from which share of the strongest word's attention, and how it is shaded; the ink is told for dark screens
     (0.66, "black on rgb(255,150,60)"),
@@ -55,9 +57,9 @@ def shaded_instruction(record: RecordedEpisode) -> "Text":
         return Text(record.instruction.text.strip())
     mean = [sum(weights) / len(told) for weights in zip(*told, strict=True)]
     most, text = max(mean, default=0.0) or 1.0, Text()
-    for word, weight in zip(record.instruction.words, mean, strict=True):
-        text.append(word, next((style for share, style in SHADES if weight >= share * most), ""))
-        text.append(" ")
+    for piece, place in laid_out(record.instruction.text.strip(), record.instruction.words):
+        weight = 0.0 if place is None else mean[place]
+        text.append(piece, next((style for share, style in SHADES if weight >= share * most), ""))
     return text
 
 
@@ -71,11 +73,11 @@ def _cells(step: RecordedStep, words: tuple[str, ...]) -> tuple[str, ...]:
     return (
         "" if step.distance_to_goal is None else f"{step.distance_to_goal:.2f} m",
         direction(step, step.chosen),
-        _percent(chosen.probability),
-        f"{direction(step, best)} {_percent(step.choices[best].probability)}" if known and best is not None else "",
+        percent(chosen.probability),
+        f"{direction(step, best)} {percent(step.choices[best].probability)}" if known and best is not None else "",
         teacher,
-        "" if seen is None or seen.probability is None else f"{seen.name} {_percent(seen.probability)}",
-        ", ".join(_strongest(step, words)),
+        "" if seen is None or seen.probability is None else f"{seen.name} {percent(seen.probability)}",
+        "" if step.attention is None else ", ".join(most_read(words, step.attention, READ)),
         chosen.texts.get("captions", ""),
     )
 
@@ -98,13 +100,8 @@ def way_to(heading: float, elevation: float, distance: float, *, facing: float) 
     return f"{way}{steep}, {distance:.1f} m"
 
 
-def _strongest(step: RecordedStep, words: tuple[str, ...]) -> list[str]:
-    """The words that got most attention, in their order."""
-    if step.attention is None:
-        return []
-    places = sorted(range(len(words)), key=lambda place: -step.attention[place])[:READ]  # type: ignore[index]
-    return [words[place] for place in sorted(places)]
-
-
-def _percent(share: float | None) -> str:
-    return "" if share is None else f"{100 * share:.0f} %"
+def percent(share: float | None) -> str:
+    """A probability as people read it; one that is small is not none."""
+    if share is None:
+        return ""
+    return "<1 %" if 0 < share < SMALL else f"{100 * share:.0f} %"

@@ -7,6 +7,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from vlnbert.analysis.inline_svg import PALETTE, Picture
 from vlnbert.errors import UsageError
@@ -16,6 +17,7 @@ from vlnbert.sources.files import written_beside
 SIZE = 7.2, 2.5  # inches, two panels side by side
 PANEL = 3.54, 2.6  # one by itself; a page shows it at 340 pixels or more, so that no text is under 11 pixels
 TEXT = 8.5  # points
+TICKS = 7  # spaces between the ticks of an axis, at most
 
 
 def draw_curves(log: Sequence[dict[str, Any]], split: str, others: Mapping[str, float]) -> Figure:
@@ -60,6 +62,9 @@ def _dress(axes: Axes) -> None:
     axes.tick_params(labelsize=TEXT, colors=PALETTE["quiet"])
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(PALETTE["dot"])
+    for axis in (axes.xaxis, axes.yaxis):
+        if axis.get_scale() == "linear":  # not as many ticks as there is room for: that room is known after the layout
+            axis.set_major_locator(MaxNLocator(TICKS, steps=[1, 2, 2.5, 5, 10]))
     axes.set_xlabel("updates", fontsize=TEXT, color=PALETTE["quiet"])
 
 

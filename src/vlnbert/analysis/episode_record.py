@@ -18,7 +18,8 @@ class Words:
     """An instruction as written, and its words as they were read."""
 
     text: str
-    words: tuple[str, ...]
+    words: tuple[str, ...]  # spelled as in the text, unless its tokens came ready made
+    unknown: tuple[int, ...] = ()  # places of the words that the agent's vocabulary does not have
 
 
 @dataclass(frozen=True)
@@ -93,8 +94,8 @@ class RecordedEpisode:
     scores: dict[str, float]  # those of the evaluation, {} where it has none
 
     def to_json(self) -> dict[str, Any]:
-        """The record as `json.dumps` takes it."""
-        return {"format": FORMAT, **asdict(self)}
+        """The record as `json.dumps` takes it, with what became of it in words."""
+        return {"format": FORMAT, **asdict(self), "verdict": self.verdict, "ending": self.ending}
 
     @property
     def where(self) -> str:
@@ -117,12 +118,18 @@ class RecordedEpisode:
             words += f"{',' * (self.outcome == RAN_OUT)} {self.scores['ne']:.2f} m from the goal"
         elif self.outcome != RAN_OUT:
             words += f" after {steps - 1} {'step' if steps == 2 else 'steps'}"
-        if self.target_object is not None or self.named_object is not None:
-            words += f" and named {_called(self.named_object)}"
-        if self.target_object is not None:
-            words += f"; asked for was {_called(self.target_object)}"
-        return words
+        if self.success and self.outcome == RAN_OUT:
+            words += " (where it ended is what counts)"
+        return words + self._naming
 
-
-def _called(thing: NamedObject | None) -> str:
-    return "nothing" if thing is None else f"the {thing.name}"
+    @property
+    def _naming(self) -> str:
+        """Which object it named, and whether that was the right one."""
+        named, target = self.named_object, self.target_object
+        if target is None:
+            return "" if named is None else f", and named the {named.name}"
+        if named is None:
+            return f", and named no object; asked for was the {target.name}"
+        if named.id == target.id:
+            return f", and named the right object, the {target.name}"
+        return f", and named the wrong object, the {named.name}; asked for was the {target.name}"

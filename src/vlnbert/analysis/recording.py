@@ -57,7 +57,7 @@ class Recorder:
             scan=self.world.scans[scan],
             agent=self.agent,
             max_steps=evaluation.max_steps,
-            instruction=Words(one.texts[0], words.words),
+            instruction=Words(one.texts[0], words.words, words.unknown),
             path=self._names([walked[0], *(after for before, after in pairwise(walked) if before != after)]),
             reference=reference,
             goal=None if reference is None else reference[-1],

@@ -13,11 +13,11 @@ from vlnbert.tasks.task import TASKS
 
 ASKED = {
     "r2r": "An agent stands in a house and reads an instruction, such as “{example}” It walks from one viewpoint to "
-    "the next, choosing at each among those that it can see, until it decides to stop. It has succeeded if it stops "
+    "the next, choosing at each among those that it can see, until it decides to stop. It has succeeded if it ends "
     "less than 3 m from the end of the path that was described, measured along the ways that can be walked.",
     "reverie": "An agent stands in a house and reads a request, such as “{example}” It walks from one viewpoint to the "
     "next until it decides to stop, and then says which of the objects in view was meant. The way has succeeded if it "
-    "stops where that object can be seen, and the whole request if it also names the right one.",
+    "ends where that object can be seen, and the whole request if it also names the right one.",
 }
 HOUSES = {
     "val_seen": "The houses are those that it learned in; these instructions are new to it.",
@@ -58,7 +58,7 @@ def headline(task: str, scores: Mapping[str, Summary], agent: str) -> Figures:
     """The numbers that matter most, beside those of the random agent."""
     keys = ("sr", "spl", "rgs", "ne") if TASKS[task].sees_objects else ("sr", "spl", "ne")
     labels = {
-        "sr": "of episodes succeeded (SR)",
+        "sr": "ended where the object can be seen (SR)" if TASKS[task].sees_objects else "of episodes succeeded (SR)",
         "spl": "success weighted by path length (SPL)",
         "rgs": "named the right object (RGS)",
         "ne": "from the goal in the end, on average (NE)",
@@ -94,7 +94,9 @@ def how_well(
 
 
 def how_it_learned(log: Sequence[dict[str, Any]], split: str, others: Mapping[str, float]) -> Section:
-    losses = Drawing(figure_svg(draw_losses(log)), "What training made smaller, update by update.")
+    losses = Drawing(
+        figure_svg(draw_losses(log)), "The losses, which training tries to make smaller, update by update."
+    )
     rates = Drawing(
         figure_svg(draw_rates(log, split, others)), f"The scores on {split} at each validation, in percent."
     )
@@ -118,7 +120,7 @@ def what_went_wrong(found: Mistakes) -> Section:
                         "Where it left the described path",
                         left,
                         "share",
-                        "By how many moves along it were made before. Who stops on it has not left it.",
+                        "Counted in the moves made along it before. Who stops on the path has not left it.",
                     ),
                 ]
             ),

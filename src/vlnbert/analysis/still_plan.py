@@ -12,6 +12,9 @@ from vlnbert.tables import escaped
 
 WIDTH, TALLEST, FLATTEST = 340.0, 360.0, 200.0  # pixels of a panel
 AROUND, CLOSEST = 1.8, 52.0  # metres around what must be seen; pixels to the metre, however short the walk
+ROOM_PLACES = [
+    (down, side) for down in (0, -18, 18, -34, 34, -50, 50) for side in (0, -0.5, 0.5, -1, 1)
+]  # from the middle
 SIGHT = 1.5  # metres at which an object is drawn whose distance nobody knows
 LETTER = 6.6  # pixels that a letter of a label takes, about
 
@@ -24,7 +27,8 @@ def still_plan(record: Json, plan: Json) -> list[tuple[str, str]]:
     shown = [places[id] for id in (*record["path"], *(record["reference"] or ())) if id in places]
     floors = sorted({place["floor"] for place in shown})
     target = [one for one in plan["objects"] if _is_target(record, one) and one["floor"] in floors]
-    panel = _Panel([*shown, *target])
+    goals = [places[id] for id in record["goals"] or () if id in places and places[id]["floor"] in floors]
+    panel = _Panel([*shown, *goals, *target])
     captions = [f"floor {floor + 1} of {len(plan['floors'])}" if len(plan["floors"]) > 1 else "" for floor in floors]
     drawn = [
         _Floor(record, plan, places, floor, panel).svg(caption) for floor, caption in zip(floors, captions, strict=True)
@@ -59,6 +63,7 @@ class _Floor:
 
     def __init__(self, record: Json, plan: Json, places: dict[str, Json], floor: int, on: _Panel) -> None:
         self.record, self.plan, self.places, self.floor, self.on = record, plan, places, floor, on
+        self.taken: list[tuple[float, float, float, float]] = [(WIDTH - 140, on.height - 24, WIDTH, on.height)]
 
     def svg(self, caption: str) -> str:
         layers = (
@@ -70,6 +75,7 @@ class _Floor:
             self.sight,
             self.walk,
             self.scale_bar,
+            self.names,
         )
         label = f"Floor plan{', ' if caption else ''}{caption}: where the agent walked, numbered by its steps"
         return (
@@ -92,11 +98,32 @@ class _Floor:
         for door in self.here("doors"):
             (x1, y1), (x2, y2) = door["from"], door["to"]
             yield self.line({"x": x1, "y": y1}, {"x": x2, "y": y2}, "ve-door")
+
+    def names(self) -> Iterable[str]:
+        """Names of rooms, where they cover nothing else; one that finds no place is left out."""
         for room in self.here("rooms"):
             xs = [min(max(self.on.x(x), 0), WIDTH) for x, _ in room["polygon"]]
             ys = [min(max(self.on.y(y), 0), self.on.height) for _, y in room["polygon"]]
-            if max(xs) - min(xs) > LETTER * len(room["name"]) + 6 and max(ys) - min(ys) > 26:
-                yield self.label(room["name"], (max(xs) + min(xs)) / 2, (max(ys) + min(ys)) / 2, "ve-room-name")
+            half, middle = LETTER * len(room["name"]) / 2 + 3, ((max(xs) + min(xs)) / 2, (max(ys) + min(ys)) / 2)
+            if max(xs) - min(xs) < 2 * half or max(ys) - min(ys) < 26:
+                continue
+            places = ((middle[0] + side * half, middle[1] + down) for down, side in ROOM_PLACES)
+            free = ((x, y) for x, y in places if self.is_free(x, y, half))
+            if place := next(free, None):
+                yield self.label(room["name"], *place, "ve-room-name")
+
+    def is_free(self, x: float, y: float, half: float) -> bool:
+        """Whether a line of text there covers no mark of the panel, and remember it if so."""
+        box = x - half, y - 11, x + half, y + 4
+        if box[0] < 0 or box[2] > WIDTH or box[1] < 0 or box[3] > self.on.height:
+            return False
+        if any(box[0] < r and left < box[2] and box[1] < low and top < box[3] for left, top, r, low in self.taken):
+            return False
+        self.taken.append(box)
+        return True
+
+    def take(self, x: float, y: float, wide: float, high: float) -> None:
+        self.taken.append((x - wide, y - high, x + wide, y + high))
 
     def treads(self, polygon: list[list[float]]) -> Iterable[str]:
         if len(polygon) == 4:
@@ -122,6 +149,7 @@ class _Floor:
             place = self.places.get(id)
             if place is not None and place["floor"] == self.floor:
                 size = 11 if id == self.record["goal"] else 5
+                self.take(self.on.x(place["x"]), self.on.y(place["y"]), size, size)
                 yield f'<circle class="ve-goal" cx="{self.on.x(place["x"])}" cy="{self.on.y(place["y"])}" r="{size}"/>'
 
     def objects(self) -> Iterable[str]:
@@ -134,7 +162,9 @@ class _Floor:
             if asked_for:
                 yield f'<rect class="ve-target" x="{x - 6:.1f}" y="{y - 6:.1f}" width="12" height="12"/>'
             yield f'<rect class="ve-object" x="{x - 2.6:.1f}" y="{y - 2.6:.1f}" width="5.2" height="5.2"/>'
+            self.take(x, y, 3, 3)
             if asked_for or one["name"].lower() in told:
+                self.take(x, y - 12, LETTER * len(one["name"]) / 2, 8)
                 yield self.label(one["name"], x, y - 8, "ve-object-name")
 
     def sight(self) -> Iterable[str]:
@@ -160,6 +190,7 @@ class _Floor:
             steps = [step for step, visited in enumerate(walked, start=1) if visited == id]
             told = ",".join(map(str, steps[:3])) + ("…" if len(steps) > 3 else "")
             x, y, wide = self.on.x(place["x"]), self.on.y(place["y"]), 16 + 5.5 * (len(told) - 1)
+            self.take(x, y, wide / 2 + 1, 9)
             first = "-start" if steps[0] == 1 else ""
             yield (
                 f'<rect class="ve-plate{first}" x="{x - wide / 2:.1f}" y="{y - 8:.1f}" width="{wide:.1f}" height="16" '

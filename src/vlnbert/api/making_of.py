@@ -45,7 +45,7 @@ def how_it_was_made(run: Run, split: str, max_steps: int | None) -> Section:
 
 def commands(run: Run, split: str, settings: dict[str, Any]) -> str:
     """The commands that train, evaluate and report such a run."""
-    data, folder = run.record.data, run.folder.name
+    data, folder = run.record.data, str(run.folder)
     changes = [word for place in _asked(run, settings) for word in _option(place, settings[place])]
     task, _, name = split.partition("/")
     lines = [

@@ -31,7 +31,7 @@ from vlnbert.tasks.splits import task_and_split
 
 AGENT = "navigator"  # what a report calls the run's
 EPISODES = 6  # shown in a report, unless told otherwise
-CONTEXT = "{run} after {updates:,} updates of the preset {preset}."
+CONTEXT = "A navigator trained with the preset {preset}, after {updates:,} updates."
 TITLES = {BEST: "Among the best", TYPICAL: "Typical", WORST: "Among the worst"}
 TO_READ = (
     "Move the slider, or use the arrow keys. Words are tinted by the attention that they got before each choice; lines "
@@ -83,7 +83,7 @@ def report(
     split: str | None = None,
     episodes: int = EPISODES,
     seed: int = 0,
-    title: str = "vlnbert report",
+    title: str | None = None,
     context: str | None = None,
     bar: bool = True,
 ) -> Path:
@@ -99,7 +99,7 @@ def report(
         split: The split to walk, as task/split; by default the one that chooses the best weights.
         episodes: How many to show, of the best, the typical and the worst.
         seed: Of the random baseline.
-        title: The report's heading.
+        title: The report's heading; by default it names the run.
         context: What it is about, in a sentence or two; by default what the run's folder tells.
         bar: Show progress.
     """
@@ -130,7 +130,7 @@ def write_run_report(
     out: str | Path,
     *,
     episodes: int = EPISODES,
-    title: str = "vlnbert report",
+    title: str | None = None,
     context: str | None = None,
 ) -> Path:
     """Write the report of a run that was walked already."""
@@ -146,7 +146,7 @@ def _validated(run: Run, split: str | None) -> str:
     return split
 
 
-def _report(run: Run, compared: Comparison, episodes: int, title: str, context: str | None) -> Report:
+def _report(run: Run, compared: Comparison, episodes: int, title: str | None, context: str | None) -> Report:
     """What was asked, how well it went, how it was learned, what went wrong, episodes, and how it was made."""
     evaluation, scores = compared.evaluations[AGENT], compared.scores
     task, split = task_and_split(compared.split)
@@ -155,7 +155,7 @@ def _report(run: Run, compared: Comparison, episodes: int, title: str, context: 
     cards = _cards(
         compared, pick_episodes(evaluation.scores, episodes, list(map(tuple, evaluation.episodes.path.tolist())))
     )
-    told = context or CONTEXT.format(run=run.folder.name, updates=run.progress.iteration, preset=run.preset)
+    told = context or CONTEXT.format(updates=run.progress.iteration, preset=run.preset)
     note = ""
     if evaluation.predicted_objects is not None:
         luck = 100 * _luck(compared.data, evaluation)
@@ -164,7 +164,7 @@ def _report(run: Run, compared: Comparison, episodes: int, title: str, context: 
     typical = next((card for card in cards if card.title.startswith(TITLES[TYPICAL])), cards[0])
     paper = paper_rows(compared.data.world, evaluation.episodes)
     return Report(
-        title,
+        title or f"How {run.folder.resolve().name} walks {compared.split}",
         [
             Words(f"{told} Here it walks {compared.split} with {run.describe_weights()}.", "lead"),
             *what_was_asked(task, split, typical.record.instruction.text),

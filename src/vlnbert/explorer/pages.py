@@ -5,9 +5,11 @@ from html import escape
 from typing import Any
 from urllib.parse import urlencode
 
+from vlnbert.analysis.page import table
+from vlnbert.analysis.still_card import facts, outcome, still_card
+from vlnbert.evaluation.tables import score_table
 from vlnbert.explorer.explorer import Explorer
 from vlnbert.explorer.requests import MOST_CHARACTERS, Asked, EpisodeAsked
-from vlnbert.explorer.still_card import still_card
 
 OFFERED = 12  # episodes that are linked where there is no JavaScript
 HEAD = """<!DOCTYPE html>
@@ -124,5 +126,8 @@ def card_page(explorer: Explorer, asked: Asked, record: bytes) -> str:
     plan = json.loads(explorer.plan(found["scan"]))
     what = f"{asked.split}, {asked.id}" if isinstance(asked, EpisodeAsked) else "own words"
     title = f"{found['agent']}: {what}"
-    body = f'<body><main class="plain">{still_card(found, plan, title)}</main></body></html>'
+    scores = table(score_table("Scores", {found["agent"]: found["scores"]})) if found["scores"] else ""
+    head = f"<h1>{escape(title)}</h1>{outcome(found)}{facts(found)}<h2>What was read and walked</h2>"
+    card = f'{head}<div class="still">{still_card(found, plan)}</div>'
+    body = f'<body><main class="plain">{card}{scores}<p><a href="/">Back to the explorer</a></p></main></body></html>'
     return HEAD.format(title=escape(title), scripts="") + body

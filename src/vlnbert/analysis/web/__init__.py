@@ -2,8 +2,8 @@
 
 from importlib.resources import files
 
-SCRIPTS = "plan.js", "choices.js", "episode.js"  # in this order
-STYLES = ("episode.css",)
+SCRIPTS = "labels.js", "plan.js", "choices.js", "episode.js"  # in this order
+STYLES = "episode.css", "still.css"
 
 
 def viewer_script() -> str:

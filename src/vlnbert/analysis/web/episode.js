@@ -2,11 +2,13 @@
 // One episode to look at, step by step: vlnbertEpisode.mount(element, record, plan, options). Shapes of record and plan
 // are those of docs/conventions.md. Data enters as text and numbers only, never as markup.
 globalThis.vlnbertEpisode = (() => {
-  const { node, frame, line, label, drawHouse, scaleBar } = globalThis.vlnbertPlan;
+  const { node, frame, line, drawHouse, names, scaleBar } = globalThis.vlnbertPlan;
   const { make, percent, metres, direction, choiceRow, objectRow, compass } = globalThis.vlnbertChoices;
+  const { around, beside } = globalThis.vlnbertLabels;
   const PAUSE = 1300; // milliseconds between steps while playing
   const SIGHT = 1.5; // metres at which an object is drawn whose distance nobody knows
-  const TIGHT = /^([.,;:!?)'’%]|n't$|'s$)/; // words that no space stands before
+  const TIGHT = /^[.,;:!?)'’%]/; // words that no space stands before
+  const USED_UP = "Its steps were used up before it decided to stop. It was left standing here, and this place is scored.";
   let mounted = 0;
 
   // Points on a way, no farther apart than a label is high.
@@ -17,16 +19,19 @@ globalThis.vlnbertEpisode = (() => {
     });
   }
 
-  function outcome(record) {
-    const unknown = record.split === null ? "No goal" : "Goal withheld";
-    const verdict = record.success === null ? unknown : record.success ? "Success" : "Failure";
-    const far = record.scores && typeof record.scores.ne === "number" ? ` ${record.scores.ne.toFixed(2)} m from the goal` : "";
-    return `${verdict}: ${ended(record)}${far}`;
-  }
-
-  function ended(record) {
-    if (record.outcome !== "ran out of steps") return record.outcome;
-    return `ran out of steps after ${record.steps.length}${record.scores && "ne" in record.scores ? "," : ""}`;
+  // The text in pieces, each a word with its place or what stands between; words of another spelling replace the text.
+  function laidOut(text, words) {
+    const pieces = [];
+    let at = 0;
+    for (const [place, word] of words.entries()) {
+      const found = word ? text.indexOf(word, at) : -1;
+      if (found < 0 || text.slice(at, found).trim()) {
+        return words.flatMap((one, index) => [{ piece: index && !TIGHT.test(one) ? " " : "", place: null }, { piece: one, place: index }]);
+      }
+      pieces.push({ piece: text.slice(at, found), place: null }, { piece: word, place });
+      at = found + word.length;
+    }
+    return [...pieces, { piece: text.slice(at), place: null }];
   }
 
   function mount(element, record, plan, options = {}) {
@@ -37,6 +42,9 @@ globalThis.vlnbertEpisode = (() => {
       play: () => view.play(true),
       pause: () => view.play(false),
       toSVG: () => view.standalone(),
+      tinted: () => view.tinted(),
+      get now() { return view.frames[view.step]; },
+      get legend() { return view.keysOfLegend(); },
       get step() { return view.step; },
       get steps() { return view.frames.length; },
       destroy: () => view.destroy(),
@@ -78,7 +86,7 @@ globalThis.vlnbertEpisode = (() => {
       this.status = make("p", "ve-status");
       this.status.setAttribute("role", "status");
       this.controls = make("div", "ve-controls", this.button("‹", () => this.goTo(this.step - 1), "Previous step"), this.playButton,
-        this.button("›", () => this.goTo(this.step + 1), "Next step"), range);
+        this.button("›", () => this.goTo(this.step + 1), "Next step"));
       this.words = make("p", "ve-words");
       this.map = make("div", "ve-map");
       this.svg = node("svg", { role: "img", "aria-label": "Floor plan", class: "ve-plan" });
@@ -87,18 +95,19 @@ globalThis.vlnbertEpisode = (() => {
       this.choices = make("div", "ve-choices");
       this.seen = make("div", "ve-seen");
       this.distance = make("div", "ve-distance");
+      this.controls.append(make("div", "ve-track", range, this.distance));
       const left = make("div", "ve-left", this.map, this.floors, this.legend());
       const right = make("div", "ve-right", this.choices, this.seen);
       this.root = make("div", "vlnbert-episode");
       if (this.options.header !== false) this.root.append(this.header());
-      this.root.append(this.words, this.controls, this.distance, this.status, make("div", "ve-body", left, right));
+      this.root.append(this.words, this.controls, this.status, make("div", "ve-body", left, right));
       this.element.append(this.root);
       this.buildFloors();
     }
 
     header() {
       const kind = this.record.success === null ? "withheld" : this.record.success ? "success" : "failure";
-      return make("p", `ve-outcome ve-${kind}`, outcome(this.record));
+      return make("p", `ve-outcome ve-${kind}`, `${this.record.verdict}: ${this.record.ending}`);
     }
 
     button(text, pressed, name = "") {
@@ -116,13 +125,19 @@ globalThis.vlnbertEpisode = (() => {
       this.floors.append(...this.floorButtons, this.wholeButton);
     }
 
+    keysOfLegend() {
+      const { record, plan } = this, target = Boolean(record.target_object);
+      return [
+        ["walked", "walked"], ["coming", "still to come"], ["choice", "choices, by probability"],
+        ...(record.reference ? [["reference", "reference path"]] : []),
+        ...(record.goals || record.goal ? [["goal", target ? "sees the object" : "stopping here succeeds"]] : []),
+        ...(target ? [["object", "the object asked for"]] : []),
+        ...(plan.objects.length ? [["thing", "objects"]] : []), ["graph", "viewpoints and ways"],
+      ];
+    }
+
     legend() {
-      const entry = (kind, text) => make("li", "", make("span", `ve-key ve-key-${kind}`), text);
-      const list = make("ul", "ve-legend", entry("walked", "walked"), entry("choice", "choices, by probability"));
-      if (this.record.reference) list.append(entry("reference", "reference path"));
-      if (this.record.goals || this.record.goal) list.append(entry("goal", this.record.target_object ? "sees the object" : "stopping here succeeds"));
-      if (this.record.target_object) list.append(entry("object", "the object asked for"));
-      return list;
+      return make("ul", "ve-legend", ...this.keysOfLegend().map(([kind, text]) => make("li", "", make("span", `ve-key ve-key-${kind}`), text)));
     }
 
     goTo(step) {
@@ -138,8 +153,8 @@ globalThis.vlnbertEpisode = (() => {
     }
 
     tell() {
-      const now = this.frames[this.step], parts = [`Step ${this.step + 1} of ${this.frames.length}`];
-      const chosen = now.choices[now.chosen];
+      const now = this.frames[this.step], chosen = now.choices[now.chosen], made = this.record.steps.length;
+      const parts = [chosen ? `Step ${this.step + 1} of ${made}` : `After ${made} ${made === 1 ? "step" : "steps"}`];
       if (now.distance_to_goal !== null) parts.push(`${metres(now.distance_to_goal)} to the goal`);
       if (!chosen) parts.push("ran out of steps here");
       else {
@@ -151,19 +166,26 @@ globalThis.vlnbertEpisode = (() => {
       this.drawDistance();
     }
 
-    tint() {
-      const weights = this.frames[this.step].attention;
-      const most = weights ? Math.max(...weights, 1e-9) : 1;
-      const made = [];
-      this.record.instruction.words.forEach((word, index) => {
-        const mark = make(weights ? "mark" : "span", "", word);
-        if (weights) {
-          mark.style.setProperty("--weight", `${Math.round((100 * Math.max(0, weights[index] || 0)) / most)}%`);
-          mark.title = `attention ${percent(weights[index] || 0)}`;
-        }
-        made.push(index && !TIGHT.test(word) ? " " : "", mark);
+    // The instruction in pieces, each word with its attention and how much that is of the strongest word's.
+    tinted() {
+      const weights = this.frames[this.step].attention, most = weights ? Math.max(...weights, 1e-9) : 1;
+      const { text, words, unknown } = this.record.instruction;
+      return laidOut(text, words).filter(({ piece }) => piece).map(({ piece, place }) => {
+        const weight = weights && place !== null ? Math.max(0, weights[place] || 0) : null;
+        return { piece, weight, share: weight === null ? 0 : weight / most, unknown: unknown.includes(place) };
       });
-      this.words.replaceChildren(...(made.length ? made : [this.record.instruction.text]));
+    }
+
+    tint() {
+      const pieces = this.tinted();
+      this.words.replaceChildren(...pieces.map(({ piece, weight, share, unknown }) => {
+        if (weight === null && !unknown) return piece;
+        const mark = make(weight === null ? "span" : "mark", unknown ? "ve-unknown" : "", piece);
+        mark.style.setProperty("--weight", `${Math.round(100 * share)}%`);
+        mark.title = [weight === null ? "" : `attention ${percent(weight)}`, unknown ? "not known to this agent" : ""].filter(Boolean).join(", ");
+        return mark;
+      }));
+      if (pieces.some((one) => one.unknown)) this.words.append(make("span", "ve-note ve-unknown-note", "This agent does not know the words with a dotted line."));
     }
 
     // How far the goal was at every step, as a line.
@@ -187,36 +209,45 @@ globalThis.vlnbertEpisode = (() => {
       const at = (id) => this.places.get(id);
       const text = ` ${record.instruction.text.toLowerCase()} `;
       const isTarget = (one) => Boolean(record.target_object) && String(one.id) === String(record.target_object.id);
-      const walked = [...record.path, ...(record.reference || []), record.goal].map(at).filter(Boolean);
+      const ways = [...record.path, ...(record.reference || [])], walked = [...ways, record.goal, ...(record.goals || []), ...(this.options.also || [])].map(at).filter(Boolean);
       const shown = this.whole ? plan.viewpoints : [...walked, ...plan.objects.filter(isTarget)];
-      const on = frame(walked.length ? shown : plan.viewpoints, width, height);
-      const busy = [...record.path, ...(record.reference || []), ...this.frames[this.step].choices.map((one) => one.viewpoint)];
-      const named = (one) => isTarget(one) || text.includes(one.name.toLowerCase());
-      drawHouse(this.svg, plan, this.floor, on, { named, busy: along(busy.map(at).filter(Boolean)) });
-      this.svg.append(...this.goals(on), ...this.ways(on), ...this.target(on, isTarget), ...this.agent(on), scaleBar(on));
+      const on = frame(walked.length ? shown : plan.viewpoints, width, height), more = [], taken = [];
+      const named = (one) => !isTarget(one) && text.includes(one.name.toLowerCase());
+      drawHouse(this.svg, plan, this.floor, on);
+      this.svg.append(...this.goals(on, taken), ...this.ways(on), ...this.target(on, isTarget, more, taken), ...this.agent(on, more, taken), scaleBar(on));
+      const now = this.frames[this.step], turned = now.choices.flatMap((one) => (one.viewpoint === null ? [] : [now.viewpoint, one.viewpoint]));
+      const lines = [...along(ways.map(at).filter(Boolean)), ...along(turned.map(at).filter(Boolean))].map((one) => around(on.x(one.x), on.y(one.y), 3));
+      this.svg.append(...names(plan, this.floor, on, { named, more, taken, lines }));
       this.svg.setAttribute("aria-label", `Floor plan. ${this.status.textContent}`);
       this.floorButtons.forEach((button, index) => button.setAttribute("aria-pressed", String(index === this.floor)));
       this.wholeButton.setAttribute("aria-pressed", String(this.whole));
     }
 
-    goals(on) {
+    goals(on, taken) {
       const made = [];
       for (const id of this.record.goals || (this.record.goal ? [this.record.goal] : [])) {
         const place = this.places.get(id);
-        if (place && place.floor === this.floor) made.push(node("circle", { class: "ve-goal", cx: on.x(place.x), cy: on.y(place.y), r: id === this.record.goal ? 9 : 5 }));
+        if (!place || place.floor !== this.floor) continue;
+        const reach = id === this.record.goal ? 9 : 5;
+        taken.push(around(on.x(place.x), on.y(place.y), reach));
+        made.push(node("circle", { class: "ve-goal", cx: on.x(place.x), cy: on.y(place.y), r: reach }));
       }
       return made;
     }
 
     // The object that was asked for, where it stands; where nobody knows that, in which direction it is seen from here.
-    target(on, isTarget) {
-      const square = (one) => node("rect", { class: "ve-target", x: on.x(one.x) - 6, y: on.y(one.y) - 6, width: 12, height: 12 });
+    target(on, isTarget, more, taken) {
+      const square = (one) => {
+        taken.push(around(on.x(one.x), on.y(one.y), 7));
+        more.push({ text: one.name, kind: "ve-object-name", rank: 0, places: beside(one.name, on.x(one.x), on.y(one.y), 7) });
+        return node("rect", { class: "ve-target", x: on.x(one.x) - 6, y: on.y(one.y) - 6, width: 12, height: 12 });
+      };
       const known = this.plan.objects.filter(isTarget);
       if (known.length) return known.filter((one) => one.floor === this.floor).map(square);
       const now = this.frames[this.step], here = this.places.get(now.viewpoint), seen = now.objects.find(isTarget);
       if (!seen || !here || here.floor !== this.floor) return [];
-      const there = { x: here.x + SIGHT * Math.sin(seen.heading), y: here.y + SIGHT * Math.cos(seen.heading) };
-      return [line(here, there, on, "ve-sight"), square(there), label(seen.name, on.x(there.x), on.y(there.y) - 9, on, "ve-object-name")];
+      const there = { name: seen.name, x: here.x + SIGHT * Math.sin(seen.heading), y: here.y + SIGHT * Math.cos(seen.heading) };
+      return [line(here, there, on, "ve-sight"), square(there)];
     }
 
     // The reference, what was walked so far, and what is still to come.
@@ -231,38 +262,42 @@ globalThis.vlnbertEpisode = (() => {
         ...track(moved(walked.slice(0, this.step + 1)), "ve-walked")];
     }
 
-    agent(on) {
+    agent(on, more, taken) {
       const now = this.frames[this.step], here = this.places.get(now.viewpoint), start = this.places.get(this.frames[0].viewpoint), made = [];
       if (start && start.floor === this.floor) made.push(node("circle", { class: "ve-start", cx: on.x(start.x), cy: on.y(start.y), r: 6 }));
       if (!here || here.floor !== this.floor) return made;
       const x = on.x(here.x), y = on.y(here.y);
-      now.choices.forEach((choice, index) => made.push(...this.choice(choice, index === now.chosen, here, on)));
+      now.choices.forEach((choice, index) => made.push(...this.choice(choice, index === now.chosen, here, on, more, taken)));
+      taken.push(around(x, y, 13));
       const turn = (now.heading * 180) / Math.PI;
       made.push(node("path", { class: "ve-gaze", d: "M0 0L-9 -22A24 24 0 0 1 9 -22Z", transform: `translate(${x} ${y}) rotate(${turn})` }),
         node("circle", { class: "ve-here", cx: x, cy: y, r: 7 }));
       return made;
     }
 
-    choice(choice, chosen, here, on) {
+    choice(choice, chosen, here, on, more, taken) {
       const share = choice.probability === null ? (chosen ? 0.5 : 0.1) : choice.probability, x = on.x(here.x), y = on.y(here.y);
-      const written = choice.probability === null || share < 0.05 ? [] : [percent(share)];
+      const write = (text, left, top, reach) => {
+        if (choice.probability !== null && share >= 0.05) more.push({ text, kind: "ve-share", rank: 0, places: beside(text, left, top, reach) });
+      };
       if (choice.viewpoint === null) {
-        const ring = node("circle", { class: `ve-stop${chosen ? " ve-chosen" : ""}`, cx: x, cy: y, r: 12, "stroke-width": 1 + 4 * share });
-        return [ring, ...written.map((text) => label(`stop ${text}`, x, y + 28, on, "ve-share"))];
+        write(`stop ${percent(share)}`, x, y, 14);
+        return [node("circle", { class: `ve-stop${chosen ? " ve-chosen" : ""}`, cx: x, cy: y, r: 12, "stroke-width": 1 + 4 * share })];
       }
       const to = this.places.get(choice.viewpoint);
       if (!to) return [];
+      taken.push(around(on.x(to.x), on.y(to.y), 5));
+      write(percent(share), on.x(to.x), on.y(to.y), 5);
       const way = line(here, to, on, `ve-choice${chosen ? " ve-chosen" : ""}`);
       way.setAttribute("stroke-width", (1.5 + 6 * share).toFixed(1));
-      return [way, node("circle", { class: `ve-choice-end${chosen ? " ve-chosen" : ""}`, cx: on.x(to.x), cy: on.y(to.y), r: 4 }),
-        ...written.map((text) => label(text, on.x(to.x), on.y(to.y) - 9, on, "ve-share"))];
+      return [way, node("circle", { class: `ve-choice-end${chosen ? " ve-chosen" : ""}`, cx: on.x(to.x), cy: on.y(to.y), r: 4 })];
     }
 
     list() {
       const now = this.frames[this.step];
       const order = now.choices.map((_, index) => index).sort((a, b) => (now.choices[b].probability || 0) - (now.choices[a].probability || 0));
       const rows = order.map((index) => choiceRow(now, index));
-      this.choices.replaceChildren(...(rows.length ? [make("h4", "", "Where it could go"), compass(now), make("ol", "ve-rows", ...rows)] : []));
+      this.choices.replaceChildren(...(rows.length ? [make("h4", "", "Where it could go"), compass(now), make("ol", "ve-rows", ...rows)] : [make("h4", "", "Out of steps"), make("p", "ve-text", USED_UP)]));
       const objects = [...now.objects].sort((a, b) => (b.probability || 0) - (a.probability || 0));
       this.seen.replaceChildren(...(objects.length ? [make("h4", "", "Objects in view"), make("ul", "ve-rows", ...objects.map((one) => objectRow(one, this.record)))] : []));
     }
@@ -325,13 +360,14 @@ globalThis.vlnbertEpisode = (() => {
       const here = plan.viewpoints.filter((one) => one.floor === floor);
       const on = frame(here.length ? here : plan.viewpoints, width, Math.round(Math.min(440, Math.max(260, width * 0.8))));
       const size = Math.min(8, Math.max(4.5, on.scale * 0.4)); // smaller in a large house, so that they can be told apart
-      drawHouse(svg, plan, floor, on);
+      drawHouse(svg, plan, floor, on, false);
+      const spots = here.map((one) => around(on.x(one.x), on.y(one.y), size));
       for (const viewpoint of here) {
         const spot = node("circle", { class: viewpoint.id === selected ? "ve-spot ve-selected" : "ve-spot", cx: on.x(viewpoint.x), cy: on.y(viewpoint.y), r: size });
         spot.addEventListener("click", () => { select(viewpoint.id); if (options.onSelect) options.onSelect(viewpoint.id); });
         svg.append(spot);
       }
-      svg.append(scaleBar(on));
+      svg.append(scaleBar(on), ...names(plan, floor, on, { named: () => false, taken: spots, withThings: false }));
     }
     function select(id) {
       selected = id;
@@ -345,5 +381,5 @@ globalThis.vlnbertEpisode = (() => {
     return { select, showFloor: (index) => { floor = index; draw(); }, get selected() { return selected; }, destroy: () => { watch.disconnect(); root.remove(); } };
   }
 
-  return { mount, mountPlan, outcome };
+  return { mount, mountPlan };
 })();

@@ -2,6 +2,8 @@
 // A house drawn as SVG, north up: rooms, doors, stairs and objects where they are known, and the graph. Pixels are
 // those of the page, so that text keeps its size on any screen; whoever is resized draws again.
 globalThis.vlnbertPlan = (() => {
+  const { around, beside, within, placed } = globalThis.vlnbertLabels;
+  const NAMES = 34; // pixels to the metre from which on every object is named, where there is room
   const SPACE = "http://www.w3.org/2000/svg";
   const AROUND = 1.8; // metres of the house around what must be seen
   const CLOSEST = 52; // pixels to the metre, however short the walk
@@ -45,7 +47,7 @@ globalThis.vlnbertPlan = (() => {
     return made;
   }
 
-  function rooms(plan, floor, on, busy) {
+  function rooms(plan, floor, on) {
     const group = node("g", { class: "ve-rooms" });
     const here = plan.rooms.filter((room) => room.floor === floor);
     for (const room of here) group.append(node("polygon", { class: "ve-room", points: pointsOf(room.polygon, on) }));
@@ -53,7 +55,6 @@ globalThis.vlnbertPlan = (() => {
     for (const door of plan.doors.filter((one) => one.floor === floor)) {
       group.append(line({ x: door.from[0], y: door.from[1] }, { x: door.to[0], y: door.to[1] }, on, "ve-door"));
     }
-    for (const room of here) group.append(...roomName(room, on, busy));
     return group;
   }
 
@@ -68,19 +69,6 @@ globalThis.vlnbertPlan = (() => {
     return [node("polygon", { class: "ve-stairs", points: pointsOf(polygon, on) }), ...treads];
   }
 
-  // The name near the middle of what the panel shows of a room, where there is space for it and no way leads through.
-  function roomName(room, on, busy) {
-    const xs = room.polygon.map(([x]) => Math.min(Math.max(on.x(x), 0), on.width));
-    const ys = room.polygon.map(([, y]) => Math.min(Math.max(on.y(y), 0), on.height));
-    const wide = Math.max(...xs) - Math.min(...xs), high = Math.max(...ys) - Math.min(...ys);
-    const half = (room.name.length * LETTER) / 2 + 3;
-    if (wide < 2 * half || high < 26) return [];
-    const x = (Math.max(...xs) + Math.min(...xs)) / 2, y = (Math.max(...ys) + Math.min(...ys)) / 2;
-    const free = ([left, top]) => busy.every((one) => Math.abs(on.x(one.x) - x - left) > half + 6 || Math.abs(on.y(one.y) - y - top + 4) > 13);
-    const [left, top] = [[0, 0], [0, -24], [0, 24], [-half, 0], [half, 0], [-half, -24], [half, 24], [half, -24], [-half, 24]].find(free) || [0, 0];
-    return [label(room.name, x + left, y + top, on, "ve-room-name")];
-  }
-
   function graph(plan, floor, on) {
     const group = node("g", { class: "ve-graph" });
     for (const [start, end] of plan.edges) {
@@ -93,18 +81,33 @@ globalThis.vlnbertPlan = (() => {
     return group;
   }
 
-  // Objects as dots; those that `named` picks have their names written beside them.
-  function objects(plan, floor, on, named) {
-    const group = node("g", { class: "ve-objects" });
-    for (const one of plan.objects.filter((object) => object.floor === floor)) {
+  // The objects of a floor that the panel shows, with their places on it.
+  function things(plan, floor, on) {
+    return plan.objects.filter((one) => one.floor === floor).map((one) => ({ one, x: on.x(one.x), y: on.y(one.y) }))
+      .filter(({ x, y }) => x > 0 && x < on.width && y > 0 && y < on.height);
+  }
+
+  function objects(shown) {
+    return node("g", { class: "ve-objects" }, ...shown.map(({ one, x, y }) => {
       const title = node("title");
       title.textContent = one.name;
-      const x = on.x(one.x), y = on.y(one.y);
-      if (x < 0 || x > on.width || y < 0 || y > on.height) continue;
-      group.append(node("rect", { class: "ve-object", x: x - 2.6, y: y - 2.6, width: 5.2, height: 5.2 }, title));
-      if (named(one)) group.append(label(one.name, x, y - 7, on, "ve-object-name"));
+      return node("rect", { class: "ve-object", x: x - 2.6, y: y - 2.6, width: 5.2, height: 5.2 }, title);
+    }));
+  }
+
+  // Names on the plan, and `more` labels: `named` picks the objects that matter, `taken` and `lines` are kept free.
+  function names(plan, floor, on, { named, more = [], taken = [], lines = [], withThings = true }) {
+    const wanted = [...more], shown = withThings ? things(plan, floor, on) : [];
+    for (const { one, x, y } of shown) {
+      const matters = named(one);
+      if (matters || on.scale >= NAMES) wanted.push({ text: one.name, kind: `ve-object-name${matters ? "" : " ve-thing-name"}`, rank: matters ? 1 : 4, places: beside(one.name, x, y, 3) });
     }
-    return group;
+    for (const room of plan.rooms.filter((one) => one.floor === floor)) {
+      wanted.push({ text: room.name, kind: "ve-room-name", rank: 2, places: within(room.name, room.polygon, on) });
+    }
+    const corner = { left: on.width - 150, right: on.width, top: on.height - 22, bottom: on.height };
+    const small = [...lines, ...shown.map(({ x, y }) => around(x, y, 3))];
+    return placed(wanted, on, [corner, ...taken], small).map(({ text, x, y, kind }) => label(text, x, y, on, kind));
   }
 
   function scaleBar(on) {
@@ -112,17 +115,18 @@ globalThis.vlnbertPlan = (() => {
     const right = on.width - 10, y = on.height - 10, left = right - metres * on.scale;
     const text = node("text", { class: "ve-label ve-scale-text", x: left - 6, y: y + 4, "text-anchor": "end" });
     text.textContent = `${metres} m`;
-    return node("g", {}, node("path", { class: "ve-scale", d: `M${left} ${y - 4}V${y + 4}M${left} ${y}H${right}M${right} ${y - 4}V${y + 4}` }), text);
+    const plate = node("rect", { class: "ve-scale-plate", x: left - 44, y: y - 12, width: right - left + 54, height: 22, rx: 6 });
+    return node("g", {}, plate, node("path", { class: "ve-scale", d: `M${left} ${y - 4}V${y + 4}M${left} ${y}H${right}M${right} ${y - 4}V${y + 4}` }), text);
   }
 
-  // Draw a house on one floor: `named` picks the objects whose names are written, `busy` are points without room names.
-  function drawHouse(svg, plan, floor, on, { named = () => false, busy = [] } = {}) {
+  // Draw a house on one floor; its names come last, when all that they must keep clear of is known.
+  function drawHouse(svg, plan, floor, on, withThings = true) {
     svg.replaceChildren();
     svg.setAttribute("viewBox", `0 0 ${on.width} ${on.height}`);
     svg.setAttribute("width", on.width);
     svg.setAttribute("height", on.height);
-    svg.append(rooms(plan, floor, on, busy), graph(plan, floor, on), objects(plan, floor, on, named));
+    svg.append(rooms(plan, floor, on), graph(plan, floor, on), ...(withThings ? [objects(things(plan, floor, on))] : []));
   }
 
-  return { node, frame, line, label, drawHouse, scaleBar };
+  return { node, frame, line, label, drawHouse, names, scaleBar };
 })();

@@ -67,6 +67,7 @@ function show(asked, answers, plan, step) {
   const shown = by("title-of-walk");
   shown.textContent = asked.id === undefined ? "Your own words" : `${asked.split.split("/")[0].toUpperCase()} ${asked.split.split("/")[1]}, ${asked.id}`;
   by("house-of-walk").textContent = `in house ${plan.scan}`;
+  const also = now.records.filter(Boolean).flatMap((one) => one.path); // all plans show the same part of the house
   now.viewers = [];
   now.moving = true;
   catalogue.agents.forEach((_, index) => {
@@ -81,7 +82,7 @@ function show(asked, answers, plan, step) {
       return;
     }
     const keys = index === longest ? document : undefined;
-    const viewer = globalThis.vlnbertEpisode.mount(place, now.records[index], plan, { step, ...(keys ? { keys } : {}) });
+    const viewer = globalThis.vlnbertEpisode.mount(place, now.records[index], plan, { step, also, ...(keys ? { keys } : {}) });
     viewer.agent = index;
     now.viewers.push(viewer);
   });
