@@ -50,6 +50,12 @@ FORMATS = (
     Format("last.json", "run/last.json", "json", readers.resumed, "any change"),
     Format("log.jsonl", "run/log.jsonl", "lines", readers.shown_run),
     Format("trainer.safetensors", f"{CHECKPOINT}/trainer.safetensors", "safetensors", readers.resumed, "any change"),
+    Format(
+        "trainer.safetensors without digest",
+        "old-run/checkpoints/*/trainer.safetensors",
+        "safetensors",
+        readers.resumed,
+    ),
     Format("a run's weights", f"{CHECKPOINT}/model.safetensors", "safetensors", readers.resumed, "any change"),
     Format("a run's config.json", f"{CHECKPOINT}/config.json", "json", readers.resumed, "any change"),
     Format("results", "results/*.json", "json", readers.scored),

@@ -4,6 +4,7 @@ data/         a data folder in the real formats
 results/      result files, one a dialect
 navigator/    a navigator's folder
 run/          a run of two updates
+old-run/      the same without digests, as older versions wrote it
 encoders/     encoders of text as transformers saves them, with a byte-pair tokenizer and a Unigram
 foreign/      checkpoints that torch saved, today's format and the old one, and a BERT's folder
 settings/     an experiment's file and a plugin
@@ -13,6 +14,7 @@ cache/        entries made of data/
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from tests.fetching.published import ARCHIVES, GRAPHS, tiny_manifest
 from tests.navigator.encoders import save_encoder
 from tests.weights.conftest import HIDDEN, POSITIONS, VOCABULARY, Samples
 from vlnbert.fetching.manifest import write_manifest
+from vlnbert.learning.run_folder import POINTER, last_checkpoint
 from vlnbert.navigator.storage.digests import DIGESTS
 
 TINY = {"hidden": 16, "heads": 2, "inner": 32, "layers": 2, "cross_layers": 1}
@@ -92,6 +95,10 @@ def _write_run(root: Path) -> None:
         **changes,
         **{f"training.{name}": value for name, value in training.items()},
     )
+    old = shutil.copytree(run.folder, root / "old-run")
+    for path in old.rglob(DIGESTS):
+        path.unlink()
+    (old / POINTER).write_text(json.dumps({"checkpoint": last_checkpoint(old).name}))
     run.navigator.save_pretrained(root / "navigator")
     run.navigator.save_pretrained(root / "undigested")
     (root / "undigested" / DIGESTS).unlink()  # as folders of older versions, and of others, have none

@@ -99,11 +99,12 @@ def encoder(root: Path, path: Path) -> object:
 
 def resumed(root: Path, path: Path) -> object:
     """A run that goes on: weights, moments and average, the settings and where it was."""
-    run = vln.open_run(root / "run")
+    run = vln.open_run(root / path.relative_to(root).parts[0])
     data = vln.open_data(root / "data", features=root / "data" / VIEWS)
     trainer = resume_run(run.folder, data, tell=TOLD.append)
     state = trainer.optimiser.state_dict()["state"]
-    return dict(trainer.navigator.state_dict()), state, dict(trainer.averaged.weights), trainer.progress, run.record
+    averaged, progress = dict(trainer.averaged.weights), (run.progress, trainer.progress)
+    return dict(trainer.navigator.state_dict()), state, averaged, progress, run.record
 
 
 def shown_run(root: Path, path: Path) -> object:

@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.hostile import full_disks, kills, races
+from tests.hostile import full_disks, kills, races, reading_meanwhile
 from tests.hostile.campaign import cases, honest_folder, outcomes, plain, table
 from tests.hostile.formats import BY_NAME
 from tests.hostile.training import Outcome as Tried
@@ -104,6 +104,7 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--kills", type=int, default=100, help="kills at random moments")
     parser.add_argument("--races", type=int, default=200, help="pairs of processes that race for a folder")
+    parser.add_argument("--reads", type=int, default=300, help="reads of a run that saves checkpoints meanwhile")
     parser.add_argument("--workers", type=int, default=2, help="processes that read damaged files")
     parser.add_argument("--only", nargs="*", default=[], choices=sorted(BY_NAME), metavar="FORMAT")
     parser.add_argument("--case", type=int, help="the number of one case of one format, to repeat it")
@@ -122,6 +123,7 @@ def stages(options: argparse.Namespace, found: Findings) -> dict[str, Callable[[
         "killed at a file operation": (kills.at_operations, operations),
         "killed at random": (kills.at_random, options.kills),
         "raced": (races.run, options.races),
+        "read meanwhile": (reading_meanwhile.run, options.reads),
     }
     wanted = {name: (work, count) for name, (work, count) in trainings.items() if count != 0}
     return made | {name: partial(train, found, name, work, seed, count) for name, (work, count) in wanted.items()}

@@ -7,7 +7,7 @@ CODE = 130  # of a process that was interrupted
 
 
 def tell_interrupted() -> None:
-    """Say it in a line, past all buffers; of the processes that torchrun started on a machine, the first does."""
+    """Say it in a line, past all buffers; of the processes that torchrun ends on a machine, the first does."""
     if speaks():
         os.write(2, f"{INTERRUPTED}\n".encode())
 
