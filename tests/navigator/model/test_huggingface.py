@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from tests.learning.samples import CONFIG, SCORED, SHAPE, same
+from tests.limits import refusal
 from tests.navigator.encoders import FAMILIES, save_encoder
 from tests.navigator.model.test_backbones import trains_and_resumes
 from tests.navigator.samples import TWO, sight
@@ -24,6 +25,7 @@ from vlnbert.house import generate
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.runs import begin_run
 from vlnbert.navigator import Navigator, NavigatorConfig, fast
+from vlnbert.navigator.model.huggingface import open_pretrained
 from vlnbert.weights.importing import open_navigator
 
 TEXTS = ["walk past the stairs", "walk", "stop near a table, turn left"]
@@ -294,3 +296,10 @@ def test_code_of_strangers_is_never_run(bert: Path) -> None:
     assert "trust_remote_code=True" not in source
     with pytest.raises(UsageError, match="needs an encoder"):
         Navigator(replace(TWO, backbone="huggingface", backbone_settings={"encoder": ""}))
+
+
+def test_an_encoder_of_a_million_layers_is_not_built(tmp_path: Path) -> None:
+    folder = save_encoder(tmp_path / "many", "roberta")
+    settings = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(settings | {"num_hidden_layers": 2**20}))
+    assert "of more than 1,000 layers" in refusal(open_pretrained, str(folder))

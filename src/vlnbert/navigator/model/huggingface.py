@@ -89,6 +89,7 @@ def open_pretrained(source: object) -> tuple[Any, Tokenizer, int]:
         raise UsageError(f"the huggingface backbone needs an encoder; {GIVE}: backbone_settings={{'encoder': ...}}")
     transformers = _transformers()
     try:
+        _check_layers(transformers.AutoConfig.from_pretrained(source, trust_remote_code=False).to_dict())
         with _without_bar(transformers):
             encoder, info = transformers.AutoModel.from_pretrained(
                 source, trust_remote_code=False, dtype=torch.float32, output_loading_info=True
@@ -116,16 +117,20 @@ def _described(settings: dict[str, bool | int | float | str]) -> Any:
     transformers = _transformers()
     try:
         values = json.loads(str(settings["encoder_config"]))
-        if any(
-            type(value) is int and not 0 <= value <= MOST_LAYERS for name, value in values.items() if "layers" in name
-        ):
-            raise ValueError(f"of more than {MOST_LAYERS:,} layers")
+        _check_layers(values)
         config = transformers.AutoConfig.for_model(values.pop("model_type"), **values)
         encoder = transformers.AutoModel.from_config(config, trust_remote_code=False, dtype=torch.float32)
     except Exception as error:
         problem = f"backbone_settings.encoder_config describes no encoder that transformers knows ({_gist(error)})"
         raise UsageError(f"{problem}; use the version of transformers that it was trained with") from None
     return _without_pooler(encoder)
+
+
+def _check_layers(values: dict[str, Any]) -> None:
+    """Refuse what would take for ever to build, before its weights could tell that there are not as many."""
+    counts = (value for name, value in values.items() if "layers" in name)
+    if any(type(count) is int and not 0 <= count <= MOST_LAYERS for count in counts):
+        raise ValueError(f"of more than {MOST_LAYERS:,} layers")
 
 
 def _transformers() -> Any:
