@@ -85,6 +85,13 @@ def test_one_weight_for_each_split() -> None:
         replace(EXPERIMENT, training=replace(TRAINING, final_split_weights=(1.0, 1.0, 1.0)))
 
 
+def test_splits_are_counted() -> None:
+    with pytest.raises(UsageError, match=r"train_on names 100,001 splits; name at most 100"):
+        replace(EXPERIMENT, train_on=("r2r/train",) * 100_001)
+    with pytest.raises(UsageError, match=r"validate_on names 101 splits; name at most 100"):
+        replace(EXPERIMENT, validate_on=(SCORED,) * 101)
+
+
 def test_old_trainings_are_as_before() -> None:
     schedule = TRAINING.split_schedule(2)
     assert [schedule.place(update) for update in range(4)] == [(0, 0), (1, 0), (0, 1), (1, 1)]

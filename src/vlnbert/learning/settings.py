@@ -16,6 +16,7 @@ from vlnbert.tasks.splits import task_and_split
 from vlnbert.tasks.task import TASKS
 
 MOST = 1_000_000_000  # of anything that is counted
+MOST_SPLITS = 100  # each is held in memory
 AUGMENTED = "r2r/aug"
 
 
@@ -160,6 +161,9 @@ class ExperimentSettings:
     def __post_init__(self) -> None:
         if not self.train_on:
             raise UsageError(f"no split to learn from; for example {setting('train_on', 'r2r/train')}")
+        for place in ("train_on", "validate_on"):
+            if (count := len(getattr(self, place))) > MOST_SPLITS:
+                raise UsageError(f"{setting(place)} names {count:,} splits; name at most {MOST_SPLITS}")
         for place in ("split_weights", "final_split_weights"):
             weights = getattr(self.training, place)
             if weights and len(weights) != len(self.train_on):
