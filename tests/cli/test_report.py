@@ -20,6 +20,16 @@ def trained(house: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_commands_name_the_folder_as_it_was_named(trained: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(trained.parent.parent)
+    named = trained.relative_to(trained.parent.parent)
+    assert run("report", named, "--episodes", 1).code == 0
+    words = shlex.split(
+        unescape(Page(trained / "report.html").source.split("<pre")[1].split("<code>")[1]).splitlines()[0]
+    )
+    assert words[words.index("--out") + 1] == str(named)
+
+
 def test_a_report_and_its_commands(trained: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     outcome = run("report", trained, "--episodes", 2)
     assert (outcome.code, outcome.out) == (0, f"{trained / 'report.html'}\n")

@@ -45,7 +45,8 @@ def how_it_was_made(run: Run, split: str, max_steps: int | None) -> Section:
 
 def commands(run: Run, split: str, settings: dict[str, Any]) -> str:
     """The commands that train, evaluate and report such a run."""
-    data, folder = run.record.data, str(run.folder)
+    data = run.record.data
+    folder = run.folder.name if run.folder.is_absolute() else str(run.folder)  # an absolute one is taken already
     changes = [word for place in _asked(run, settings) for word in _option(place, settings[place])]
     task, _, name = split.partition("/")
     lines = [
