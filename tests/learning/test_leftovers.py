@@ -309,7 +309,7 @@ DAMAGES: dict[str, tuple[Callable[[dict[str, object]], object], str]] = {
 def test_a_pointer_that_tells_of_something_else_is_refused(house: Path, run: Path, kind: str) -> None:
     damage, expected = DAMAGES[kind]
     pointer = json.loads((run / "last.json").read_text())
-    del pointer["digest"]  # which would tell it first
+    del pointer["digest"]  # as in older ones
     damage(pointer)
     (run / "last.json").write_text(json.dumps(pointer))
     with pytest.raises(DataError, match=rf"last.json: {expected}.*; begin the training anew"):
