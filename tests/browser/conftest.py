@@ -37,7 +37,7 @@ def find_chromium() -> str | None:
     return next((place for place in PLACES if place and shutil.which(place)), None)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # while its driver is there, its event loop runs, and no other test can have one
 def browser() -> Iterator[Browser]:
     chromium = find_chromium()
     if chromium is None:

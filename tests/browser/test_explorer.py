@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from html import escape
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from playwright.sync_api import Browser, Page, Request, Route, expect
@@ -149,6 +150,12 @@ def test_the_keyboard_does_all_of_it(open_page: Open, address: str) -> None:
     expect(page.get_by_role("heading", name="Your own words")).to_be_visible()
 
 
+def choose_split(page: Page, split: str) -> None:
+    """Choose a split, and wait until its list has come."""
+    with page.expect_response(lambda answer: "api/instructions" in answer.url and split in unquote(answer.url)):
+        page.get_by_label("Split").select_option(split)
+
+
 def page_of(page: Page, number: int) -> Any:
     """A page of the list of the house that is chosen, as the server tells it."""
     fields = {
@@ -161,7 +168,7 @@ def page_of(page: Page, number: int) -> Any:
 
 def test_a_link_within_the_page_finds_its_place_in_the_list(open_page: Open, address: str) -> None:
     page = open_page(address, ready=READY)
-    page.get_by_label("Split").select_option("r2r/train")
+    choose_split(page, "r2r/train")
     expect(page.locator("#pages")).to_have_text(re.compile(r"1 of \d+"))
     last = page_of(page, page_of(page, 0)["pages"] - 1)
     chosen = last["instructions"][-1]["id"]
@@ -175,7 +182,7 @@ def test_a_link_within_the_page_finds_its_place_in_the_list(open_page: Open, add
 
 def test_only_the_list_that_was_asked_for_last_is_shown(open_page: Open, address: str) -> None:
     page = open_page(address, ready=READY)
-    page.get_by_label("Split").select_option("r2r/train")
+    choose_split(page, "r2r/train")
     expect(page.locator("#pages")).to_have_text(re.compile(r"1 of \d+"))
     pages = page_of(page, 0)["pages"]
     page.evaluate("for (let click = 0; click < 2; click += 1) document.getElementById('after').click()")
@@ -183,7 +190,7 @@ def test_only_the_list_that_was_asked_for_last_is_shown(open_page: Open, address
     expect(page.locator("#pages")).to_have_text(f"3 of {pages}")
     page.evaluate(HOLD, "page=1")
     page.get_by_role("button", name="Earlier").click()
-    page.get_by_label("Split").select_option("r2r/val_unseen")
+    choose_split(page, "r2r/val_unseen")
     first = page.locator("#instructions button").first
     chosen = page_of(page, 0)["instructions"][0]["id"]
     expect(first).to_have_attribute("data-id", chosen)

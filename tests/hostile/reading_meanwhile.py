@@ -22,6 +22,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "last checkpoint": lambda run: find_walker(run, "last").agent,
 }
 PATIENCE = 120  # seconds until the first checkpoint
+PAUSE = 0.25  # seconds between checkpoints, less than any training takes, and enough to read one
 
 
 def run(folder: Path, seed: int = 0, count: int = 200) -> list[Outcome]:
@@ -49,6 +50,7 @@ def _save_for_ever(run: Path, data: Data) -> None:
     for iteration in counted():
         trainer.progress = replace(trainer.progress, iteration=iteration)
         trainer._save()
+        time.sleep(PAUSE)
 
 
 def _outcomes(run: Path, count: int) -> Iterator[Outcome]:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vlnbert.data.spec import FeatureSpec
-from vlnbert.errors import UsageError
+from vlnbert.errors import UsageError, printable
 from vlnbert.learning.experiment import Experiment, TrainConfig
 from vlnbert.learning.records import from_plain, to_plain
 from vlnbert.learning.rewards import RewardConfig
@@ -50,6 +50,8 @@ def fits(hint: Any, value: Any) -> bool:
         return value is None or type(value) is get_args(hint)[0]
     if hint == tuple[str, ...]:
         return type(value) is list and all(type(item) is str for item in value)
+    if hint == tuple[float, ...]:
+        return type(value) is list and all(type(item) in (int, float) for item in value)
     return type(value) is str and value in get_args(hint)  # one of some words
 
 
@@ -76,7 +78,8 @@ def test_unknown_settings_are_named(place: tuple[str, ...], name: str) -> None:
         return
     with pytest.raises(UsageError) as caught:
         from_plain(Experiment, nested((*above, name), 1))
-    assert str(caught.value) == f"{'.'.join(above) or 'Experiment'} has no {name}"
+    told = f"{'.'.join(above) or 'Experiment'} has no {name}"
+    assert str(caught.value) == "\n".join(map(printable, told.split("\n")))
 
 
 @pytest.mark.parametrize(

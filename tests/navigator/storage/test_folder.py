@@ -123,8 +123,8 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], tuple[str, ...]]] = {
         write_weights(critic__0__bias=None, critic__9__bias=torch.ones(1), critic__3__bias=torch.ones(2)),
         ("lacks critic.0.bias", "adds critic.9.bias", "critic.3.bias has shape 2 where 1 is expected"),
     ),
-    "more layers than weights": (write_config(layers=4), ("lacks backbone.layers.3.", " and 8 more")),
-    "fewer layers than weights": (write_config(layers=2), ("adds backbone.layers.2.", " and 8 more")),
+    "more layers than weights": (write_config(layers=4), ("lacks backbone.layers.3.", " and 13 more")),
+    "fewer layers than weights": (write_config(layers=2), ("adds backbone.layers.2.", " and 13 more")),
     "whole numbers": (write_weights(critic__3__bias=torch.ones(1).int()), ("critic.3.bias: holds int32, not weights",)),
     "no numbers": (
         write_weights(critic__3__bias=torch.full((1,), torch.nan)),

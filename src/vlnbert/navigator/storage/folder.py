@@ -31,7 +31,7 @@ GIVE = "give a navigator's folder, or its name on the hub"
 SAVE_AGAIN = "save the navigator again"
 WEIGHT_TYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 WHOLE_WEIGHTS = "give other weights; those of a training that diverged are of no use"
-NAMED_AT_ONCE = 8  # keys on one line
+NAMED_AT_ONCE = 3  # more would not fit into a line
 FEW_LAYERS = 64  # that are built in a moment, whatever the weights are
 
 Shapes = Mapping[str, tuple[int, ...]]
