@@ -1,7 +1,6 @@
 """Trainings whose disk is full at a file operation: one line, nothing spoilt, and the same bits once there is room."""
 
 import errno
-import random
 import shutil
 from pathlib import Path
 
@@ -9,10 +8,11 @@ from tests.hostile.training import (
     Outcome,
     difference,
     ended,
-    finish,
     forked,
     go_on,
     in_a_process,
+    noted_operations,
+    some_of,
     text_of,
     unreadable,
     watch_operations,
@@ -28,20 +28,9 @@ def at_operations(folder: Path, seed: int = 0, count: int | None = None) -> list
 
 
 def _at_operations(folder: Path, data: Data, seed: int, count: int | None) -> list[Outcome]:
-    whole, told, noted = folder / "whole", folder / "told", folder / "operations"
-    finish(forked(lambda: _note(whole, data, noted), told), told)
-    names = noted.read_text().splitlines()
-    numbers = [number for number, name in enumerate(names, 1) if name.split()[0] in NEED_ROOM]
-    if count is not None:
-        numbers = sorted(random.Random(seed).sample(numbers, min(count, len(numbers))))
-    return [_at(number, names[number - 1], folder / "filled", whole, data) for number in numbers]
-
-
-def _note(run: Path, data: Data, noted: Path) -> None:
-    names = list[str]()
-    watch_operations(run, lambda number, name: names.append(name))
-    go_on(run, data)
-    noted.write_text("\n".join(names))
+    names = noted_operations(folder, data)
+    numbers = some_of([n for n, name in enumerate(names, 1) if name.split()[0] in NEED_ROOM], seed, count)
+    return [_at(number, names[number - 1], folder / "filled", folder / "whole", data) for number in numbers]
 
 
 def _at(number: int, name: str, run: Path, whole: Path, data: Data) -> Outcome:

@@ -16,6 +16,8 @@ from tests.hostile.training import (
     go_on,
     in_a_process,
     kill_me,
+    noted_operations,
+    some_of,
     text_of,
     unreadable,
     watch_operations,
@@ -34,21 +36,9 @@ def at_random(folder: Path, seed: int = 0, count: int = 100) -> list[Outcome]:
 
 
 def _at_operations(folder: Path, data: Data, seed: int, count: int | None) -> list[Outcome]:
-    whole, told, noted = folder / "whole", folder / "told", folder / "operations"
-    finish(forked(lambda: _note(whole, data, noted), told), told)
-    names = noted.read_text().splitlines()
-    numbers = list(range(1, len(names) + 1))
-    if count is not None:
-        numbers = sorted(random.Random(seed).sample(numbers, min(count, len(numbers))))
-    return [_at(number, names[number - 1], folder / "killed", whole, data) for number in numbers]
-
-
-def _note(run: Path, data: Data, noted: Path) -> None:
-    """Train to the end and write down every operation."""
-    names = list[str]()
-    watch_operations(run, lambda number, name: names.append(name))
-    go_on(run, data)
-    noted.write_text("\n".join(names))
+    names = noted_operations(folder, data)
+    numbers = some_of(list(range(1, len(names) + 1)), seed, count)
+    return [_at(number, names[number - 1], folder / "killed", folder / "whole", data) for number in numbers]
 
 
 def _at(number: int, name: str, run: Path, whole: Path, data: Data) -> Outcome:

@@ -1,6 +1,7 @@
 """Small trainings that may be killed, stopped at a file operation, or raced; and what must be left of them."""
 
 import os
+import random
 import shutil
 import signal
 import sys
@@ -127,6 +128,27 @@ def watch_operations(run: Path, reached: Callable[[int, str], object]) -> None:
     os.fsync = sync
     moves.exchange = exchange
     sys.addaudithook(audit)
+
+
+def noted_operations(folder: Path, data: Data) -> list[str]:
+    """The names of all file operations of a training, in their order; its run stays in `whole`."""
+    told, noted = folder / "told", folder / "operations"
+
+    def train() -> None:
+        names = list[str]()
+        watch_operations(folder / "whole", lambda number, name: names.append(name))
+        go_on(folder / "whole", data)
+        noted.write_text("\n".join(names))
+
+    finish(forked(train, told), told)
+    return noted.read_text().splitlines()
+
+
+def some_of(numbers: list[int], seed: int, count: int | None) -> list[int]:
+    """So many of some numbers, as the seed chooses; all of them for None."""
+    if count is None:
+        return numbers
+    return sorted(random.Random(seed).sample(numbers, min(count, len(numbers))))
 
 
 def forked(work: Callable[[], object], told: Path) -> int:

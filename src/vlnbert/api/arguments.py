@@ -6,12 +6,18 @@ from inspect import Parameter, signature
 from types import NoneType, UnionType
 from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
 
-from vlnbert.errors import UsageError, setting
+from vlnbert.errors import UnknownNameError, UsageError, setting
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 SHOWN = 60  # characters of a wrong value
+
+
+def require_one_of(kind: str, value: str, known: Any) -> None:
+    """Refuse a name that is none of a Literal's."""
+    if value not in get_args(known):
+        raise UnknownNameError(kind, value, get_args(known))
 
 
 def checked(*but: str) -> Callable[[Callable[P, T]], Callable[P, T]]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer
@@ -12,6 +12,7 @@ from tokenizers import Tokenizer
 from vlnbert.analysis.episode_record import RecordedEpisode
 from vlnbert.analysis.recording import Recorder
 from vlnbert.analysis.typed import WalkRequest, walk_instructions
+from vlnbert.api.arguments import require_one_of
 from vlnbert.api.runs import Checkpoint, Run, require_same_bank
 from vlnbert.api.walkers import Walker, find_walker
 from vlnbert.data.data import Data, open_data
@@ -19,7 +20,7 @@ from vlnbert.data.features import object_file_width, view_file_width
 from vlnbert.data.own import Features, is_own
 from vlnbert.data.spec import OFF, FeatureSpec, as_spec
 from vlnbert.environment.environment import Environment
-from vlnbert.errors import UnknownNameError, UsageError, setting
+from vlnbert.errors import UsageError, setting
 from vlnbert.evaluation.evaluate import Evaluation, evaluate_agent
 from vlnbert.navigator import Navigator, fast
 from vlnbert.rollout.agents import Agent, AgentFactory, names_objects
@@ -123,10 +124,8 @@ def prepare(
         max_steps=(1 if max_steps is None else max_steps, 1, 1000),
         batch=(1 if batch is None else batch, 1, 1_000_000),
     )
-    if precision not in get_args(Precision):
-        raise UnknownNameError("precision", precision, get_args(Precision))
-    if checkpoint not in get_args(Checkpoint):
-        raise UnknownNameError("checkpoint", checkpoint, get_args(Checkpoint))
+    require_one_of("precision", precision, Precision)
+    require_one_of("checkpoint", checkpoint, Checkpoint)
     walker = find_walker(agent, checkpoint)
     names = (split,) if isinstance(split, str) else tuple(split)
     names = names or tuple(f"{walker.task}/{name}" for name in USUAL)

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
 
+from vlnbert.api.arguments import require_one_of
 from vlnbert.api.runs import Checkpoint, Run, open_run
 from vlnbert.data.data import Data, open_data
-from vlnbert.errors import UnknownNameError, UsageError, setting
+from vlnbert.errors import UsageError, setting
 from vlnbert.learning.run_folder import is_run, last_checkpoint, while_trained
 from vlnbert.registry import load_recorded
 from vlnbert.runtime import Precision, chosen_precision
@@ -45,9 +45,8 @@ def prepare_speaker(
     device: str | None = None,
 ) -> PreparedSpeaker:
     """A speaker ready to tell of paths; the arguments are those of `vln.speak`."""
-    for kind, value, known in (("precision", precision, Precision), ("checkpoint", checkpoint, Checkpoint)):
-        if value not in get_args(known):
-            raise UnknownNameError(kind, value, get_args(known))
+    require_one_of("precision", precision, Precision)
+    require_one_of("checkpoint", checkpoint, Checkpoint)
     found = find_speaker(source, checkpoint)
     where = data if data is not None else found.data
     if where is None:

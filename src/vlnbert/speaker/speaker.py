@@ -20,12 +20,14 @@ from vlnbert.navigator.storage.folder import (
     WEIGHTS,
     WHOLE_WEIGHTS,
     check_fit,
+    find_folder,
     read_safetensors,
     read_tokenizer,
+    require_files,
     stored_shapes,
     weight_problem,
+    write_tokenizer,
 )
-from vlnbert.navigator.storage.hub import exists, fetched, is_hub_name
 from vlnbert.sources.files import read_json
 from vlnbert.sources.folders import read_whole
 from vlnbert.sources.formats import FORMAT, format_of
@@ -87,7 +89,7 @@ class Speaker(
             super()._save_pretrained(save_directory)
             (save_directory / CONFIG).write_text(json.dumps(told, sort_keys=True, indent=2))
             if self.tokenizer is not None:
-                (save_directory / TOKENIZER).write_text(self.tokenizer.to_str(pretty=True), encoding="utf-8")
+                write_tokenizer(save_directory / TOKENIZER, self.tokenizer)
 
     def generate_model_card(self, *args: Any, **kwargs: Any) -> ModelCard:
         """The card shows the configuration; it may be told `preset` and `scores`."""
@@ -106,14 +108,16 @@ class Speaker(
         revision: str | None = None,
     ) -> Self:
         """A speaker from its folder, or by its name on the hub; the options are for the latter."""
-        folder = _find_folder(
+        folder = find_folder(
             pretrained_model_name_or_path,
+            GIVE,
             force_download=force_download,
             token=token,
             cache_dir=cache_dir,
             local_files_only=local_files_only,
             revision=revision,
         )
+        require_files(pretrained_model_name_or_path, folder, (CONFIG, WEIGHTS, TOKENIZER), GIVE)
         return read_whole(folder, cls._opened)
 
     @classmethod
@@ -184,18 +188,6 @@ def describes_speaker(folder: Path) -> bool:
     except DataError:
         return False
     return isinstance(told, dict) and SETTINGS in told
-
-
-def _find_folder(source: str | Path, **options: Any) -> Path:
-    folder = Path(source)
-    if not exists(folder) and is_hub_name(str(source)):
-        folder = fetched(str(source), (WEIGHTS,), **options)
-    if not folder.is_dir():
-        raise DataError(source, "is not a folder" if exists(folder) else "no such folder", GIVE)
-    for name in (CONFIG, WEIGHTS, TOKENIZER):
-        if not exists(folder / name):
-            raise DataError(source, f"holds no {name}", GIVE)
-    return folder
 
 
 def _read_config(path: Path) -> tuple[SpeakerConfig, FeatureSpec]:

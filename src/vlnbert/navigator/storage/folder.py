@@ -37,17 +37,33 @@ FEW_LAYERS = 64  # that are built in a moment, whatever the weights are
 Shapes = Mapping[str, tuple[int, ...]]
 
 
-def find_folder(source: str | Path, **options: Any) -> Path:
+def find_navigator_folder(source: str | Path, **options: Any) -> Path:
     """The folder at a path or, with the options of its client, from the hub; it holds all that a navigator needs."""
+    folder = find_folder(source, GIVE, **options)
+    require_files(source, folder, (CONFIG, WEIGHTS), "give a navigator's folder")
+    return folder
+
+
+def find_folder(source: str | Path, remedy: str, **options: Any) -> Path:
+    """The folder at a path or, with the options of its client, that of a model on the hub."""
     folder = Path(source)
     if not exists(folder) and is_hub_name(str(source)):
         folder = fetched(str(source), (WEIGHTS,), **options)
     if not folder.is_dir():
-        raise DataError(source, "is not a folder" if exists(folder) else "no such folder", GIVE)
-    for name in (CONFIG, WEIGHTS):
-        if not exists(folder / name):
-            raise DataError(source, f"holds no {name}", "give a navigator's folder")
+        raise DataError(source, "is not a folder" if exists(folder) else "no such folder", remedy)
     return folder
+
+
+def require_files(source: str | Path, folder: Path, names: Sequence[str], remedy: str) -> None:
+    """Refuse the folder of a source that lacks one of some files."""
+    for name in names:
+        if not exists(folder / name):
+            raise DataError(source, f"holds no {name}", remedy)
+
+
+def write_tokenizer(path: Path, tokenizer: Tokenizer) -> None:
+    """Write a tokenizer.json; the library's own `save` raises a bare Exception where a disk is full."""
+    path.write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,13 @@ from vlnbert.navigator.storage.folder import (
     WEIGHTS,
     Limits,
     expected_shapes,
-    find_folder,
+    find_navigator_folder,
     read_config,
     read_limits,
     read_tokenizer,
     read_weights,
     write_config,
+    write_tokenizer,
 )
 from vlnbert.sources.folders import read_whole
 from vlnbert.tasks.tokens import SPECIAL, require_fit
@@ -79,8 +80,7 @@ class Navigator(
             super()._save_pretrained(save_directory)
             write_config(save_directory / CONFIG, self.config, self.limits)
             if self.tokenizer is not None:
-                # The library's own `save` raises a bare Exception where a disk is full.
-                (save_directory / TOKENIZER).write_text(self.tokenizer.to_str(pretty=True), encoding="utf-8")
+                write_tokenizer(save_directory / TOKENIZER, self.tokenizer)
 
     def generate_model_card(self, *args: Any, **kwargs: Any) -> ModelCard:
         """The card shows the configuration; it may be told `preset` and `scores`, or `source` and `family`."""
@@ -101,7 +101,7 @@ class Navigator(
 
         Loads every weight or fails: a checkpoint that fits in part is a fault, not a start.
         """
-        folder = find_folder(
+        folder = find_navigator_folder(
             pretrained_model_name_or_path,
             force_download=force_download,
             token=token,
