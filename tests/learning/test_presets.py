@@ -92,7 +92,17 @@ OWN = [
     ),
     ("r2r-open-laptop", "r2r-open", {"validate_on", *PACE, "training.batch", "training.precision"}),
     ("r4r-open", "r2r-open", WHERE),
-    ("reverie-r2r-open", "reverie-open", {"train_on", "validate_on", *PACE}),
+    (
+        "r2r-open-told",
+        "r2r-open",
+        {
+            "train_on",
+            "training.iterations",
+            "training.split_weights",
+            "training.final_split_weights",
+            "training.objective.student_forcing",
+        },
+    ),
     ("speaker-reverie-open", "speaker-open", {*WHERE, "features.objects", "features.max_objects"}),
 ]
 

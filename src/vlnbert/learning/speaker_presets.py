@@ -10,7 +10,8 @@ from vlnbert.weights.options import MINILM
 SPEAKER_OPEN = SpeakerExperiment(
     features=FeatureSpec(views="captions,observations"),
     start=MINILM,
-    training=SpeakerTrainConfig(precision="bfloat16", ema=0.995),
+    speaker=SpeakerConfig(dropout=0.3),
+    training=SpeakerTrainConfig(precision="bfloat16", iterations=2500, ema=0.995),
 )
 SPEAKER_DEMO = SpeakerExperiment(
     validate_on=("r2r/val_unseen",),
