@@ -32,6 +32,10 @@ def test_a_fault_is_one_line_whatever_its_words_hold():
     assert str(error) == "a.json: item 3: is bad; mend it"
 
 
+def test_a_wrong_usage_is_one_line_whatever_it_quotes():
+    assert str(UsageError("training has no a\nb")) == r"training has no a\x0ab"
+
+
 def test_no_place_no_colon():
     assert str(DataError("a.json", "is bad", "mend it")) == "a.json: is bad; mend it"
 

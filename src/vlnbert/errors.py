@@ -89,7 +89,10 @@ class RenamedError(UnknownNameError):
 
 
 class UsageError(VlnbertError):
-    """Options that do not go together, or a value out of range."""
+    """Options that do not go together, or a value out of range. It is one line, whatever names it quotes."""
+
+    def __str__(self) -> str:
+        return cut(printable(Exception.__str__(self)), LONGEST_LINE)
 
 
 @dataclass

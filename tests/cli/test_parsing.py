@@ -39,6 +39,7 @@ MISTAKES = [
         "evaluate",
     ),
     (("demo", "--x"), "no option --x", "demo"),
+    ((*DEMO, "--training.a\nb", "3"), r"no option --training.a\x0ab", "train demo"),
     (("data", "check"), "DIR is missing", "data check"),
     (("data", "check", "--jsn"), "no option --jsn; did you mean --json?", "data check"),
     (("data",), "vlnbert data is followed by fetch or check or r4r or holdout", "data"),

@@ -46,6 +46,12 @@ FORMATS = (
     Format("tokenizer.json with digest", "navigator/tokenizer.json", "json", readers.navigator, "any change"),
     Format("config.json with digest", "navigator/config.json", "json", readers.navigator, "any change"),
     Format("model.safetensors", "navigator/model.safetensors", "safetensors", readers.navigator, "any change"),
+    Format("a speaker's settings", "undigested-speaker/*.json", "json", readers.speaker),
+    Format(
+        "a speaker's weights without digest", "undigested-speaker/model.safetensors", "safetensors", readers.speaker
+    ),
+    Format("a speaker's settings with digest", "speaker/*.json", "json", readers.speaker, "any change"),
+    Format("a speaker's weights", "speaker/model.safetensors", "safetensors", readers.speaker, "any change"),
     Format("run.json", "run/run.json", "json", readers.resumed),
     Format("last.json", "run/last.json", "json", readers.resumed, "any change"),
     Format("log.jsonl", "run/log.jsonl", "lines", readers.shown_run),

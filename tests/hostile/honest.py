@@ -2,7 +2,8 @@
 
 data/         a data folder in the real formats
 results/      result files, one a dialect
-navigator/    a navigator's folder
+navigator/    a navigator's folder; undigested/ is the same without digests
+speaker/      a speaker's folder; undigested-speaker/ likewise
 run/          a run of two updates
 old-run/      the same without digests, as older versions wrote it
 encoders/     encoders of text as transformers saves them, with a byte-pair tokenizer and a Unigram
@@ -25,10 +26,14 @@ import vlnbert as vln
 from tests.conftest import TinyData, included
 from tests.fetching.published import ARCHIVES, GRAPHS, tiny_manifest
 from tests.navigator.encoders import save_encoder
+from tests.speaker.conftest import SHAPE
 from tests.weights.conftest import HIDDEN, POSITIONS, VOCABULARY, Samples
+from vlnbert.data.spec import OFF, FeatureSpec
 from vlnbert.fetching.manifest import write_manifest
 from vlnbert.learning.run_folder import POINTER, last_checkpoint
 from vlnbert.navigator.storage.digests import DIGESTS
+from vlnbert.speaker import Speaker, SpeakerConfig
+from vlnbert.tasks.tokens import piece_count
 
 TINY = {"hidden": 16, "heads": 2, "inner": 32, "layers": 2, "cross_layers": 1}
 VIEWS = "features/tiny.hdf5"
@@ -59,6 +64,7 @@ def write_honest(root: Path) -> None:
     (root / "settings" / "plugin.txt").write_text("tests.hostile.meaning")
     _write_json(root, "settings", {"mine": {"preset": "demo", "plugins": ["plugin.py"], "training.batch": 4}})
     _write_run(root)
+    _write_speaker(root)
     _write_foreign(root)
     for family in ("roberta", "xlm-roberta"):
         save_encoder(root / "encoders" / family, family)
@@ -100,8 +106,28 @@ def _write_run(root: Path) -> None:
         path.unlink()
     (old / POINTER).write_text(json.dumps({"checkpoint": last_checkpoint(old).name}))
     run.navigator.save_pretrained(root / "navigator")
-    run.navigator.save_pretrained(root / "undigested")
-    (root / "undigested" / DIGESTS).unlink()  # as folders of older versions, and of others, have none
+    _copy_undigested(root / "navigator", root / "undigested")
+
+
+def _copy_undigested(folder: Path, copy: Path) -> None:
+    """As folders of older versions, and of others, have no digests."""
+    shutil.copytree(folder, copy)
+    (copy / DIGESTS).unlink()
+
+
+def _write_speaker(root: Path) -> None:
+    """With weights that nobody trained, so strong that words differ in probability."""
+    data = vln.open_data(root / "data", features=FeatureSpec(views=str(root / "data" / VIEWS), objects=OFF))
+    torch.manual_seed(0)
+    sizes = {"vocabulary": piece_count(data.tokenizer), "feature_width": data.view_bank.width}
+    speaker = Speaker(SpeakerConfig(**SHAPE, **sizes))
+    with torch.no_grad():
+        for weight in speaker.parameters():
+            weight.mul_(4 if weight.dim() > 1 else 1)
+    speaker.tokenizer, speaker.features = data.tokenizer, data.features
+    speaker.may_say(torch.arange(4, piece_count(data.tokenizer)))
+    speaker.save_pretrained(root / "speaker")
+    _copy_undigested(root / "speaker", root / "undigested-speaker")
 
 
 def _write_foreign(root: Path) -> None:

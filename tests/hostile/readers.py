@@ -31,6 +31,7 @@ from vlnbert.sources.instructions import read_augmented, read_r2r, read_reverie
 from vlnbert.sources.object_features import read_object_features
 from vlnbert.sources.observations import read_observations
 from vlnbert.sources.tokenizer_check import read_tokenizer_file
+from vlnbert.speaker import Speaker
 from vlnbert.tasks.tokens import load_tokenizer
 from vlnbert.world import open_features
 
@@ -85,6 +86,14 @@ def navigator(root: Path, path: Path) -> object:
     one = vln.Navigator.from_pretrained(path.parent)
     read = None if one.tokenizer is None else [one.tokenizer.encode(text).ids for text in TEXTS]
     return dict(one.state_dict()), vars(one.config), one.limits, read
+
+
+def speaker(root: Path, path: Path) -> object:
+    """A speaker as it is opened, and what it says of paths."""
+    one = Speaker.from_pretrained(path.parent)
+    told = vln.speak(one, root / "data", SPLIT, max_tokens=6, bar=False)
+    read = [one.tokenizer.encode(text).ids for text in TEXTS]
+    return dict(one.state_dict()), vars(one.config), one.features, read, list(told), told.left_out
 
 
 def tokenizer(root: Path, path: Path) -> object:

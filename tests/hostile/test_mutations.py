@@ -47,3 +47,10 @@ def test_a_case_is_the_same_whenever_it_is_tried(honest: Path) -> None:
         {one.number: (one.how, one.verdict) for one in outcomes(order, honest, 1)} for order in (asked, asked[::-1])
     )
     assert first == again
+
+
+def test_a_file_of_two_formats_is_compared_with_what_each_makes_of_it(honest: Path) -> None:
+    """Bytes after an archive's end change nothing, whoever looked at the honest file before."""
+    asked = [Case("weights to inspect", 0, 0), Case("torch checkpoint", 0, 53)]
+    _, appended = outcomes(asked, honest, 1)
+    assert (appended.how, appended.verdict) == ("bytes: append", SAME)

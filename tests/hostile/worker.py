@@ -80,19 +80,20 @@ class Bench:
     """A folder of honest files of which one at a time is damaged, read and put back."""
 
     def __init__(self, honest: Path, root: Path) -> None:
-        self.honest, self.root, self.known = honest, root, dict[Path, Honest]()
+        self.honest, self.root, self.known = honest, root, dict[tuple[str, Path], Honest]()
 
     def expected(self, case: Case) -> Honest:
-        """What the honest file means; it is read twice, since the first time imports things."""
+        """What the honest file means to this format's reader; it is read twice, since the first time imports things."""
         format, path = BY_NAME[case.format], self._file(case)
-        if path not in self.known:
+        known = format.name, path  # a file may be of two formats, such as weights to import and to inspect
+        if known not in self.known:
             for _ in range(2):
                 tidy(self.root)
                 begin, before = time.process_time(), _reset_peak()
                 found = meaning(_quietly(format, self.root, path))
-            self.known[path] = Honest(found, time.process_time() - begin, _status("VmHWM") - before)
+            self.known[known] = Honest(found, time.process_time() - begin, _status("VmHWM") - before)
             self._put_back(path)
-        return self.known[path]
+        return self.known[known]
 
     def damage(self, case: Case) -> str:
         return mutate(self._file(case), BY_NAME[case.format].kind, _random(case))

@@ -57,6 +57,7 @@ NO_PROGRESS = {
     "far": '{"iteration": 1000000000000000000000000000000, "best": null, "best_iteration": null}',
     "negative": '{"iteration": -5, "best": null, "best_iteration": null}',
     "no number": '{"iteration": 4, "best": NaN, "best_iteration": 4}',
+    "too large": f'{{"iteration": 4, "best": 1{"0" * 400}, "best_iteration": 4}}',
     "ahead": '{"iteration": 4, "best": 0.5, "best_iteration": 5}',
     "no time": '{"iteration": 4, "best": 0.5, "best_iteration": null}',
 }

@@ -79,7 +79,7 @@ def test_unknown_settings_are_named(place: tuple[str, ...], name: str) -> None:
     with pytest.raises(UsageError) as caught:
         from_plain(Experiment, nested((*above, name), 1))
     told = f"{'.'.join(above) or 'Experiment'} has no {name}"
-    assert str(caught.value) == "\n".join(map(printable, told.split("\n")))
+    assert str(caught.value) == printable(told)
 
 
 @pytest.mark.parametrize(
@@ -88,6 +88,7 @@ def test_unknown_settings_are_named(place: tuple[str, ...], name: str) -> None:
         ({"iterations": True}, "iterations is True, where int is expected"),
         ({"iterations": 10.0}, "iterations is 10.0, where int is expected"),
         ({"learning_rate": False}, "learning_rate is False, where float is expected"),
+        ({"learning_rate": 10**400}, "learning_rate is 10+, where float is expected"),
         ({"learning_rate": "fast"}, "learning_rate is 'fast', where float is expected"),
         ({"graphs": 1}, "graphs is 1, where bool is expected"),
         ({"schedule": "linear"}, "schedule is 'linear', where"),

@@ -207,7 +207,7 @@ def test_no_run_is_told(tmp_path: Path) -> None:
         resume_run(tmp_path)
 
 
-@pytest.mark.parametrize("pointer", ['{"checkpoint": "0000003"}', "[]", '"0000003"', "{}"])
+@pytest.mark.parametrize("pointer", ['{"checkpoint": "0000003"}', "[]", '"0000003"', "{}", "9" * 400])
 def test_a_missing_checkpoint_is_told(run: Path, pointer: str) -> None:
     (run / "last.json").write_text(pointer)
     with pytest.raises(DataError, match="the checkpoint is missing; begin the training anew in another folder"):

@@ -227,6 +227,7 @@ REFUSED: dict[str, tuple[Document, str]] = {
     "an unknown unknown": (changed(bert, "model", unk_token="?"), "its unknown token is no piece"),
     "no unknown": (changed(unigram, "model", unk_id=None), "it knows no unknown token"),
     "no score": (changed(unigram, "model", vocab=[["a", 1e999]]), "a score is no number"),
+    "a long score": (changed(unigram, "model", vocab=[["a", -(10**400)]]), "a score is no number"),
     "a prefix": (changed(roberta, "model", continuing_subword_prefix="é"), "byte pairs with a prefix"),
     "chance": (changed(roberta, "model", dropout=0.5), "leaves out merges at random"),
     "an end beyond": (

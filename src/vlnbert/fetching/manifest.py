@@ -17,6 +17,7 @@ from vlnbert.sources.formats import FORMAT, format_of
 NEWEST = 1  # format of the manifest
 SHIPPED = Path(str(files("vlnbert.fetching"))) / "manifest.json.gz"
 MOST = 64 << 20  # bytes of an unpacked manifest
+LARGEST = 1 << 40  # bytes of a listed file
 INSTALL_AGAIN = "install vlnbert again"
 SAFE_PATH = re.compile(r"(?!\.)[\w.-]+(/(?!\.)[\w.-]+)*")  # relative, without .. and hidden names
 
@@ -117,7 +118,7 @@ def _source(record: dict[str, Any]) -> Source:
         for name, (size, sha256, *renamed) in folder["files"].items():
             upstream = _joined(folder["from"], name)
             path = _joined(folder["to"], *(renamed or [name]))
-            if type(size) is not int or size < 0 or not re.fullmatch("[0-9a-f]{64}", sha256):
+            if type(size) is not int or not 0 <= size <= LARGEST or not re.fullmatch("[0-9a-f]{64}", sha256):
                 raise ValueError(name)
             found.append(ListedFile(str(folder["part"]), upstream, path, size, sha256))
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", record["repository"]) or not re.fullmatch(r"\w+", record["commit"]):

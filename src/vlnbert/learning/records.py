@@ -1,5 +1,6 @@
 """Settings: in range, changed by name, and as plain values and back, as a run's folder keeps them."""
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
@@ -179,5 +180,6 @@ def _fits(kind: Any, value: Any) -> bool:
     if get_origin(kind) is dict:
         return type(value) is dict and all(_fits(get_args(kind)[1], item) for item in value.values())
     if kind is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        return isinstance(value, float) or (whole and abs(value) <= sys.float_info.max)
     return type(value) is kind

@@ -27,7 +27,7 @@ from vlnbert.sources.moves import aside, remove
 RECORD, POINTER, CHECKPOINTS, BEST = "run.json", "last.json", "checkpoints", "best"  # in a run's folder
 DIGEST = "digest"  # of what else a pointer says
 TRAINER = "trainer.safetensors"  # in a checkpoint's folder
-NAME = re.compile(r"\d{7,}")  # of a checkpoint's folder: its update
+NAME = re.compile(r"\d{7,10}")  # of a checkpoint's folder: its update
 WRITTEN_BESIDE = re.compile(r"run\.json|last\.json|best(\.new)?|\d{7,}(\.new)?")  # .new: by older versions
 ANEW = "begin the training anew in another folder"
 

@@ -6,7 +6,6 @@ loaded: a copy of the document, without padding and truncation.
 """
 
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from vlnbert.errors import DataError
+from vlnbert.sources.checks import is_number
 from vlnbert.sources.encoding import USE_BERTS, failure_gist
 from vlnbert.sources.files import FETCH_AGAIN, read_json
 from vlnbert.sources.tokenizer_steps import ENDS, UnfitError, check_steps, require
@@ -91,7 +91,7 @@ def _model_pieces(model: dict[str, Any]) -> dict[str, int]:
     guess = "BPE" if "merges" in model else "Unigram" if isinstance(vocabulary, list) else "WordPiece"
     kind = model.setdefault("type", guess)
     if kind == "Unigram":
-        require(all(math.isfinite(score) for _, score in vocabulary), "a score is no number")
+        require(all(is_number(score) for _, score in vocabulary), "a score is no number")
         require(type(model["unk_id"]) is int or model.get("byte_fallback") is True, "it knows no unknown token")
         pieces = {piece: number for number, (piece, _) in enumerate(vocabulary)}
         require(len(pieces) == len(vocabulary), "a piece is there twice")
