@@ -19,10 +19,10 @@ def some_houses(open_data: DataFolder, tmp_path: Path) -> Path:
     root, folder = open_data.root, tmp_path / "data"
     items = json.loads((root / "r2r/R2R_train.json").read_text())
     scans = list(dict.fromkeys(item["scan"] for item in items))[:HOUSES]
-    for name in ("connectivity", "captions", "r2r"):
+    for name in ("connectivity", "captions", "observations", "r2r"):
         (folder / name).mkdir(parents=True)
     for scan in scans:
-        for name in (f"connectivity/{scan}_connectivity.json", f"captions/{scan}.json"):
+        for name in (f"connectivity/{scan}_connectivity.json", f"captions/{scan}.json", f"observations/{scan}.json"):
             (folder / name).symlink_to((root / name).resolve())
     (folder / "vocab.txt").symlink_to((root / "vocab.txt").resolve())
     kept = [item for item in items if item["scan"] in scans]

@@ -58,7 +58,7 @@ OPEN = Experiment(
         objective=ObjectiveConfig(imitation=1.0, student_forcing=1.0, value=0.1),
     ),
 )
-# People's instructions and a speaker's of paths that nobody described; docs/howto/augment.md says how to make that file.
+# People's instructions and a speaker's of paths that nobody described; docs/howto/augment.md makes that file.
 # Told batches fade, so that it ends on people's words.
 OPEN_TOLD = replace(
     OPEN,
