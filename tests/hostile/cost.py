@@ -1,0 +1,93 @@
+"""What digests, looking at every number, and waiting for the disk cost at base size.
+
+python -m tests.hostile.cost [FOLDER [ROUNDS]]
+
+Checkpoints are saved to a folder, loaded and opened with these and without, taking turns in one process.
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+from unittest.mock import patch
+
+import torch
+
+from vlnbert.learning import checkpoints
+from vlnbert.learning.averaging import AveragedWeights
+from vlnbert.learning.run_folder import Progress
+from vlnbert.navigator import Navigator, NavigatorConfig
+from vlnbert.navigator.storage import digests, folder
+
+WAYS = ("none of it", "digests and finiteness", "and fsync")
+
+
+@contextmanager
+def guarded(way: str) -> Iterator[None]:
+    """Only these guards are on."""
+    with ExitStack() as off:
+        if way != WAYS[2]:
+            off.enter_context(patch("os.fsync", lambda descriptor: None))
+        if way == WAYS[0]:
+            off.enter_context(patch.object(digests, "_of", lambda tensor: "0"))
+            for module in (folder, checkpoints):
+                off.enter_context(patch.object(module, "weight_problem", lambda tensor: None))
+        yield
+
+
+def timed(work: Callable[[], Any]) -> tuple[float, Any]:
+    began = time.perf_counter()
+    found = work()
+    return time.perf_counter() - began, found
+
+
+def resumed(
+    checkpoint: Path, navigator: Navigator, optimiser: torch.optim.Optimizer, averaged: AveragedWeights
+) -> None:
+    """Load, and use it once: what nobody looks at is not read from the disk before it is used."""
+    checkpoints.load_checkpoint(checkpoint, navigator, optimiser, averaged)
+    optimiser.step()
+
+
+def main(place: str = "", rounds: int = 9) -> None:
+    torch.manual_seed(0)
+    navigator = Navigator(NavigatorConfig(vocabulary=30522, feature_width=2048))
+    optimiser = torch.optim.AdamW(navigator.parameters())
+    for weight in navigator.parameters():
+        weight.grad = torch.zeros_like(weight)
+    optimiser.step()
+    averaged = AveragedWeights(navigator, 0.0)
+    seconds: dict[tuple[str, str], list[float]] = {}
+    run = Path(tempfile.mkdtemp(dir=place or None))
+    try:
+        for number in range(rounds):
+            for way in WAYS[number % 3 :] + WAYS[: number % 3]:  # none is always the first
+                shutil.rmtree(run)
+                run.mkdir()
+                os.sync()  # else one pays for what another wrote
+                with guarded(way):
+                    saving, saved = timed(
+                        lambda: checkpoints.save_checkpoint(
+                            run, navigator, optimiser, progress=Progress(1, None, None), averaged=averaged
+                        )
+                    )
+                    loading, _ = timed(lambda: resumed(saved, navigator, optimiser, averaged))  # noqa: B023
+                    opening, _ = timed(lambda: Navigator.from_pretrained(saved))  # noqa: B023
+                for what, took in (("save", saving), ("load, and update once", loading), ("open", opening)):
+                    seconds.setdefault((what, way), []).append(took)
+        size = sum(file.stat().st_size for file in run.rglob("*") if file.is_file()) / 1e9
+    finally:
+        shutil.rmtree(run)
+    print(f"a checkpoint of {size:.2f} GB, medians of {rounds}, in seconds")
+    for what in ("save", "load, and update once", "open"):
+        print(f"{what:22}", *(f"{way}: {median(seconds[what, way]):.2f}" for way in WAYS), sep="  ")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:2], *map(int, sys.argv[2:3]))
