@@ -79,7 +79,7 @@ def augment_speak(
 
     Example: vlnbert augment speak runs/speaker --paths paths.json --out data/r2r/told_aug.json --device cuda
 
-    Example: vlnbert train r2r-open --data data --out runs/told --train-on r2r/train r2r/told_aug
+    Example: vlnbert train r2r-open-told --data data --out runs/told --device cuda
 
     Args:
         run: A run of a speaker, whose best weights speak; or a speaker's folder or hub name. One of REVERIE tells of an
