@@ -182,8 +182,12 @@ def foreign(item: dict[str, Any]) -> None:
         (foreign, r"sampled_0_0: viewpoint attic is not in the graph"),
         (lambda item: item.update(path=item["path"][:1]), r"'path' has no step; give two viewpoints or more"),
         (lambda item: item.update(path_id="sampled_0_1"), r"path sampled_0_1: occurs twice"),
+        (
+            lambda item: item.update(path=item["path"][:2] * 40),
+            r"paths.json: path sampled_0_0 has 80 viewpoints; the speaker reads at most \d+: leave out what is longer",
+        ),
     ],
-    ids=["jump", "foreign", "no step", "twice"],
+    ids=["jump", "foreign", "no step", "twice", "long"],
 )
 def test_paths_that_nobody_can_walk(spoken: vln.Run, paths: Path, tmp_path: Path, change: Any, words: str) -> None:
     changed = items(paths)[:3]

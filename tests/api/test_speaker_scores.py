@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import torch
 
 import vlnbert as vln
 from tests.api.conftest import QUIETLY, SPLIT, TINY
@@ -72,3 +73,21 @@ def test_a_split_without_paths(spoken: vln.Run) -> None:
 def test_a_speaker_is_no_navigator(spoken: vln.Run) -> None:
     with pytest.raises(UsageError, match="a speaker does not walk"):
         vln.score_speaker(spoken, split=SPLIT, navigator=spoken, bar=False)
+
+
+@pytest.mark.parametrize("navigator", [None, "shortest"])
+def test_nothing_to_score(spoken: vln.Run, data: vln.Data, navigator: str | None) -> None:
+    mute = vln.Speaker.from_pretrained(spoken.weights)
+    with torch.no_grad():
+        mute.bias[mute.marks[1]] = 1e4
+    with pytest.raises(
+        UsageError, match=r"told nothing usable of r2r/val_unseen.* \(\d+ of \d+ are empty\); train it longer"
+    ):
+        vln.score_speaker(mute, data, SPLIT, navigator=navigator, bar=False)
+
+
+def test_sacrebleu_is_missed_before_anything_is_told(spoken: vln.Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vlnbert.evaluation.text_metrics.find_spec", lambda name: None)
+    monkeypatch.setattr("vlnbert.api.speaker_scores.prepare_speaker", lambda *given, **named: pytest.fail("too late"))
+    with pytest.raises(UsageError, match=r"BLEU needs sacrebleu, which is not installed; install it with: pip install"):
+        vln.score_speaker(spoken, split=SPLIT, bar=False)

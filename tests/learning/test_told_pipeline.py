@@ -1,6 +1,8 @@
 """From a third of what people said to a navigator that also learned from what a speaker told: end to end, tiny."""
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,8 @@ import pytest
 import vlnbert as vln
 from tests.cli.conftest import called
 from vlnbert.house import generate
+from vlnbert.learning.presets import presets
+from vlnbert.learning.runs import begin_run
 
 QUIETLY: dict[str, Any] = {"threads": 1, "bar": False, "tensorboard": False}
 SPEAKER: dict[str, Any] = {
@@ -67,3 +71,37 @@ def test_from_a_third_of_the_human_data_to_a_navigator(house: Path, tmp_path: Pa
         refused = called("speak", speaker.folder, "--split", "r2r/val_unseen", *more)
         assert refused.code == 2
         assert line in refused.err
+
+
+def test_what_others_told_of_is_looked_at(house: Path, tmp_path: Path) -> None:
+    """Houses and paths of an evaluation, and steps that no edge joins: told when a training begins."""
+    shutil.copytree(house, tmp_path / "house")
+    folder = tmp_path / "house/r2r"
+    unseen, seen, train = (
+        json.loads((folder / f"R2R_{split}.json").read_text()) for split in ("val_unseen", "val_seen", "train")
+    )
+    del train[0]["path"][1:-1]
+    items = [{**item, "instructions": item["instructions"][:1], "instr_enc": [2, 5, 3]} for item in train]
+    for items_of, name in ((unseen, "unseen"), (seen, "seen")):
+        items += [{**items[0], "path_id": f"{name}_{row}"} | _place(item) for row, item in enumerate(items_of)]
+    (folder / "others_aug.json").write_text(json.dumps(items))
+    told: list[str] = []
+    training = replace(presets.navigator("demo"), train_on=("r2r/train", "r2r/others_aug"))
+    begin_run("mine", training, vln.open_data(tmp_path / "house"), tmp_path / "run", tell=told.append)
+    assert [line.partition(";")[0] for line in told if line.startswith("r2r/others_aug")] == [
+        f"r2r/others_aug: {len(unseen)} of {len(items)} are in houses that nobody trains in",
+        f"r2r/others_aug: {len(seen)} of {len(items)} are paths of val_seen",
+        f"r2r/others_aug: 1 of {len(items)} paths are not connected",
+    ]
+
+
+def _place(item: dict[str, Any]) -> dict[str, Any]:
+    return {name: item[name] for name in ("scan", "path", "heading")}
+
+
+def test_a_told_file_that_is_not_there_yet(house: Path, tmp_path: Path) -> None:
+    shutil.copytree(house, tmp_path / "house", ignore=shutil.ignore_patterns("*_aug.json"))
+    with pytest.raises(
+        vln.VlnbertError, match=r"later_aug.json: no such file, .*; make it with: vlnbert augment speak"
+    ):
+        vln.train("demo", tmp_path / "house", tmp_path / "run", train_on=("r2r/later_aug",), **QUIETLY)

@@ -105,15 +105,13 @@ def test_a_nucleus_of_next_to_nothing_is_greedy(data: Data, speaker: Speaker, pa
 def test_beams_by_looking_at_everything(
     data: Data, make_speaker: Callable[..., Speaker], paths: Paths, seed: int
 ) -> None:
-    """With as many beams as there are beginnings, the likeliest of all instructions is found."""
+    """With as many beams as there are beginnings, the likeliest of all instructions that end is found."""
     speaker, few = make_speaker(seed, max_tokens=4), paths.select(torch.tensor([0, 1]))
     speaker.may_say(torch.tensor([5, 6]))
     (begin, end), decoding = speaker.marks, Decoding("beam", beams=16, length_penalty=0.0)
     told = Teller(speaker, data.environment).tell(few, decoding)
-    sentences = {
-        (*words[: words.index(end) + 1],) if end in words else words
-        for words in itertools.product((5, 6, end), repeat=3)
-    }
+    every = itertools.product((5, 6, end), repeat=3)
+    sentences = {(*words[: words.index(end) + 1],) for words in every if end in words}
     pieces, sights = speaker.spoken.nonzero().flatten(), observe_paths(data.environment, few)
     best: list[tuple[float, tuple[int, ...]]] = [(-1e9, ())] * 2
     for words in sentences:

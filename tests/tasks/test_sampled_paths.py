@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import torch
 import vlnbert as vln
 from tests.cli.conftest import called
 from vlnbert.data.data import open_data
-from vlnbert.errors import UsageError
+from vlnbert.errors import DataError, UsageError
 from vlnbert.house import generate
 from vlnbert.tasks.sampled_paths import train_houses
 
@@ -83,4 +84,25 @@ def test_more_than_there_are(house: Path, tmp_path: Path) -> None:
         UsageError, match=r"there are [\d,]+ paths of the kind .*, not 1,000,000; ask for fewer: count="
     ):
         vln.augment_paths(house, tmp_path / "paths.json", 1_000_000)
+    assert not (tmp_path / "paths.json").exists()
+
+
+def test_houses_without_a_graph_are_named(house: Path, tmp_path: Path) -> None:
+    own = tmp_path / "house"
+    shutil.copytree(house, own)
+    file = own / "r2r/R2R_train.json"
+    told = json.loads(file.read_text())
+    told[0]["scan"] = "elsewhere"
+    file.write_text(json.dumps(told))
+    with pytest.raises(
+        DataError, match=r"has paths in elsewhere, which has no graph; add the scan's connectivity file"
+    ):
+        vln.augment_paths(own, tmp_path / "paths.json")
+
+
+def test_houses_that_are_too_small(house: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is written rather than an empty file."""
+    monkeypatch.setattr("vlnbert.tasks.sampled_paths.LENGTH", 1e4)
+    with pytest.raises(UsageError, match=r"have no shortest path of 4 to 6 hops .* give larger houses"):
+        vln.augment_paths(house, tmp_path / "paths.json")
     assert not (tmp_path / "paths.json").exists()

@@ -19,7 +19,7 @@ from vlnbert.data.data import Data
 from vlnbert.errors import UsageError, setting
 from vlnbert.evaluation.evaluate import Evaluation
 from vlnbert.evaluation.tables import METRICS, NO_RATES, shown
-from vlnbert.evaluation.text_metrics import bleu, cider
+from vlnbert.evaluation.text_metrics import bleu, cider, require_sacrebleu
 from vlnbert.navigator import Navigator
 from vlnbert.progress import quiet
 from vlnbert.rollout.agents import Agent, AgentFactory
@@ -140,12 +140,16 @@ def score_speaker(
     """
     require_within(batch=(1 if batch is None else batch, 1, 1_000_000))
     asked = Decoding(decoding, top_p, temperature, beams, length_penalty, max_tokens, seed)
+    require_sacrebleu()
     with quiet(not bar):
         ready = prepare_speaker(speaker, data, checkpoint=checkpoint, precision=precision, device=device)
         walker = None if navigator is None else prepare(navigator, ready.opened, split)
         if walker is not None:
             _require_same_houses(ready, walker, split)
         told = instructions_of(ready, of_split(ready.data, split), asked, batch)
+        if not len(told):
+            problem = f"{ready.name} told nothing usable of {split}, so there is nothing to score ({told.note})"
+            raise UsageError(f"{problem}; train it longer, or draw words: {setting('decoding', 'nucleus')}")
         people = [one.people for one in told]
         walked = (None, None) if walker is None else _walked(walker, told, split)
         return SpeakerScores(

@@ -14,7 +14,7 @@ from vlnbert.progress import say
 from vlnbert.rollout.noise import keys, uniform
 from vlnbert.sources.instructions import PAD, EpisodeRecord, read_paths
 from vlnbert.speaker import Decoding, Paths, Tellings
-from vlnbert.speaker.paths import require_connected
+from vlnbert.speaker.paths import require_connected, require_short
 from vlnbert.tasks.episodes import Episodes, bind
 from vlnbert.tasks.leaks import find_leaks
 from vlnbert.tasks.targets import target_index
@@ -76,6 +76,7 @@ class PathsToTell:
         episodes = bind(file, read_paths(file), world, task=task, split=file.stem).to(world.device)
         try:
             require_connected(world, Paths.of(episodes), episodes.ids)
+            require_short(Paths.of(episodes), ready.speaker.config.max_hops, episodes.ids)
         except UsageError as error:
             raise UsageError(f"{file}: {error}") from None
         leaks = find_leaks(ready.data.folder, world, episodes)

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from vlnbert.cli.options import DataPath, Flag
+from vlnbert.cli.options import DataPath, DecodingOptions, Flag, FlatDecoding
 from vlnbert.runtime import Precision
 
 OutPath = Annotated[Path, tyro.conf.arg(metavar="FILE")]
@@ -54,12 +54,7 @@ def augment_speak(
     out: OutPath,
     data: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None,
     tellings: int = 1,
-    decoding: Literal["greedy", "nucleus", "beam"] = "nucleus",
-    top_p: float = 0.9,
-    temperature: float = 0.9,
-    beams: int = 4,
-    length_penalty: float = 0.6,
-    max_tokens: int | None = None,
+    decoding: FlatDecoding = DecodingOptions("nucleus"),  # noqa: B008  # frozen
     seed: int = 0,
     keep_followed: Annotated[str | None, tyro.conf.arg(metavar="NAVIGATOR")] = None,
     within: float | None = None,
@@ -79,7 +74,7 @@ def augment_speak(
 
     Example: vlnbert augment speak runs/speaker --paths paths.json --out data/r2r/told_aug.json --device cuda
 
-    Example: vlnbert train r2r-open --data data --out runs/told --train-on r2r/train r2r/told_aug
+    Example: vlnbert train r2r-open-told --data data --out runs/told --device cuda
 
     Args:
         run: A run of a speaker, whose best weights speak; or a speaker's folder or hub name. One of REVERIE tells of an
@@ -88,13 +83,6 @@ def augment_speak(
         out: The file to write, new, with a name that ends in _aug.json.
         data: The data folder; by default the one that a run was trained on.
         tellings: Instructions for each path, which nucleus sampling tells apart.
-        decoding: greedy takes the likeliest word at each place; nucleus draws one among the likeliest; beam looks for
-            the likeliest instruction.
-        top_p: Of nucleus: the probability that the words have together among which one is drawn.
-        temperature: Of nucleus: below 1 the likely gets likelier.
-        beams: Of beam: instructions that are kept at each place.
-        length_penalty: Of beam: the power of the length by which the logarithm of a probability is divided.
-        max_tokens: Longest instruction, in word pieces, [CLS] and [SEP] included; by default the speaker's.
         seed: Of nucleus, and of the objects that are drawn.
         keep_followed: A run, navigator or agent: what it cannot follow back is left out.
         within: Metres from the path's end within which it must stop; by default 3.
@@ -114,12 +102,7 @@ def augment_speak(
         out,
         data,
         tellings=tellings,
-        decoding=decoding,
-        top_p=top_p,
-        temperature=temperature,
-        beams=beams,
-        length_penalty=length_penalty,
-        max_tokens=max_tokens,
+        **vars(decoding),
         seed=seed,
         keep_followed=keep_followed,
         within=within,

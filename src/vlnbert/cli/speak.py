@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from vlnbert.cli.options import Flag, show
+from vlnbert.cli.options import DecodingOptions, Flag, FlatDecoding, show
 from vlnbert.errors import UsageError
 from vlnbert.runtime import Precision
 
@@ -16,12 +16,7 @@ def speak(
     data: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None,
     split: Annotated[str | None, tyro.conf.arg(metavar="TASK/SPLIT")] = None,
     path: Annotated[tuple[str, ...], tyro.conf.arg(metavar="SCAN:VIEWPOINT,...")] = (),
-    decoding: Literal["greedy", "nucleus", "beam"] = "greedy",
-    top_p: float = 0.9,
-    temperature: float = 0.9,
-    beams: int = 4,
-    length_penalty: float = 0.6,
-    max_tokens: int | None = None,
+    decoding: FlatDecoding = DecodingOptions(),  # noqa: B008  # frozen
     seed: int = 0,
     checkpoint: Literal["best", "last"] = "best",
     batch: int | None = None,
@@ -55,13 +50,6 @@ def speak(
         split: The split whose paths to tell, each once, such as r2r/val_unseen. dev_unseen is made of the houses that a
             run kept out of its training.
         path: Instead of a split, one path or several by their viewpoints, one step apart: scan:viewpoint,viewpoint,...
-        decoding: greedy takes the likeliest word at each place; nucleus draws one among the likeliest; beam looks for
-            the likeliest instruction.
-        top_p: Of nucleus: the probability that the words have together among which one is drawn.
-        temperature: Of nucleus: below 1 the likely gets likelier.
-        beams: Of beam: instructions that are kept at each place.
-        length_penalty: Of beam: the power of the length by which the logarithm of a probability is divided.
-        max_tokens: Longest instruction, in word pieces, [CLS] and [SEP] included; by default the speaker's.
         seed: Of nucleus. The same seed tells the same of a path, whatever the batch.
         checkpoint: Which weights of a run speak: the best, or those of its last checkpoint.
         batch: Paths that are told together; by default 64 on a CPU, 2048 on a GPU.
@@ -75,12 +63,7 @@ def speak(
     from vlnbert.api import speaker_scores, speaking
 
     options: dict[str, Any] = {
-        "decoding": decoding,
-        "top_p": top_p,
-        "temperature": temperature,
-        "beams": beams,
-        "length_penalty": length_penalty,
-        "max_tokens": max_tokens,
+        **vars(decoding),
         "seed": seed,
         "checkpoint": checkpoint,
         "batch": batch,

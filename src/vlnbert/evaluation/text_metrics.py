@@ -4,6 +4,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
+from importlib.util import find_spec
 
 from vlnbert.errors import UsageError
 
@@ -18,11 +19,9 @@ Vectors = list[dict[tuple[str, ...], float]]  # by order, the weight of each n-g
 def bleu(told: Sequence[str], references: Sequence[Sequence[str]]) -> float:
     """BLEU-4 of a corpus, 0 to 100, as sacrebleu computes it on lower-cased text; each telling has its references."""
     _check(told, references)
-    try:
-        import sacrebleu
-    except ImportError:
-        problem = "BLEU needs sacrebleu, which is not installed"
-        raise UsageError(f"{problem}; install it with: pip install 'vlnbert[speaker]'") from None
+    require_sacrebleu()
+    import sacrebleu
+
     most = max(len(some) for some in references)
     streams = [[some[place] if place < len(some) else None for some in references] for place in range(most)]
     scored = sacrebleu.corpus_bleu(list(told), streams, lowercase=True)  # type: ignore[arg-type]  # None is none there
@@ -40,6 +39,13 @@ def cider(told: Sequence[str], references: Sequence[Sequence[str]]) -> float:
     return sum(
         _similarity(_ngrams(text), some, documents, len(references)) for text, some in zip(told, counted, strict=True)
     ) / len(told)
+
+
+def require_sacrebleu() -> None:
+    """Refuse to score where `bleu` could not: before anything is told, not after."""
+    if find_spec("sacrebleu") is None:
+        problem = "BLEU needs sacrebleu, which is not installed"
+        raise UsageError(f"{problem}; install it with: pip install 'vlnbert[speaker]'")
 
 
 def words_of(text: str) -> list[str]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from vlnbert.data.data import Data
-from vlnbert.errors import UsageError, setting
+from vlnbert.errors import UsageError, listed, setting
 from vlnbert.learning.checkpoints import Trained, unfilled_navigator, unfilled_speaker
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.navigator_trainer import NavigatorTrainer
@@ -104,8 +104,8 @@ def _speaker_trainer(
         whole = connected(data.world, Paths.of(split.episodes)).cpu()
         if not whole.all():
             broken = (~whole).nonzero().flatten().tolist()
-            ids = ", ".join(split.episodes.ids[row] for row in broken[:3])
-            notes.append(f"{name}: {len(broken):,} paths are not connected, and left out: {ids}, ...")
+            ids = listed([split.episodes.ids[row] for row in broken], 3)
+            notes.append(f"{name}: {len(broken):,} paths are not connected, and left out: {ids}")
             split = split.select(whole.nonzero().flatten())
         if not len(split.episodes):
             raise UsageError(f"{name} has no path that is connected; choose another split")

@@ -6,12 +6,15 @@ from pathlib import Path
 import torch
 
 from vlnbert.data.data import Data
-from vlnbert.errors import setting
+from vlnbert.errors import VlnbertError, setting
 from vlnbert.learning.navigator_trainer import NavigatorTrainer
 from vlnbert.learning.run_folder import POINTER
 from vlnbert.learning.run_record import RunRecord, record_format
 from vlnbert.learning.trainer import Trainer
-from vlnbert.tasks.holdout import DEV, inside_houses
+from vlnbert.sources.instructions import is_augmented
+from vlnbert.speaker.paths import Paths, connected
+from vlnbert.tasks.holdout import DEV, file_of, inside_houses
+from vlnbert.tasks.leaks import find_leaks
 from vlnbert.tasks.splits import task_and_split
 from vlnbert.tasks.targets import report_targets
 from vlnbert.world.objects import NONE
@@ -78,10 +81,29 @@ def _choice(record: RunRecord, data: Data, trainer: Trainer) -> Iterator[str]:
                 yield f"{name}: {houses}, so its score is partly of unseen houses"
 
 
+def _told_paths(data: Data, trainer: Trainer) -> Iterator[str]:
+    """What of augmented data, whoever made it, is of an evaluation or cannot be walked. It is told, not left out."""
+    for split in trainer.batches.splits:
+        file = file_of(data.folder, split.episodes.task, split.episodes.split)
+        if not is_augmented(file):
+            continue
+        try:
+            leaks = find_leaks(data.folder, data.world, split.episodes).lines()
+        except VlnbertError as error:  # what is learned from may be whole all the same
+            yield f"{split.name} was not held against the splits for evaluation: {error}"
+            leaks = []
+        for line in leaks:
+            yield f"{split.name}: {line}; what learns from them cannot be evaluated there"
+        broken = int((~connected(data.world, Paths.of(split.episodes))).sum())
+        if broken:
+            yield f"{split.name}: {broken:,} of {len(split.episodes):,} paths are not connected"
+
+
 def _oddities(data: Data, trainer: Trainer) -> Iterator[str]:
     """What in the data does not fit, though one can train with it: objects' features, and targets out of sight."""
     yield from data.object_notes
     yield from trainer.notes
+    yield from _told_paths(data, trainer)
     for split in trainer.batches.splits:
         if split.target is not None:
             report = report_targets(data.objects, split.episodes)

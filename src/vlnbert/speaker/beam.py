@@ -9,6 +9,7 @@ from vlnbert.speaker.likelihood import PAD
 from vlnbert.speaker.model import EncodedPaths, SpeakerModel
 
 NEVER = float("-inf")
+UNENDED = 1e6  # more than any rank: what has ended comes first
 
 
 def write_beams(
@@ -42,7 +43,8 @@ def write_beams(
         _reorder(before, (first + beam).flatten())
         if device.type == "cpu" and bool(ended.all()):  # where to look is free
             break
-    best = _rank(score, length, decoding.length_penalty).argmax(dim=1, keepdim=True)
+    rank = _rank(score, length, decoding.length_penalty)
+    best = torch.where(ended, rank, rank - UNENDED).argmax(dim=1, keepdim=True)  # one without an end is of no use
     tokens_of_best = written.gather(1, best[..., None].expand(-1, 1, tokens)).squeeze(1)
     return Written(tokens_of_best, score.gather(1, best).squeeze(1), ended.gather(1, best).squeeze(1))
 

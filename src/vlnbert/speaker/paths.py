@@ -150,6 +150,15 @@ def require_connected(world: World, paths: Paths, names: Sequence[str] | None = 
         raise UsageError(f"{problem}; name viewpoints one step apart (vlnbert world candidates lists them)")
 
 
+def require_short(paths: Paths, most: int, names: Sequence[str]) -> None:
+    """Refuse paths of more viewpoints than a speaker reads, by the name of the first."""
+    long = (paths.length > most).nonzero().flatten().tolist()
+    if long:
+        more = f", and {len(long) - 1:,} other paths have too many too" if len(long) > 1 else ""
+        problem = f"path {names[long[0]]} has {int(paths.length[long[0]])} viewpoints{more}"
+        raise UsageError(f"{problem}; the speaker reads at most {most}: leave out what is longer")
+
+
 def first_heading(world: World, paths: Paths) -> Tensor:
     """[path] the heading of each path's first step, for paths that come without one; 0 for one that stays."""
     first = taken_slots(world, paths)[:, 0]

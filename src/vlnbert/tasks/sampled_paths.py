@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vlnbert.errors import UsageError, setting
+from vlnbert.errors import DataError, UsageError, setting
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.task import TASKS
 from vlnbert.world.world import World
@@ -54,11 +54,21 @@ def sample_paths(
 
     They come in an order that the seed decides: fewer are the first of more.
     """
-    found = [_paths_of(world, world.scans.index(scan)) for scan in train_houses(folder, kept_out)]
+    houses = train_houses(folder, kept_out)
+    for scan in houses:
+        if scan not in world.scans:
+            file = TASKS["r2r"].file(folder, "train")
+            raise DataError(file, f"has paths in {scan}, which has no graph", "add the scan's connectivity file")
+    found = [_paths_of(world, world.scans.index(scan)) for scan in houses]
     path, length = torch.cat([path for path, _ in found]), torch.cat([length for _, length in found])
     known, described = len(path), _described(folder, world)
     kept = [tuple(row) not in described for row in path.tolist()]
     path, length = path[kept], length[kept]
+    if not len(path):
+        problem = (
+            f"the train houses of {folder.root} have no shortest path of {HOPS[0]} to {HOPS[1]} hops and {LENGTH:g} m"
+        )
+        raise UsageError(f"{problem} that val_seen does not describe; give larger houses")
     if count is not None and count > len(path):
         problem = f"there are {len(path):,} paths of the kind in the train houses of {folder.root}, not {count:,}"
         raise UsageError(f"{problem}; ask for fewer: {setting('count', len(path))}")

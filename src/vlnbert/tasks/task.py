@@ -68,6 +68,9 @@ class Task:
         found = self.files(folder)
         if not found:
             raise DataError(folder.root / self.name, f"holds no {self.name.upper()}_<split>.json", MAKE_ONE)
+        if split.endswith("_aug") and not folder.augmented_files(self.name):
+            path, remedy = folder.root / self.name / f"{split}.json", "make it with: vlnbert augment speak"
+            raise DataError(path, f"no such file, which the split {self.name}/{split} is read from", remedy)
         if split not in found:
             raise UnknownNameError(f"{self.name} split in {folder.root}", split, found)
         return found[split]
