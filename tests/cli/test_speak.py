@@ -43,6 +43,12 @@ def test_a_split_is_told(spoken: Path, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "told.json").read_text()) == items
 
 
+def test_what_is_left_out_is_said_once(spoken: Path) -> None:
+    outcome = called("speak", spoken, "--split", "r2r/val_unseen", "--max-tokens", "3")
+    assert outcome.code == 0
+    assert (outcome.out + outcome.err).count("left out: ") == 1
+
+
 def test_a_path_is_told(spoken: Path) -> None:
     [first, *_] = json.loads(
         called("speak", spoken, "--split", "r2r/val_unseen", "--decoding", "nucleus", "--json").out
@@ -60,6 +66,10 @@ def test_a_path_is_told(spoken: Path) -> None:
         (("--path", "attic"), "'attic' is no path; write it like scan:viewpoint,viewpoint,..."),
         (("--split", "r2r/val_unseen", "--decoding", "greed"), "did you mean greedy"),
         (("--split", "r2r/val_unseen", "--max-tokens", "99"), "--max-tokens 99 is more than the 80"),
+        (
+            ("--split", "r2r/val_unseen", "--top-p", "0.5"),
+            "--top-p 0.5 is of nucleus decoding, which was not asked for",
+        ),
     ],
 )
 def test_mistakes_end_in_one_line(spoken: Path, words: tuple[str, ...], told: str) -> None:

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from typing import Any
 
 import pytest
 import torch
@@ -226,6 +227,21 @@ def test_a_word_is_written_without_waiting(
 def test_settings_out_of_range_are_refused(change: dict[str, float], told: str) -> None:
     with pytest.raises(UsageError, match=told):
         Decoding(**change)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("method", "change", "told"),
+    [
+        ("greedy", {"top_p": 0.5}, r"top_p=0.5 is of nucleus decoding, .* add decoding='nucleus'"),
+        ("beam", {"temperature": 0.5}, "temperature=0.5 is of nucleus"),
+        ("nucleus", {"beams": 8}, "beams=8 is of beam decoding"),
+        ("greedy", {"length_penalty": 0.0}, "length_penalty=0.0 is of beam"),
+    ],
+)
+def test_settings_of_another_way_are_refused(method: Any, change: dict[str, Any], told: str) -> None:
+    """They would be ignored."""
+    with pytest.raises(UsageError, match=told):
+        Decoding(method, **change)
 
 
 def test_what_cannot_be_asked_for(data: Data, speaker: Speaker, paths: Paths) -> None:

@@ -1,5 +1,6 @@
 """`vlnbert speak`: turn paths into instructions."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -89,4 +90,4 @@ def speak(
     elif json:
         print(told.to_json())
     else:
-        show(told.table())
+        show(replace(told.table(), note=""))  # it was said aside when it was told
