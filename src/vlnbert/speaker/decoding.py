@@ -5,7 +5,7 @@ each word. What nucleus sampling draws is a hash of the seed, the path and the w
 same in any batch.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
@@ -19,12 +19,8 @@ from vlnbert.speaker.model import EncodedPaths, SpeakerModel
 
 Method = Literal["greedy", "nucleus", "beam"]
 MOST_BEAMS = 64
-OF_METHOD = {
-    "top_p": "nucleus",
-    "temperature": "nucleus",
-    "beams": "beam",
-    "length_penalty": "beam",
-}  # settings of one alone
+# settings that one method alone has
+OF_METHOD = {"top_p": "nucleus", "temperature": "nucleus", "beams": "beam", "length_penalty": "beam"}
 
 
 @dataclass(frozen=True)
@@ -63,10 +59,9 @@ class Decoding:
                 or not least <= value <= most
             ):
                 raise UsageError(f"{setting(name)} is {value!r}; choose {least:,} to {most:,}")
-        for item in fields(self):
-            method = OF_METHOD.get(item.name, self.method)
-            if method != self.method and (value := getattr(self, item.name)) != item.default:
-                problem = f"{setting(item.name, value)} is of {method} decoding, which was not asked for"
+        for name, method in OF_METHOD.items():
+            if method != self.method and (value := getattr(self, name)) != getattr(Decoding, name):
+                problem = f"{setting(name, value)} is of {method} decoding, which was not asked for"
                 raise UsageError(f"{problem}; leave it out, or add {setting('decoding', method)}")
 
 
