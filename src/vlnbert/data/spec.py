@@ -75,6 +75,10 @@ class FeatureSpec:
     """What turns captions and names into features: a BERT, or any encoder that transformers opens, such as
     sentence-transformers/all-mpnet-base-v2; a folder or a hub name."""
 
+    scale: float = 1.0
+    """What the features of views and objects are multiplied by. An embedding has length one, an image feature about
+    thirty and a direction, beside them, eight."""
+
     @property
     def view_channels(self) -> tuple[str, ...]:
         """The channels of a view's feature, in their order; none where it comes from a file or from memory."""

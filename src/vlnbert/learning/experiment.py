@@ -27,6 +27,11 @@ class TrainConfig(TrainingSettings):
     """Chooses initial weights, batches, dropout and what is explored."""
     max_steps: int | None = None
     """Steps after which an episode ends; by default the task's: 15 in R2R and REVERIE, 30 in R4R."""
+    flip: float = 0.0
+    """Share of the rows that see their house in a mirror: left and right change places in every direction and in the
+    instruction. For features that are words; pictures would have to be flipped too."""
+    rotate: bool = False
+    """Turn each row's house by a random angle, so that nothing is learned of where north is."""
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     """Weights of the losses."""
     reward: str = PAPER
@@ -39,6 +44,7 @@ class TrainConfig(TrainingSettings):
         super().__post_init__()
         if self.batch % 2:
             raise UsageError(f"a batch of {self.batch} has no two halves; choose an even number")
+        require_range(self, 0.0, 1.0, "flip")
         if self.max_steps is not None:
             require_range(self, 1, MOST, "max_steps")
 
