@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from vlnbert.data.own import Features, open_own
-from vlnbert.data.spec import CAPTIONS, FEATURES, IN_MEMORY, NAMES, PANORAMA, FeatureSpec
+from vlnbert.data.spec import CAPTIONS, FEATURES, IN_MEMORY, NAMES, FeatureSpec
 from vlnbert.errors import DataError, UsageError, near_names, setting
 from vlnbert.perception.captions import open_captions_beside, open_sentences
 from vlnbert.perception.channels import (
@@ -34,14 +34,12 @@ from vlnbert.registry import LOAD_PLUGIN
 from vlnbert.sources.features import check_width, feature_width
 from vlnbert.sources.layout import DataFolder
 from vlnbert.sources.object_features import read_object_features
-from vlnbert.world.banks import Bank, side_by_side, with_stop
+from vlnbert.world.banks import Bank, side_by_side
 from vlnbert.world.object_bank import ObjectBank
 from vlnbert.world.object_features import open_object_features
 from vlnbert.world.objects import ObjectTable
-from vlnbert.world.sights import facing_views, level_views, open_features, open_label_places, open_labels
+from vlnbert.world.sights import facing_views, open_features, open_label_places, open_labels
 from vlnbert.world.world import World
-
-CHUNK = 1024  # viewpoints that are looked at together
 
 
 def view_feature_file(folder: DataFolder, spec: FeatureSpec) -> Path:
@@ -78,19 +76,7 @@ def object_file_width(folder: DataFolder, spec: FeatureSpec) -> int:
 
 
 def open_view_bank(world: World, folder: DataFolder, spec: FeatureSpec, own: Features | None = None) -> Bank:
-    """What the choices of a world look like: by channels side by side, by a file, or `own`, in memory."""
-    bank = _open_views(world, folder, spec, own)
-    if spec.stop != PANORAMA:
-        return bank
-    if spec.own_views:
-        problem = f"{setting('features.stop', PANORAMA)} looks all around, which features of your own do not show"
-        raise UsageError(f"{problem}; leave it out")
-    around = _open_views(level_views(world), folder, spec, own)
-    viewpoints = torch.split(torch.arange(len(world), device=world.device), CHUNK)
-    return with_stop(bank, torch.cat([around.look(some)[:, 1:].mean(dim=1) for some in viewpoints]))
-
-
-def _open_views(world: World, folder: DataFolder, spec: FeatureSpec, own: Features | None) -> Bank:
+    """What the views of a world look like: by channels side by side, by a file, or `own`, in memory."""
     if spec.reads_view_file:
         if spec.view_width is not None:
             view_file_width(folder, spec)  # one line for what would be one for each viewpoint

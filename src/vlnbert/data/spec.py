@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from vlnbert.errors import UsageError
 from vlnbert.perception.channels import (
@@ -21,7 +21,6 @@ from vlnbert.weights.options import MINILM
 
 CAPTIONS = "captions"  # channels, where a file of view features could be named
 IN_MEMORY = "<in memory>"  # the same, for what somebody holds in memory
-PANORAMA = "panorama"  # what stopping looks like
 NAMES, OFF = "names", "off"  # where a file of object features could
 
 AnyMaker = TypeVar("AnyMaker", bound=Callable[..., Any])
@@ -76,9 +75,6 @@ class FeatureSpec:
     """What turns captions and names into features: a BERT, or any encoder that transformers opens, such as
     sentence-transformers/all-mpnet-base-v2; a folder or a hub name."""
 
-    stop: Literal["zeros", "panorama"] = "zeros"
-    """What the choice to stop looks like: all zeros, as in the paper, or panorama, the mean of the twelve level views
-    all around: what stands where nobody can walk is in none of the other choices."""
     scale: float = 1.0
     """What the features of views and objects are multiplied by. An embedding has length one, an image feature about
     thirty and a direction, beside them, eight."""

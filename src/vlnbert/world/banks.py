@@ -13,8 +13,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding
 
-from vlnbert.errors import UsageError
-
 
 class Bank(Protocol):
     """Anything that can tell what is seen from a viewpoint."""
@@ -89,18 +87,6 @@ def side_by_side(banks: Sequence[Bank]) -> Bank:
         else:
             parts.append(bank)
     return parts[0] if len(parts) == 1 else JoinedBank(tuple(parts))
-
-
-def with_stop(bank: Bank, stop: Tensor) -> Bank:
-    """The same bank, in which to stop at a viewpoint looks like its row of [viewpoint, width]."""
-    if isinstance(bank, JoinedBank):
-        shares = torch.split(stop, [part.width for part in bank.parts], dim=1)
-        return JoinedBank(tuple(with_stop(part, share) for part, share in zip(bank.parts, shares, strict=True)))
-    if not isinstance(bank, FeatureBank):
-        raise UsageError("what stopping looks like cannot be told of a bank of your own; let its stop slot tell it")
-    row = bank.row.clone()
-    row[:, 0] = torch.arange(len(row), device=row.device) + len(bank.table)
-    return FeatureBank(torch.cat((bank.table, stop.to(bank.table))), row)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ Only those views, one in ten, are ever looked at, so only those are kept. What s
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -21,8 +21,8 @@ from vlnbert.sources.captions import PanoramaCaptions, read_captions
 from vlnbert.sources.features import feature_width, read_features
 from vlnbert.world.banks import FeatureBank
 from vlnbert.world.cache import Built, Key, cached
-from vlnbert.world.geometry import STEPS, VIEWS
-from vlnbert.world.world import STOP, World
+from vlnbert.world.geometry import VIEWS
+from vlnbert.world.world import World
 
 VERSION = 1  # of the tables below; a new one makes old caches unused
 THIRDS = 3  # of a view: left, middle and right
@@ -58,25 +58,6 @@ def facing_views(world: World) -> FacingViews:
     number = np.zeros(len(world) * VIEWS, dtype=np.int64)
     number[views.numpy()] = np.arange(1, len(views) + 1)
     return FacingViews(row.to(world.device), number.reshape(-1, VIEWS), len(views))
-
-
-def level_views(world: World) -> World:
-    """The same viewpoints with other choices: to look along each of the twelve level views.
-
-    Whatever opens what a world's choices look like opens, with this one, what lies all around.
-    """
-    here = torch.arange(len(world), device=world.device)[:, None].expand(-1, 1 + STEPS)
-    view = STEPS + torch.arange(-1, STEPS, device=world.device)
-    view[STOP] = 0
-    angles = world.heading.new_zeros(here.shape)
-    return replace(
-        world,
-        choices=torch.where(world.choices > 1, 1 + STEPS, 1),  # who has no neighbour need not be described
-        neighbour=here,
-        view=view.expand_as(here),
-        heading=angles,
-        elevation=angles,
-    )
 
 
 def open_features(world: World, path: Path, width: int | None = None) -> FeatureBank:
