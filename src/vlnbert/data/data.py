@@ -20,7 +20,7 @@ from vlnbert.tasks.holdout import DEV, TRAIN, dev_episodes, dev_split
 from vlnbert.tasks.splits import Split, open_split, task_and_split
 from vlnbert.tasks.task import TASKS
 from vlnbert.tasks.tokens import load_tokenizer
-from vlnbert.world.banks import Bank, scaled
+from vlnbert.world.banks import Bank
 from vlnbert.world.build import open_world
 from vlnbert.world.object_bank import ObjectBank
 from vlnbert.world.objects import ObjectTable, open_object_table
@@ -51,8 +51,7 @@ class Data:
     def view_bank(self) -> Bank:
         """What views look like."""
         own = self.own_features if self.features.views == IN_MEMORY else None
-        bank = open_view_bank(self.world, self.folder, self.features, own)
-        return scaled(bank, self.features.scale)
+        return open_view_bank(self.world, self.folder, self.features, own)
 
     @cached_property
     def objects(self) -> ObjectTable:
@@ -76,8 +75,7 @@ class Data:
 
     @cached_property
     def _object_bank(self) -> tuple[ObjectBank, tuple[str, ...]]:
-        bank, notes = open_object_bank(self.world, self.folder, self.objects, self.features)
-        return bank.scaled(self.features.scale), notes
+        return open_object_bank(self.world, self.folder, self.objects, self.features)
 
     @cached_property
     def environment(self) -> Environment:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from vlnbert.errors import UsageError
 from vlnbert.perception.channels import (
     CAPTION_FILES,
+    DETECTION_PLACES,
     OBJECT_CHANNELS,
     OBJECT_GROUPS,
     OBSERVATION_FILES,
@@ -75,10 +76,6 @@ class FeatureSpec:
     """What turns captions and names into features: a BERT, or any encoder that transformers opens, such as
     sentence-transformers/all-mpnet-base-v2; a folder or a hub name."""
 
-    scale: float = 1.0
-    """What the features of views and objects are multiplied by. An embedding has length one, an image feature about
-    thirty and a direction, beside them, eight."""
-
     @property
     def view_channels(self) -> tuple[str, ...]:
         """The channels of a view's feature, in their order; none where it comes from a file or from memory."""
@@ -116,6 +113,13 @@ class FeatureSpec:
     def own_views(self) -> bool:
         """Whether some of what views look like is what somebody made: registered by name, or held in memory."""
         return self.views == IN_MEMORY or any(name not in VIEW_CHANNELS for name in self.view_channels)
+
+    @property
+    def sided_views(self) -> str:
+        """What of a view's feature would have to change its sides in a mirror, or may have to; empty where nothing."""
+        if not self.view_channels:
+            return "features held in memory" if self.views == IN_MEMORY else "a file of image features"
+        return next((name for name in self.view_channels if name not in VIEW_CHANNELS or name == DETECTION_PLACES), "")
 
     @property
     def reads_view_file(self) -> bool:

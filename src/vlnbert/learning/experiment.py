@@ -28,10 +28,8 @@ class TrainConfig(TrainingSettings):
     max_steps: int | None = None
     """Steps after which an episode ends; by default the task's: 15 in R2R and REVERIE, 30 in R4R."""
     flip: float = 0.0
-    """Share of the rows that see their house in a mirror: left and right change places in every direction and in the
-    instruction. For features that are words; pictures would have to be flipped too."""
-    rotate: bool = False
-    """Turn each row's house by a random angle, so that nothing is learned of where north is."""
+    """Share of the rows that see their house in a mirror, left and right changed in directions and in words. For views
+    that are described in words: pictures would have to be flipped too."""
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     """Weights of the losses."""
     reward: str = PAPER

@@ -11,9 +11,10 @@ from vlnbert.learning.speaker_experiment import AnyExperiment
 from vlnbert.sources.files import read_json, write_json
 from vlnbert.sources.formats import FORMAT, format_of
 
-# Of run.json. 4 holds every field, also those at their defaults; 3 keeps the shape that was trained, 2 the one asked
-# for.
-NEWEST = 4
+# Of run.json. 5 knows training.flip; from 4 on every field is there, also those at their defaults; 3 keeps the shape
+# that was trained, 2 the one asked for.
+NEWEST = 5
+LATER = {4: ("experiment.training.flip",)}  # fields that a format with every field does not know yet
 # Settings that format 2 calls otherwise than format 1, by their places in an experiment.
 RENAMED = {
     "features": "features.views",
@@ -72,7 +73,7 @@ def read_record(run: Path) -> RunRecord:
             if version == 1 and isinstance(values.get("experiment"), dict):
                 values["experiment"] = moved(values["experiment"], RENAMED)
         record = from_plain(RunRecord, values)
-        if version == NEWEST and (lost := sorted(missing(RunRecord, values))):
+        if version >= 4 and (lost := sorted(set(missing(RunRecord, values)) - set(LATER.get(version, ())))):
             raise UsageError(f"it lacks {', '.join(lost)}")
         return record
     except (UsageError, TypeError) as error:

@@ -156,6 +156,9 @@ def _require_used(experiment: AnyExperiment, asked: Collection[str]) -> None:
         reasons |= dict.fromkeys(places, f"{' and '.join(experiment.tasks)} shows no objects")
     elif seen.objects == OFF:
         reasons |= dict.fromkeys(OF_OBJECTS, f"{setting('features.objects')} is {OFF}")
+    if isinstance(experiment, Experiment) and experiment.training.flip and (sided := seen.sided_views):
+        problem = f"{setting('training.flip')} changes left and right, but {sided} cannot be seen in a mirror"
+        raise UsageError(f"{problem}; leave it out")
     if not seen.uses_encoder:
         reasons["features.encoder"] = "no captions or names are read"
     if not experiment.holdout:

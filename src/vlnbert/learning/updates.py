@@ -5,7 +5,6 @@ all at once. Graphs need static shapes: there is one for each width of instructi
 second time (the first time warms up), so that a run starts at once.
 """
 
-import math
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -17,8 +16,8 @@ from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 
-from vlnbert.environment.augment import Augmentation, other_side
 from vlnbert.environment.environment import Environment
+from vlnbert.environment.flip import flip_words, other_sides
 from vlnbert.errors import UsageError, setting
 from vlnbert.learning.experiment import TrainConfig
 from vlnbert.learning.objective import Objective, navigation_objective
@@ -32,6 +31,7 @@ from vlnbert.tasks.task import TASKS
 
 PARTS = ("total", "imitation", "policy", "value", "entropy", "grounding")
 TORCH = Path(torch.__file__).parent
+FLIP = -1  # the counter of that draw; from 0 up they are what is sampled
 
 Update = Callable[[Batch, Tensor], Tensor]  # a batch and the keys of its noise -> [part] losses
 
@@ -57,17 +57,18 @@ class Learner(nn.Module):
         # No buffer: what is random differs between ranks, and so may this.
         self.teacher_rows, self.row_policy = teacher_rows, row_policy
         self.reward = open_reward(config.reward, environment.world, config.rewards)
-        self.other_side = other_side(navigator.tokenizer).to(environment.world.device) if config.flip else None
+        self.sides = other_sides(navigator.tokenizer).to(environment.world.device) if config.flip else None
 
     def forward(self, batch: Batch, key: Tensor) -> Tensor:
         """[part] the objective of a batch and its parts, as PARTS names them; the first carries the gradient.
 
-        `key` [row] is that of what exploring rows sample.
+        `key` [row] is that of what exploring rows sample, and of who sees the house in a mirror.
         """
         task, environment = TASKS[batch.task], self.environment.for_task(batch.task)
-        augmentation, tokens = self._augmentation(key), batch.tokens
-        if augmentation is not None and self.other_side is not None:
-            tokens = torch.where(augmentation.side[:, None] < 0, self.other_side[tokens], tokens)
+        tokens, flipped = batch.tokens, None
+        if self.sides is not None:
+            flipped = uniform(key, torch.full_like(key, FLIP)) < self.config.flip
+            tokens = flip_words(tokens, flipped, self.sides)
         agent = MixedAgent(
             self.navigator,
             environment,
@@ -79,7 +80,7 @@ class Learner(nn.Module):
             teacher_rows=self.teacher_rows,
             task=task,
             lesson=task.begin_teacher(batch),
-            augmentation=augmentation,
+            flipped=flipped,
         )
         with fast.enabled(fast.dtype_of(self.config.precision)):
             rollout = collect_rollout(environment, agent, batch.start, batch.heading, batch.goal)
@@ -91,14 +92,6 @@ class Learner(nn.Module):
             ranks=self.ranks,
         )
         return _stacked(objective)
-
-    def _augmentation(self, key: Tensor) -> Augmentation | None:
-        """Of each row, drawn by its key; counters from 0 up are those of what it samples."""
-        if not self.config.flip and not self.config.rotate:
-            return None
-        flipped, angle = (uniform(key, torch.full_like(key, counter)).float() for counter in (-1, -2))
-        side = 1 - 2 * (flipped < self.config.flip).float()
-        return Augmentation(side, 2 * math.pi * angle * self.config.rotate)
 
 
 class EagerUpdate:

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from vlnbert.environment.augment import Augmentation
 from vlnbert.environment.environment import Environment, Observation, State
+from vlnbert.environment.flip import flip_observation
 from vlnbert.navigator import Instruction, Navigator
 from vlnbert.rollout.agents import Agent, EpisodeBatch
 from vlnbert.rollout.episodes import (
@@ -101,19 +101,18 @@ class MixedAgent(Agent):
         teacher_rows: TeacherRows | None = None,
         task: Task | None = None,
         lesson: TeacherMemory | None = None,
-        augmentation: Augmentation | None = None,
+        flipped: Tensor | None = None,
     ) -> None:
         """[row, token] instructions, the policy of each row, and the key of its noise.
 
         `target` [row] is, in REVERIE, the place of the target among the objects of the goal; NONE where that does not
         show it. `task` has the teacher, R2R by default, and `lesson` what it knows of each row, by default the goal.
-        `augmentation` changes what each row sees.
+        `flipped` [row] are those who see their house in a mirror.
         """
         self.navigator, self.environment, self.tokens = navigator, environment, tokens
         self.row_policy, self.key, self.target = row_policy, key, target
         self.max_steps, self.teacher_rows = max_steps, teacher_rows
-        self.task, self.lesson = task or TASKS[R2R.name], lesson
-        self.augmentation = augmentation
+        self.task, self.lesson, self.flipped = task or TASKS[R2R.name], lesson, flipped
 
     def begin(self, batch: EpisodeBatch) -> MixedMemory:
         instruction = encode_tokens(self.navigator, batch.tokens)
@@ -130,7 +129,7 @@ class MixedAgent(Agent):
 
     def act(self, observation: Observation, memory: MixedMemory) -> tuple[Tensor, MixedMemory]:
         policy = select_rows(self.row_policy, memory.rows)
-        step = self.navigator.step(memory.hidden, memory.instruction, self._augmented(observation, memory.rows))
+        step = self.navigator.step(memory.hidden, memory.instruction, self._seen(observation, memory.rows))
         logits = _at_least_float32(step.logits)
         teacher, lesson = self.task.teacher(self.environment.world, observation.state.viewpoint, memory.teacher)
         sampled = (logits.detach() + memory.noise[len(memory.records)]).argmax(dim=1)
@@ -153,12 +152,11 @@ class MixedAgent(Agent):
             if not len(memory.hidden):
                 return _at_least_float32(memory.hidden.new_zeros(count))
             observation = self.environment.observe(select_rows(state, memory.rows))
-            seen = self._augmented(observation, memory.rows)
-            ahead = self.navigator.step(memory.hidden, memory.instruction, seen)
+            ahead = self.navigator.step(memory.hidden, memory.instruction, self._seen(observation, memory.rows))
             return scatter_rows(_at_least_float32(self.navigator.value(ahead.state)), memory.rows, count)
 
-    def _augmented(self, observation: Observation, rows: Tensor | None) -> Observation:
-        return observation if self.augmentation is None else self.augmentation.only(rows)(observation)
+    def _seen(self, observation: Observation, rows: Tensor | None) -> Observation:
+        return observation if self.flipped is None else flip_observation(observation, select_rows(self.flipped, rows))
 
 
 def collect_rollout(

@@ -205,10 +205,11 @@ def _read_config(path: Path) -> tuple[SpeakerConfig, FeatureSpec]:
 
 
 def _read_features(path: Path, said: Any) -> FeatureSpec:
-    kinds: dict[str, type] = dict.fromkeys((item.name for item in fields(FeatureSpec)), str)
-    kinds |= {"view_width": int, "object_width": int, "max_objects": int, "scale": float}
+    words = {item.name: "width" not in item.name and item.name != "max_objects" for item in fields(FeatureSpec)}
     if not isinstance(said, dict) or any(
-        value is not None and type(value) is not kinds[name] for name, value in said.items() if name in kinds
+        value is not None and type(value) is not (str if words[name] else int)
+        for name, value in said.items()
+        if name in words
     ):
         raise DataError(path, "does not say what the speaker was shown", SAVE_AGAIN)
-    return FeatureSpec(**{name: value for name, value in said.items() if name in kinds and value is not None})
+    return FeatureSpec(**{name: value for name, value in said.items() if name in words and value is not None})

@@ -89,35 +89,6 @@ def side_by_side(banks: Sequence[Bank]) -> Bank:
     return parts[0] if len(parts) == 1 else JoinedBank(tuple(parts))
 
 
-@dataclass(frozen=True)
-class ScaledBank:
-    """Another bank, whose features are multiplied by a number."""
-
-    bank: Bank
-    factor: float
-
-    @property
-    def width(self) -> int:
-        return self.bank.width
-
-    def look(self, viewpoint: Tensor) -> Tensor:
-        return self.bank.look(viewpoint) * self.factor
-
-    def to(self, device: torch.device | str) -> "ScaledBank":
-        return ScaledBank(self.bank.to(device), self.factor)
-
-
-def scaled(bank: Bank, factor: float) -> Bank:
-    """A bank whose features are multiplied by a number: at once, or when somebody's own bank is looked at."""
-    if factor == 1:
-        return bank
-    if isinstance(bank, JoinedBank):
-        return JoinedBank(tuple(scaled(part, factor) for part in bank.parts))
-    if isinstance(bank, FeatureBank):
-        return FeatureBank(bank.table * factor, bank.row)
-    return ScaledBank(bank, factor)
-
-
 def in_dtype(bank: Bank, dtype: torch.dtype) -> Bank:
     """A bank whose features are kept in another precision; somebody's own bank stays as it is."""
     if isinstance(bank, JoinedBank):

@@ -97,10 +97,6 @@ class ObjectBank:
         moved = {name: getattr(self, name).to(device) for name in names}
         return replace(self, **moved, table=self.table.to(device, dtype))
 
-    def scaled(self, factor: float) -> "ObjectBank":
-        """The same bank, its features multiplied by a number."""
-        return self if factor == 1 else replace(self, table=self.table * factor)
-
     def _room(self, count: Tensor) -> int:
         if self.fixed or count.device.type != "cpu":
             return self.widest

@@ -1,6 +1,5 @@
-"""A house in a mirror, or turned: what the augmentation shows is what one would see in a house built that way."""
+"""A house in a mirror: what flipped rows see is what one would see in a house built that way."""
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -11,8 +10,8 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
 from torch import Tensor
 
-from vlnbert.environment.augment import Augmentation, other_side
-from vlnbert.environment.environment import Environment, State
+from vlnbert.environment.environment import Environment, Observation, State
+from vlnbert.environment.flip import flip_observation, flip_words, other_sides
 from vlnbert.errors import UsageError
 from vlnbert.world import World
 from vlnbert.world.geometry import STEPS, VIEWS
@@ -25,10 +24,10 @@ def tokenizer_of(pieces: list[str]) -> Tokenizer:
     return Tokenizer(WordPiece({piece: number for number, piece in enumerate(pieces)}, unk_token="[UNK]"))
 
 
-def other_view(view: Tensor, mirrored: bool = False, steps: int = 0) -> Tensor:
-    """The view that shows the same, in a mirror or `steps` of 30 degrees further."""
+def other_view(view: Tensor) -> Tensor:
+    """The view that shows the same in a mirror."""
     step = view % STEPS
-    return view - step + ((-step if mirrored else step + steps) % STEPS)
+    return view - step + (-step) % STEPS
 
 
 def everywhere(world: World) -> State:
@@ -37,46 +36,29 @@ def everywhere(world: World) -> State:
     return State(viewpoint, torch.arange(VIEWS).repeat(len(world)), torch.zeros(len(viewpoint), dtype=torch.bool))
 
 
-def changed(state: State, side: float = 1.0, turn: float = 0.0) -> Augmentation:
-    rows = torch.ones(len(state.viewpoint))
-    return Augmentation(side * rows, turn * rows)
-
-
-def assert_same(augmented: object, built: object) -> None:
+def assert_same(seen: Observation, built: Observation) -> None:
     for name in NAMES:
-        torch.testing.assert_close(getattr(augmented, name), getattr(built, name), atol=2e-6, rtol=0)
+        torch.testing.assert_close(getattr(seen, name), getattr(built, name), atol=2e-6, rtol=0)
 
 
 def test_a_mirror_shows_the_mirrored_house(world: World) -> None:
-    built = Environment(replace(world, heading=-world.heading, view=other_view(world.view, mirrored=True)))
+    built = Environment(replace(world, heading=-world.heading, view=other_view(world.view)))
     state = everywhere(world)
-    there = replace(state, view=other_view(state.view, mirrored=True))
-    seen = changed(state, side=-1.0)(Environment(world).observe(state))
+    there = replace(state, view=other_view(state.view))
+    seen = flip_observation(Environment(world).observe(state), torch.ones_like(state.ended))
     assert_same(seen, built.observe(there))
     moved, moved_there = Environment(world).step(state, state.view % 2), built.step(there, state.view % 2)
-    assert torch.equal(other_view(moved.view, mirrored=True), moved_there.view)  # and so it goes on
+    assert torch.equal(other_view(moved.view), moved_there.view)  # and so it goes on
 
 
-@pytest.mark.parametrize("steps", [1, 5, 11])
-def test_a_turn_shows_the_turned_house(world: World, steps: int) -> None:
-    angle = steps * 2 * math.pi / STEPS
-    built = Environment(replace(world, heading=world.heading + angle, view=other_view(world.view, steps=steps)))
-    state = everywhere(world)
-    seen = changed(state, turn=angle)(Environment(world).observe(state))
-    assert_same(seen, built.observe(replace(state, view=other_view(state.view, steps=steps))))
-
-
-def test_a_row_that_is_not_changed_sees_what_is_there(world: World) -> None:
+def test_only_flipped_rows_change(world: World) -> None:
     state = everywhere(world)
     observed = Environment(world).observe(state)
-    assert_same(changed(state)(observed), observed)
-    half = Augmentation(torch.tensor([1.0, -1.0]).repeat(len(state.view) // 2), torch.zeros(len(state.view)))
-    seen, mirrored = half(observed), changed(state, side=-1.0)(observed)
+    half = torch.tensor([False, True]).repeat(len(state.view) // 2)
+    seen, mirrored = flip_observation(observed, half), flip_observation(observed, torch.ones_like(half))
     for name in NAMES:
         assert torch.equal(getattr(seen, name)[::2], getattr(observed, name)[::2])
         assert torch.equal(getattr(seen, name)[1::2], getattr(mirrored, name)[1::2])
-    some = torch.tensor([1, 4, 7])
-    assert torch.equal(half.only(some).side, torch.tensor([-1.0, 1.0, -1.0]))
 
 
 @given(left=st.floats(0, 0.5), width=st.floats(0.01, 0.5))
@@ -85,7 +67,9 @@ def test_a_box_changes_sides(left: float, width: float) -> None:
     position = torch.stack((box, torch.zeros(5)))[None]
     direction = torch.tensor([[[0.6, 0.8, 0.0, 1.0], [0.0] * 4]])
     seen = VisibleObjects(torch.ones(1, 2, 3), position, direction, torch.tensor([[True, False]]))
-    found = Augmentation(torch.tensor([-1.0]), torch.tensor([0.3]))._objects(seen)
+    nothing = torch.zeros(1, 1, 4)
+    observed = Observation(torch.ones(1, 1, dtype=torch.bool), nothing, nothing[:, 0], None, seen)
+    found = flip_observation(observed, torch.tensor([True])).visible_objects
     expected = torch.tensor([1 - left - width, 0.2, 1 - left, 0.7, width * 0.5])
     torch.testing.assert_close(found.position[0, 0], expected)
     assert not found.position[0, 1].any()  # padding stays empty
@@ -95,7 +79,9 @@ def test_a_box_changes_sides(left: float, width: float) -> None:
 
 def test_words_change_sides() -> None:
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "left", "right", "the", "##left", "Ġright", "Ġleft"]
-    table = other_side(tokenizer_of(pieces))
+    table = other_sides(tokenizer_of(pieces))
+    tokens = torch.tensor([[2, 4, 6, 3, 0], [2, 4, 6, 3, 0]])
+    assert flip_words(tokens, torch.tensor([True, False]), table).tolist() == [[2, 5, 6, 3, 0], [2, 4, 6, 3, 0]]
     assert [pieces[number] for number in table.tolist()] == [
         *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "right", "left", "the"),
         *("##left", "Ġleft", "Ġright"),  # a piece whose other side is not there stays
@@ -105,4 +91,4 @@ def test_words_change_sides() -> None:
 @pytest.mark.parametrize("tokenizer", [None, tokenizer_of(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "left"])])
 def test_without_the_words_it_is_refused(tokenizer: object) -> None:
     with pytest.raises(UsageError, match="needs the words left and right"):
-        other_side(tokenizer)
+        other_sides(tokenizer)
