@@ -158,6 +158,47 @@ def test_what_is_not_followed_is_left_out(
     assert some.left_out["not followed"] == everything.written - len(expected) > 0
 
 
+def test_who_told_it_is_said_beside_it(
+    told: vln.AugmentedFile, spoken: vln.Run, paths: Path, data: vln.Data, tmp_path: Path
+) -> None:
+    about = json.loads(told.path.with_name("told_aug.about.json").read_text())
+    assert about["speaker"] == "speaker"
+    assert about["held_out"] == []
+    assert (about["decoding"]["method"], about["decoding"]["seed"]) == ("nucleus", 0)
+    assert (about["paths"], about["tellings"], about["instructions"]) == (40, 2, told.written)
+    assert about["bytes"] == told.path.stat().st_size
+    assert not [name for name in data.splits if "about" in name]
+    vln.augment_speak(spoken.speaker, paths, tmp_path / "own_aug.json", data, keep_followed="shortest", **QUIET)
+    about = json.loads((tmp_path / "own_aug.about.json").read_text())
+    assert (about["speaker"], about["held_out"], about["keep_followed"]) == ("the speaker", None, "shortest")
+
+
+def test_houses_kept_out_are_the_same_for_all(
+    spoken: vln.Run, paths: Path, data: vln.Data, house: Path, tmp_path: Path
+) -> None:
+    """Of speaker, of the navigator that follows, and of the training on what was told."""
+    kept_out = {"holdout": 1, "validate_on": ("r2r/dev_unseen",), "best_on": "r2r/dev_unseen"}
+    speaker = vln.train("speaker-demo", data, tmp_path / "dev", **QUIETLY, **SHAPE, **kept_out)
+    shape = {"hidden": 16, "heads": 2, "inner": 32, "iterations": 2, "validate_every": 2, "batch": 4, "max_steps": 4}
+    people = vln.train("demo", data, tmp_path / "people", **QUIETLY, **shape)
+    out = house / "r2r/dev_aug.json"
+    for navigator in (people, people.navigator):
+        with pytest.raises(UsageError, match=r"kept other houses out, so r2r/dev_unseen is not the same for both"):
+            vln.augment_speak(speaker, paths, out, keep_followed=navigator, **QUIET)
+    assert not list(out.parent.glob("*dev_aug*"))
+    vln.augment_speak(speaker, paths, out, keep_followed="shortest", **QUIET)
+    assert json.loads(out.with_name("dev_aug.about.json").read_text())["held_out"] == list(speaker.record.held_out)
+    both = {"train_on": ("r2r/train", "r2r/dev_aug"), **kept_out}
+    dev = vln.train("demo", data, tmp_path / "both", **QUIETLY, **shape, **both)
+    with pytest.raises(UsageError, match=r"speaker and both kept other houses out"):
+        vln.augment_speak(spoken, paths, tmp_path / "other_aug.json", keep_followed=dev, **QUIET)
+    out.unlink()
+    vln.augment_speak(spoken, paths, out, **QUIET)  # which had seen all houses
+    with pytest.raises(UsageError, match=r"r2r/dev_aug was told by speaker, which learned in houses that are kept out"):
+        vln.train("demo", data, tmp_path / "leaking", **QUIETLY, **shape, **both)
+    out.unlink()
+
+
 def test_a_navigator_may_follow(spoken: vln.Run, paths: Path, data: vln.Data, tmp_path: Path) -> None:
     shape = {"hidden": 16, "heads": 2, "inner": 32, "iterations": 2, "validate_every": 2, "batch": 4, "max_steps": 4}
     run = vln.train("demo", data, tmp_path / "navigator", **QUIETLY, **shape)

@@ -99,9 +99,13 @@ def _place(item: dict[str, Any]) -> dict[str, Any]:
     return {name: item[name] for name in ("scan", "path", "heading")}
 
 
-def test_a_told_file_that_is_not_there_yet(house: Path, tmp_path: Path) -> None:
-    shutil.copytree(house, tmp_path / "house", ignore=shutil.ignore_patterns("*_aug.json"))
-    with pytest.raises(
-        vln.VlnbertError, match=r"later_aug.json: no such file, .*; make it with: vlnbert augment speak"
-    ):
+@pytest.mark.parametrize("others", [(), ("prevalent_aug",), ("prevalent_aug", "earlier_aug", "later_en_aug")])
+def test_a_told_file_that_is_not_there_yet(house: Path, tmp_path: Path, others: tuple[str, ...]) -> None:
+    """Whatever other augmented files there are."""
+    shutil.copytree(house, tmp_path / "house", ignore=shutil.ignore_patterns("*_aug.*"))
+    for name in others:
+        (tmp_path / f"house/r2r/{name}.json").write_text("[]")
+    make = r"later_aug.json: no such file, .*; make it with: vlnbert augment speak \(docs/howto/augment.md\)"
+    near = r"; did you mean later_en_aug or earlier_aug\?" if len(others) > 1 else ""
+    with pytest.raises(vln.VlnbertError, match=f"{make}{near}$"):
         vln.train("demo", tmp_path / "house", tmp_path / "run", train_on=("r2r/later_aug",), **QUIETLY)

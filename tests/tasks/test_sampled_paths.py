@@ -79,6 +79,17 @@ def test_houses_are_kept_out(house: Path, tmp_path: Path) -> None:
     assert not scans & unseen
 
 
+def test_an_older_file_is_kept(house: Path, tmp_path: Path) -> None:
+    file = tmp_path / "paths.json"
+    file.write_text("mine")
+    refused = called("augment", "paths", "--data", house, "--out", file)
+    assert (refused.code, refused.err) == (
+        2,
+        f"vlnbert: {file}: is there already; remove it, or write to another file\n",
+    )
+    assert file.read_text() == "mine"
+
+
 def test_more_than_there_are(house: Path, tmp_path: Path) -> None:
     with pytest.raises(
         UsageError, match=r"there are [\d,]+ paths of the kind .*, not 1,000,000; ask for fewer: count="

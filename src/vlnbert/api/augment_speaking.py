@@ -6,21 +6,23 @@ from pathlib import Path
 from typing import Any
 
 from vlnbert.api.arguments import checked
-from vlnbert.api.following import Follower
+from vlnbert.api.following import Follower, require_same_houses
 from vlnbert.api.preparing import prepare
 from vlnbert.api.runs import Checkpoint, Run
 from vlnbert.api.speakers import prepare_speaker
 from vlnbert.api.told_paths import PathsToTell
 from vlnbert.data.data import Data
-from vlnbert.errors import DataError, UsageError, setting
+from vlnbert.errors import UsageError, setting
 from vlnbert.navigator import Navigator
 from vlnbert.progress import Bar, quiet
 from vlnbert.rollout.agents import Agent, AgentFactory
 from vlnbert.runtime import Precision, require_within
-from vlnbert.sources.files import written_beside
+from vlnbert.sources.files import require_new, written_beside
 from vlnbert.sources.instructions import is_augmented
+from vlnbert.sources.provenance import Provenance, write_provenance
 from vlnbert.speaker import Decoding, Speaker
 from vlnbert.speaker.decoding import Method
+from vlnbert.tasks.holdout import DEV
 from vlnbert.tasks.task import NEAR
 
 MOST_TELLINGS = 1000
@@ -73,7 +75,8 @@ def augment_speak(
 
     Instructions without words or without an end are left out and counted, as are paths that belong to an evaluation:
     those outside of the train houses, and those of val_seen. The file is written whole or not at all; what was
-    interrupted starts over. Fewer tellings are the first of more. A speaker of REVERIE tells of an object that is seen
+    interrupted starts over. A small file beside it, `told_aug.about.json`, says who told it, and which houses that
+    speaker had not seen. Fewer tellings are the first of more. A speaker of REVERIE tells of an object that is seen
     where the path ends: the file's, or one that is drawn for each telling.
 
     Args:
@@ -104,7 +107,10 @@ def augment_speak(
         told = PathsToTell.read(ready, Path(paths))
         follower = None
         if keep_followed is not None:
-            follower = Follower(prepare(keep_followed, ready.opened, f"{told.task}/train"), told.task)
+            walker = prepare(keep_followed, ready.opened, f"{told.task}/train")
+            if isinstance(walker.walker.agent, Navigator):  # others have learned nothing here
+                require_same_houses(ready, walker, f"{told.task}/{DEV}")
+            follower = Follower(walker, told.task)
         written, counts = 0, dict(told.left_out)
         with written_beside(Path(out)) as temporary:
             with temporary.open("w", encoding="utf-8") as file, Bar("tellings", tellings * len(told)) as progress:
@@ -124,6 +130,17 @@ def augment_speak(
             )
             if not written:
                 raise UsageError(f"nothing to write, {result}; train the speaker longer, or ask for less")
+            about = Provenance(
+                speaker=ready.name,
+                held_out=ready.held_out,
+                decoding=asdict(asked),
+                paths=len(told),
+                tellings=tellings,
+                instructions=written,
+                keep_followed=None if follower is None else follower.ready.name,
+                bytes=temporary.stat().st_size,
+            )
+            write_provenance(Path(out), about)  # first, so that no told file is without
         return result
 
 
@@ -134,8 +151,7 @@ def _require_sense(
     require_within(batch=(1 if batch is None else batch, 1, 1_000_000), tellings=(tellings, 1, MOST_TELLINGS))
     if not is_augmented(out) or out.suffix != ".json":
         raise UsageError(f"{out} would not be read as augmented data; give it a name that ends so: {out.stem}_aug.json")
-    if out.exists():
-        raise DataError(out, "is there already", "remove it, or write to another file")
+    require_new(out)
     if tellings > 1 and decoding.method != "nucleus":
         problem = f"{setting('tellings', tellings)} would be the same {tellings} times by {decoding.method}"
         raise UsageError(f"{problem}; draw words: {setting('decoding', 'nucleus')}")

@@ -5,7 +5,7 @@ from pathlib import Path
 from vlnbert.api.arguments import checked
 from vlnbert.data.data import Data, open_data
 from vlnbert.runtime import require_within
-from vlnbert.sources.files import write_json
+from vlnbert.sources.files import require_new, write_json
 from vlnbert.tasks.holdout import choose_houses
 from vlnbert.tasks.sampled_paths import SampledPaths, sample_paths
 from vlnbert.tasks.task import R2R
@@ -27,7 +27,7 @@ def augment_paths(
 
     Args:
         data: The data folder, with connectivity/ and r2r/, or what `vln.open_data` gave.
-        out: The file to write, in R2R's form without instructions.
+        out: The file to write, new, in R2R's form without instructions.
         count: How many; all of them by default. Fewer are the first of more.
         seed: Chooses them, and the heading at each start.
         holdout: Houses of the train split to keep out, as in a training with this setting.
@@ -39,6 +39,7 @@ def augment_paths(
         holdout=(holdout, 0, 1_000_000),
         holdout_seed=(holdout_seed, 0, 2**63 - 1),
     )
+    require_new(Path(out))
     opened = open_data(data)
     world = opened.world.to("cpu")
     kept_out = choose_houses(opened.folder, (R2R.name,), holdout, holdout_seed)

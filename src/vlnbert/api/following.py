@@ -8,6 +8,8 @@ from pathlib import Path
 from torch import Tensor
 
 from vlnbert.api.preparing import PreparedAgent
+from vlnbert.api.speakers import PreparedSpeaker
+from vlnbert.errors import UsageError, setting
 from vlnbert.evaluation.evaluate import Evaluation
 from vlnbert.sources.instructions import EpisodeRecord
 from vlnbert.tasks.episodes import bind
@@ -43,3 +45,10 @@ class Follower:
         scores = self.follow(records, file).scores
         assert scores is not None, "told paths have goals"
         return (scores.ne < within).cpu()
+
+
+def require_same_houses(speaker: PreparedSpeaker, walker: PreparedAgent, split: str) -> None:
+    """Of dev_unseen, speaker and navigator must mean the same: what one has not seen, the other has not either."""
+    if walker.walker.held_out != (speaker.held_out or ()):
+        problem = f"{speaker.name} and {walker.name} kept other houses out, so {split} is not the same for both"
+        raise UsageError(f"{problem}; train both with the same {setting('holdout')}")

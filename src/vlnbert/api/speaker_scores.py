@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from vlnbert.api.arguments import checked
-from vlnbert.api.following import Follower
+from vlnbert.api.following import Follower, require_same_houses
 from vlnbert.api.instructions import Instructions
 from vlnbert.api.preparing import PreparedAgent, prepare
 from vlnbert.api.runs import Checkpoint, Run
@@ -144,8 +144,8 @@ def score_speaker(
     with quiet(not bar):
         ready = prepare_speaker(speaker, data, checkpoint=checkpoint, precision=precision, device=device)
         walker = None if navigator is None else prepare(navigator, ready.opened, split)
-        if walker is not None:
-            _require_same_houses(ready, walker, split)
+        if walker is not None and task_and_split(split)[1] == DEV:
+            require_same_houses(ready, walker, split)
         told = instructions_of(ready, of_split(ready.data, split), asked, batch)
         if not len(told):
             problem = f"{ready.name} told nothing usable of {split}, so there is nothing to score ({told.note})"
@@ -186,14 +186,6 @@ def _walked(walker: PreparedAgent, told: Instructions, split: str) -> tuple[Summ
 def _summary(evaluation: Evaluation) -> Summary:
     assert evaluation.scores is not None, "paths that can be told have goals"
     return evaluation.scores.summary()
-
-
-def _require_same_houses(ready: PreparedSpeaker, walker: PreparedAgent, split: str) -> None:
-    """Of dev_unseen, speaker and navigator must mean the same: what one has not seen, the other has not either."""
-    other = walker.walker.held_out
-    if task_and_split(split)[1] == DEV and other != ready.held_out:
-        problem = f"{ready.name} and {walker.name} kept other houses out, so {split} is not the same for both"
-        raise UsageError(f"{problem}; train both with the same {setting('holdout')}")
 
 
 def _rate(name: str) -> bool:

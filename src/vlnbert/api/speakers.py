@@ -21,7 +21,7 @@ class FoundSpeaker:
     name: str
     speaker: Speaker
     data: str | None = None
-    held_out: tuple[str, ...] = ()  # the houses of dev_unseen
+    held_out: tuple[str, ...] | None = None  # the houses of dev_unseen; None where nobody knows
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class PreparedSpeaker:
     opened: Data  # as it was given
     data: Data  # as the speaker sees it
     teller: Teller
-    held_out: tuple[str, ...]
+    held_out: tuple[str, ...] | None
 
 
 def prepare_speaker(

@@ -29,7 +29,7 @@ def augment_paths(
 
     Args:
         data: Folder with connectivity/ and r2r/.
-        out: The file to write, in R2R's form without instructions; an older one is replaced.
+        out: The file to write, new, in R2R's form without instructions.
         count: How many; all of them by default. Fewer are the first of more.
         seed: Chooses them, and the heading at each start.
         holdout: Houses of the train split to keep out, as in a training with --holdout: 6 of them, say.
@@ -68,7 +68,8 @@ def augment_speak(
 
     A file r2r/NAME_aug.json of a data folder is the split r2r/NAME_aug. Instructions without words or without an end
     are left out and counted; so are paths outside of the train houses, and those that val_seen describes. The file is
-    written whole or not at all: what was interrupted starts over. Fewer tellings are the first of more.
+    written whole or not at all: what was interrupted starts over. A small file beside it, NAME_aug.about.json, says who
+    told it, and which houses that speaker had not seen. Fewer tellings are the first of more.
 
     Example: vlnbert augment paths --data data --out paths.json --count 75000
 

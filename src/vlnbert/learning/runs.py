@@ -23,6 +23,7 @@ from vlnbert.learning.run_lock import begun_alone, kept
 from vlnbert.learning.run_notes import begin_notes, resume_notes
 from vlnbert.learning.run_record import RunRecord, extended, read_record, write_record
 from vlnbert.learning.speaker_experiment import AnyExperiment, SpeakerExperiment
+from vlnbert.learning.told_splits import speaker_notes
 from vlnbert.learning.trainer import Trainer
 from vlnbert.perception.sentences import encoder_digest
 from vlnbert.ranks import ALONE, Ranks
@@ -57,8 +58,9 @@ def begin_run(
         digests = fingerprints(experiment, data.folder)
         held_out = choose_houses(data.folder, experiment.tasks, experiment.holdout, experiment.holdout_seed)
         data = data.seen_as(experiment.seen).holding_out(held_out)
+        told_by = list(speaker_notes(experiment.train_on, data.folder, held_out))
         model = initial_model(experiment, data, asked)
-        notes = list(start_notes(experiment, model))
+        notes = [*start_notes(experiment, model), *told_by]
         record = RunRecord(
             preset=preset,
             data=str(data.folder.root.resolve()),

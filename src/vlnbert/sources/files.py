@@ -101,9 +101,11 @@ def read_bytes(path: Path, what: str, most: int, remedy: str = "check the path")
         raise DataError(path, f"cannot be read ({error.strerror})", "check the file and its permissions") from None
 
 
-def read_json(path: Path, what: str, remedy: str = "check the path", damaged: str = FETCH_AGAIN) -> Any:
-    """A JSON document; a truncated or `damaged` one is reported with its line and column, and with that remedy."""
-    content = read_bytes(path, what, LARGEST_JSON, remedy)
+def read_json(
+    path: Path, what: str, remedy: str = "check the path", damaged: str = FETCH_AGAIN, most: int = LARGEST_JSON
+) -> Any:
+    """A JSON document of at most so many bytes; a `damaged` one is reported with line, column and that remedy."""
+    content = read_bytes(path, what, most, remedy)
     if len(content) > 4 * MEGABYTE and _memory_taken(content) > MOST_MEMORY:  # a smaller one cannot become as large
         raise DataError(path, f"would take {MOST_MEMORY // MEGABYTE} MB of memory or more, as no {what} does", damaged)
     try:
@@ -136,6 +138,12 @@ def read_by_viewpoint(
     found = [panorama(path.stem, viewpoint, entry, faults) for viewpoint, entry in document.items()]
     faults.raise_if_any()
     return found
+
+
+def require_new(path: Path) -> None:
+    """Refuse to write over a file, before any work is done for it."""
+    if path.exists():
+        raise DataError(path, "is there already", "remove it, or write to another file")
 
 
 def write_json(path: Path, document: Any, indent: int | None = None, lasting: bool = False) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from vlnbert.errors import DataError
 
 HDF5 = (".hdf5", ".h5")
+ABOUT = ".about.json"  # how a file ends that says who told an augmented one
 MAKE_ONE = "get the open data with: vlnbert data fetch DIR, or make a house with: vlnbert house DIR"
 
 
@@ -56,7 +57,8 @@ class DataFolder:
     def instruction_files(self, task: str) -> dict[str, Path]:
         """The files <task>/<TASK>_<split>.json, by split."""
         prefix = f"{task.upper()}_"
-        return {path.stem.removeprefix(prefix): path for path in sorted((self.root / task).glob(f"{prefix}*.json"))}
+        found = [path for path in (self.root / task).glob(f"{prefix}*.json") if not path.name.endswith(ABOUT)]
+        return {path.stem.removeprefix(prefix): path for path in sorted(found)}
 
     def augmented_files(self, task: str) -> dict[str, Path]:
         """The files <task>/<name>_aug.json, by <name>_aug, but for those that `instruction_files` has."""

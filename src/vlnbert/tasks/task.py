@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from vlnbert.errors import DataError, UnknownNameError, UsageError, setting
+from vlnbert.errors import DataError, UnknownNameError, UsageError, near_names, setting
 from vlnbert.registry import Registry
 from vlnbert.sources.instructions import EpisodeRecord, is_augmented, read_augmented, read_r2r, read_reverie
 from vlnbert.sources.layout import MAKE_ONE, DataFolder
@@ -68,8 +68,11 @@ class Task:
         found = self.files(folder)
         if not found:
             raise DataError(folder.root / self.name, f"holds no {self.name.upper()}_<split>.json", MAKE_ONE)
-        if split.endswith("_aug") and not folder.augmented_files(self.name):
-            path, remedy = folder.root / self.name / f"{split}.json", "make it with: vlnbert augment speak"
+        if split.endswith("_aug") and split not in found:
+            near = near_names(split, [name for name in found if name.endswith("_aug")])
+            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            path = folder.root / self.name / f"{split}.json"
+            remedy = f"make it with: vlnbert augment speak (docs/howto/augment.md){hint}"
             raise DataError(path, f"no such file, which the split {self.name}/{split} is read from", remedy)
         if split not in found:
             raise UnknownNameError(f"{self.name} split in {folder.root}", split, found)
