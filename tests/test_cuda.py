@@ -173,6 +173,19 @@ def test_replayed_updates_are_what_they_would_be(house: Path, tmp_path: Path, pr
     close(found, losses(eager), share)
 
 
+def test_replayed_flips_are_what_they_would_be(house: Path, tmp_path: Path) -> None:
+    """A recording draws anew who sees the house in a mirror, by the keys of each batch; and nobody waits."""
+    config = replace(TRAINING, iterations=20, flip=0.5)
+    replayed = trainer(house, tmp_path / "replayed", config, device="cuda")
+    found = losses(replayed)
+    assert isinstance(replayed.update, GraphUpdate)
+    assert any(replayed.update.recordings.values())
+    close(found, losses(trainer(house, tmp_path / "eager", replace(config, graphs=False), device="cuda")))
+    assert found != losses(trainer(house, tmp_path / "plain", replace(config, flip=0.0), device="cuda"))
+    with no_synchronisation():
+        replayed.advance(20)
+
+
 def test_replayed_gradients_are_what_they_would_be(house: Path, tmp_path: Path) -> None:
     found, expected = (gradient(house, tmp_path / str(graphs), graphs) for graphs in (True, False))
     assert torch.nn.functional.cosine_similarity(found, expected, dim=0) > 0.99999

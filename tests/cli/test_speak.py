@@ -93,10 +93,12 @@ def test_a_speaker_does_not_walk(spoken: Path, house: Path, tmp_path: Path) -> N
         assert told in line
 
 
-def test_no_setting_of_a_navigator_is_a_speaker_s(house: Path, tmp_path: Path) -> None:
-    outcome = called("train", "speaker-demo", "--data", house, "--out", tmp_path / "a", "--training.max-steps", "3")
+@pytest.mark.parametrize("option", ["--training.max-steps", "--training.flip"])
+def test_no_setting_of_a_navigator_is_a_speaker_s(house: Path, tmp_path: Path, option: str) -> None:
+    outcome = called("train", "speaker-demo", "--data", house, "--out", tmp_path / "a", option, "1")
     assert outcome.code == 2
-    assert "no option --training.max-steps" in outcome.err
+    [line] = outcome.err.splitlines()
+    assert f"no option {option}" in line
     assert not (tmp_path / "a").exists()
 
 

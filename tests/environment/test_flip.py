@@ -1,5 +1,7 @@
 """A house in a mirror: what flipped rows see is what one would see in a house built that way."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 import pytest
@@ -92,3 +94,12 @@ def test_words_change_sides() -> None:
 def test_without_the_words_it_is_refused(tokenizer: object) -> None:
     with pytest.raises(UsageError, match="needs the words left and right"):
         other_sides(tokenizer)
+
+
+def test_nobody_waits(world: World, no_waiting: Callable[[], AbstractContextManager[None]]) -> None:
+    state, flipped = everywhere(world), torch.arange(len(world) * VIEWS) % 2 == 0
+    tokens, table = torch.ones(len(flipped), 3, dtype=torch.long), torch.arange(5)
+    observed = Environment(world).observe(state)
+    with no_waiting():
+        flip_observation(observed, flipped)
+        flip_words(tokens, flipped, table)

@@ -17,9 +17,10 @@ from torch.nn.functional import gelu, layer_norm, log_softmax, scaled_dot_produc
 
 from tests.cli.conftest import called
 
-BEFORE = Path(__file__).parent / "v1"
-EXPECTED = json.loads((BEFORE / "expected.json").read_text())
-RUNS = sorted(EXPECTED["runs"])
+BEFORE = Path(__file__).parent
+EXPECTED = {folder.name: json.loads((folder / "expected.json").read_text()) for folder in sorted(BEFORE.glob("v*"))}
+RUNS = {f"{version}/{name}": run for version, told in EXPECTED.items() for name, run in told["runs"].items()}
+STOPPED = ("v1/run-reverie", "v1/run-stopped", "v4/run-navigator", "v4/run-speaker")
 UPDATES = 12
 
 
@@ -34,7 +35,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def exact() -> bool:
     """Whether this machine rounds as that on which the runs were made: if not, the last bits may differ."""
-    return rounding() == EXPECTED["rounding"]
+    return all(told["rounding"] == rounding() for told in EXPECTED.values())
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -51,32 +52,40 @@ def test_a_run_goes_on_as_before(data: Path, tmp_path: Path, exact: bool, name: 
     lines = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
     losses = [line["total"] for line in lines if "total" in line]
     if exact:
-        assert losses == EXPECTED["runs"][name]["losses"]
-        assert weights_digest(run) == EXPECTED["runs"][name]["weights"]
+        assert losses == RUNS[name]["losses"]
+        assert weights_digest(run) == RUNS[name]["weights"]
     else:
-        assert losses == pytest.approx(EXPECTED["runs"][name]["losses"], rel=1e-3)
+        assert losses == pytest.approx(RUNS[name]["losses"], rel=1e-3)
 
 
 def test_the_runs_are_of_both_kinds() -> None:
     """Where all had come to their end, nothing would be resumed."""
     last = {name: int(json.loads((BEFORE / name / "last.json").read_text())["checkpoint"]) for name in RUNS}
-    assert last == {"run-r2r": UPDATES, "run-reverie": 7, "run-stopped": 7}
+    assert last == {name: 7 if name in STOPPED else UPDATES for name in RUNS}
+
+
+def test_a_record_of_format_4_does_not_know_flips() -> None:
+    """So these folders try what they are kept for."""
+    for name in (name for name in RUNS if name.startswith("v4/")):
+        record = json.loads((BEFORE / name / "run.json").read_text())
+        assert record["format"] == 4
+        assert "flip" not in record["experiment"]["training"]
 
 
 def test_a_cache_of_before_does_no_harm(data: Path, tmp_path: Path, cache: Path, exact: bool) -> None:
     """Whether its entries are still of use or not; nor does an entry of a kind that nobody knows."""
     cache.mkdir()
-    for packed in (BEFORE / "cache").iterdir():
+    for packed in (BEFORE / "v1" / "cache").iterdir():
         (cache / packed.stem).write_bytes(gzip.decompress(packed.read_bytes()))
     shutil.copy(next(cache.iterdir()), cache / f"atlas-{'0' * 32}.safetensors")
-    check_scores(scores(copied("run-r2r", tmp_path), data), "run-r2r", exact)
+    check_scores(scores(copied("v1/run-r2r", tmp_path), data), "v1/run-r2r", exact)
 
 
 @pytest.mark.parametrize("kind", ["tensors without facts", "no tensors"])
 def test_a_cache_entry_of_another_kind_is_built_again(
     data: Path, tmp_path: Path, cache: Path, exact: bool, kind: str
 ) -> None:
-    run = copied("run-r2r", tmp_path)
+    run = copied("v1/run-r2r", tmp_path)
     scores(run, data)
     entries = sorted(cache.glob("*.safetensors"))
     assert len(entries) > 1
@@ -86,7 +95,7 @@ def test_a_cache_entry_of_another_kind_is_built_again(
         else:
             save_file({"viewpoint": torch.arange(3)}, path)
     planted = {path: path.read_bytes() for path in entries}
-    check_scores(scores(run, data), "run-r2r", exact)
+    check_scores(scores(run, data), "v1/run-r2r", exact)
     assert sorted(cache.glob("*.safetensors")) == entries
     assert all(path.read_bytes() != content for path, content in planted.items())
 
@@ -96,14 +105,19 @@ def copied(name: str, folder: Path) -> Path:
 
 
 def scores(run: Path, data: Path) -> dict[str, Any]:
-    outcome = called("evaluate", run, "--data", data, "--splits", "val_unseen", "--json")
+    if "speaker" in run.name:
+        draw = ("--split", "r2r/val_unseen", "--score", "--decoding", "nucleus", "--json")
+        outcome = called("speak", run, "--data", data, *draw)
+    else:
+        outcome = called("evaluate", run, "--data", data, "--splits", "val_unseen", "--json")
     assert outcome.code == 0, outcome.err
-    return json.loads(outcome.out)["val_unseen"]
+    found = json.loads(outcome.out)
+    return found.get("val_unseen", found)
 
 
 def check_scores(found: dict[str, Any], name: str, exact: bool) -> None:
     """What was told before is told still; more may be told by now."""
-    expected = EXPECTED["runs"][name]["scores"]
+    expected = RUNS[name]["scores"]
     told = {score: found[score] for score in expected}
     assert told == expected if exact else told == pytest.approx(expected)
 

@@ -65,6 +65,7 @@ def trainer(
     torch.manual_seed(config.seed)
     size = replace(shape, feature_width=bank.width, vocabulary=1 + max(tokenizer.get_vocab().values()))
     navigator = Navigator(size).to(world.device, dtype)
+    navigator.tokenizer = tokenizer
     environment, validation = Environment(world, bank), {SCORED: split(SCORED, 4)}
     return NavigatorTrainer(
         run, navigator, environment, [split("r2r/train", 12)], validation, config, SCORED, ranks, **more

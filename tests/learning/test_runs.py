@@ -189,11 +189,54 @@ def test_a_damaged_record_is_told(run: Path, damage: str) -> None:
         resume_run(run)
 
 
-def test_an_older_record_need_not_know_every_setting(run: Path) -> None:
+def aged(run: Path, version: int, *places: tuple[str, ...]) -> Path:
+    """Make a run's record one of an older format, without some fields."""
     path = run / "run.json"
-    path.write_text(path.read_text().replace('"format": 4', '"format": 3').replace('"ema": 0.0,', ""))
-    assert '"ema"' not in path.read_text()
+    record = json.loads(path.read_text())
+    record["format"] = version
+    for *groups, name in places:
+        part = record
+        for group in groups:
+            part = part[group]
+        del part[name]
+    path.write_text(json.dumps(record))
+    return path
+
+
+FLIP, EMA = ("experiment", "training", "flip"), ("experiment", "training", "ema")
+
+
+def test_an_older_record_need_not_know_every_setting(run: Path) -> None:
+    aged(run, 3, EMA, FLIP)
     assert resume_run(run).config.ema == 0.0
+
+
+def test_a_record_of_before_flips_opens_and_goes_on(finished: Path, run: Path) -> None:
+    path = aged(run, 4, FLIP)
+    assert read_record(run) == read_record(finished)
+    shutil.rmtree(run / "checkpoints")
+    (run / "last.json").unlink()
+    trainer = resume_run(run)
+    assert trainer.config.flip == 0.0
+    trainer.train()
+    assert same(weights(finished), weights(run))
+    assert json.loads(path.read_text())["format"] == 4, "to go on is not to write it anew"
+
+
+@pytest.mark.parametrize(
+    ("version", "places", "lost"),
+    [
+        (4, (EMA, FLIP), "experiment.training.ema"),
+        (4, (FLIP, ("held_out",)), "held_out"),
+        (5, (FLIP,), "experiment.training.flip"),
+    ],
+)
+def test_a_record_of_every_field_lacks_none(
+    run: Path, version: int, places: tuple[tuple[str, ...], ...], lost: str
+) -> None:
+    path = aged(run, version, *places)
+    with pytest.raises(DataError, match=rf"^{path}: is damaged \(it lacks {lost}\); begin anew"):
+        resume_run(run)
 
 
 def test_what_a_damaged_record_is_answered_with_helps(house: Path, run: Path, tmp_path: Path) -> None:

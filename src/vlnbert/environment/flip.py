@@ -42,7 +42,7 @@ def other_sides(tokenizer: Tokenizer | None) -> Tensor:
     found = [(vocabulary[one], vocabulary[other]) for one, other in pairs if one in vocabulary and other in vocabulary]
     if not found:
         problem = f"{setting('training.flip')} needs the words left and right, which the vocabulary lacks"
-        raise UsageError(f"{problem}; leave it out")
+        raise UsageError(f"{problem}; do without: {setting('training.flip', 0)}")
     for one, other in found:
         table[one], table[other] = other, one
     return table

@@ -29,6 +29,8 @@ from vlnbert.learning.updates import EagerUpdate, GraphUpdate, Update, set_learn
 from vlnbert.ranks import ALONE, Ranks, launcher
 from vlnbert.tasks.splits import Split
 
+NOT_FINITE = "the features or the weights started from may not be finite; check both"
+
 
 class TrainingError(VlnbertError):
     """Training cannot go on; the last good checkpoint is whole."""
@@ -208,6 +210,8 @@ class Trainer(ABC):
         episodes = self.batches.split_of(number).episodes
         names = ", ".join(episodes.ids[row] for row in self.batches.rows(number).tolist())
         problem = f"the loss of batch {number} is {total} (instructions {names})"
+        if number < self.config.accumulate:  # of the first update
+            raise TrainingError(f"{problem}; nothing was learned yet: {NOT_FINITE}")
         raise TrainingError(f"{problem}; {self._remedy}")
 
     def _validate(self) -> None:

@@ -67,7 +67,7 @@ class Learner(nn.Module):
         task, environment = TASKS[batch.task], self.environment.for_task(batch.task)
         tokens, flipped = batch.tokens, None
         if self.sides is not None:
-            flipped = uniform(key, torch.full_like(key, FLIP)) < self.config.flip
+            flipped = draw_flips(key, self.config.flip)
             tokens = flip_words(tokens, flipped, self.sides)
         agent = MixedAgent(
             self.navigator,
@@ -174,6 +174,11 @@ class GraphUpdate:
         except RuntimeError as error:
             raise unrecordable(error) from error
         return _Recording(graph, own, own_key, losses)
+
+
+def draw_flips(key: Tensor, share: float) -> Tensor:
+    """[row] whether each row sees its house in a mirror, drawn by its key."""
+    return uniform(key, torch.full_like(key, FLIP)) < share
 
 
 def set_learning_rate(optimiser: Optimizer, rate: float) -> None:
