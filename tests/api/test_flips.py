@@ -36,6 +36,12 @@ def test_what_a_mirror_would_change(
     assert not out.exists()
 
 
+def test_objects_by_their_pictures(data: vln.Data, tmp_path: Path) -> None:
+    words = "but a file of objects' features cannot be seen in a mirror"
+    refused(lambda: vln.train("demo-reverie", data, tmp_path / "run", **FLIP, features="detections"), words)
+    assert not (tmp_path / "run").exists()
+
+
 def test_features_in_memory(data: vln.Data, house: Path, tmp_path: Path) -> None:
     held: Any = torch.ones(len(data.world), 36, 3)
     words = "but features held in memory cannot be seen in a mirror; do without: flip=0"

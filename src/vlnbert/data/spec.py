@@ -115,10 +115,14 @@ class FeatureSpec:
         return self.views == IN_MEMORY or any(name not in VIEW_CHANNELS for name in self.view_channels)
 
     @property
-    def sided_views(self) -> str:
-        """What of a view's feature would have to change its sides in a mirror, or may have to; empty where nothing."""
-        if not self.view_channels:
-            return "features held in memory" if self.views == IN_MEMORY else "a file of image features"
+    def sided(self) -> str:
+        """What of the features would have to change its sides in a mirror, or may have to; empty where nothing."""
+        if self.reads_view_file:
+            return "a file of image features"
+        if self.views == IN_MEMORY:
+            return "features held in memory"
+        if self.reads_object_file:
+            return "a file of objects' features"
         return next((name for name in self.view_channels if name not in VIEW_CHANNELS or name == DETECTION_PLACES), "")
 
     @property

@@ -158,7 +158,7 @@ def _require_used(experiment: AnyExperiment, asked: Collection[str]) -> None:
         reasons |= dict.fromkeys(places, f"{' and '.join(experiment.tasks)} shows no objects")
     elif seen.objects == OFF:
         reasons |= dict.fromkeys(OF_OBJECTS, f"{setting('features.objects')} is {OFF}")
-    if isinstance(experiment, Experiment) and experiment.training.flip and (sided := seen.sided_views):
+    if isinstance(experiment, Experiment) and experiment.training.flip and (sided := seen.sided):
         problem = f"{setting('training.flip')} changes left and right, but {sided} cannot be seen in a mirror"
         raise UsageError(f"{problem}; do without: {setting('training.flip', 0)}")
     if not seen.uses_encoder:
