@@ -25,7 +25,7 @@ HERE = "tests/cli/test_trial.py"
 ROWS = mistakes()
 # Where long work is when the user has enough of it.
 PLACES = {
-    "evaluate": "vlnbert.api.preparing.evaluate_agent",
+    "evaluate": "vlnbert.analysis.equipped_agent.evaluate_agent",
     "house": "vlnbert.house.write.build",
     "data check": "vlnbert.api.inspecting.take_inventory",
     "data r4r": "vlnbert.tasks.r4r.joined_items",
