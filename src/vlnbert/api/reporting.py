@@ -106,11 +106,13 @@ def report(
     require_within(episodes=(episodes, 1, 1000))
     run = open_run(run)
     with quiet(not bar):
-        compared = compare(run, data, split=split, seed=seed)
+        compared = compare_with_baselines(run, data, split=split, seed=seed)
         return write_run_report(run, compared, out, episodes=episodes, title=title, context=context)
 
 
-def compare(run: Run, data: Data | str | Path | None = None, *, split: str | None = None, seed: int = 0) -> Comparison:
+def compare_with_baselines(
+    run: Run, data: Data | str | Path | None = None, *, split: str | None = None, seed: int = 0
+) -> Comparison:
     """A run beside what it must beat and what nobody can, on one split."""
     load_recorded(run.record.plugins)
     name = _validated(run, split)
