@@ -29,6 +29,7 @@ from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.runtime import Precision, chosen_precision, require_within, usual_batch
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.holdout import file_of
+from vlnbert.tasks.splits import full_name
 from vlnbert.tasks.task import TASKS
 from vlnbert.tasks.tokens import PADDING, piece_count
 
@@ -110,7 +111,7 @@ def prepare(
     require_one_of("checkpoint", checkpoint, Checkpoint)
     walker = find_walker(agent, checkpoint)
     names = (split,) if isinstance(split, str) else tuple(split)
-    names = names or tuple(f"{walker.task}/{name}" for name in USUAL)
+    names = tuple(full_name(name, walker.task) for name in names or USUAL)
     opened = _opened(data if data is not None else walker.data, device)
     opened = opened.holding_out(walker.held_out) if walker.held_out else opened
     # All splits are read before any is walked, so that a fault in the last leaves no result file of the first.
