@@ -109,7 +109,7 @@ def test_a_run_of_a_newer_format(trained: vln.Run, tmp_path: Path) -> None:
     ("options", "words"),
     [
         ({"split": "r2r/val_unsen"}, ["no r2r split in", "'val_unsen'; did you mean val_unseen"]),
-        ({"split": "val_unseen"}, ["does not name a task and a split; write it like r2r/val_unseen"]),
+        ({"split": "val_unsen"}, ["no r2r split in", "'val_unsen'; did you mean val_unseen"]),
         ({"split": "r3r/val_unseen"}, ["no task 'r3r'; did you mean r2r or r4r?"]),
         ({"device": "cuda:99"}, ["no device 'cuda:99' here; choose one of cpu"]),
         ({"precision": "half"}, ["no precision 'half'; "]),

@@ -94,6 +94,10 @@ def test_runs_of_different_tasks(trained: vln.Run, data: vln.Data, tmp_path: Pat
     document = json.loads((trained.folder / "run.json").read_text())
     document["experiment"] |= {"best_on": "r2r/val_seen", "validate_on": ["r2r/val_seen"]}
     (tmp_path / "run.json").write_text(json.dumps(document))
-    line = r"^these were trained for r2r/val_unseen and r2r/val_seen; say where to compare: split=NAME$"
+    line = r"^these were trained for r2r/val_unseen and r2r/val_seen; say where to compare: split='r2r/val_unseen'$"
     with pytest.raises(vln.UsageError, match=line):
         vln.compare([trained, tmp_path], data, bar=False)
+    document["experiment"] |= {"best_on": "reverie/val_seen", "validate_on": ["reverie/val_seen"]}
+    (tmp_path / "run.json").write_text(json.dumps(document))
+    with pytest.raises(vln.UsageError, match=r"^these were trained for r2r/val_seen and reverie/val_seen; "):
+        vln.compare([trained, tmp_path], data, "val_seen", bar=False)

@@ -42,6 +42,13 @@ MISTAKES = [
     ((*DEMO, "--training.a\nb", "3"), r"no option --training.a\x0ab", "train demo"),
     (("data", "check"), "DIR is missing", "data check"),
     (("data", "check", "--jsn"), "no option --jsn; did you mean --json?", "data check"),
+    (
+        ("data", "holdout", "--data", "d"),
+        "no option --data; write its value alone: vlnbert data holdout DIR",
+        "data holdout",
+    ),
+    (("submit", "a.json", "--out", "b"), "no option --out; write its value alone: vlnbert submit FILE OUT", "submit"),
+    (("demo", "--data", "d"), "no option --data", "demo"),
     (("data",), "vlnbert data is followed by fetch or check or r4r or holdout", "data"),
 ]
 

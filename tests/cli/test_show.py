@@ -86,3 +86,32 @@ def test_compare(run: Run, trained: Path, house: Path, tmp_path: Path) -> None:
     assert document["agents"] == ["run", "random", "r2r_val_unseen_random"]
     assert document["scores"]["random"] == document["scores"]["r2r_val_unseen_random"]
     assert document["outcomes"]["r2r_val_unseen_random"] == {"ended": 24}
+
+
+def test_a_split_without_its_task(trained: Path, house: Path, tmp_path: Path) -> None:
+    """It is that of a run's task, or of R2R; a result file tells neither."""
+    results = tmp_path / "results.json"
+    verbs: list[tuple[object, ...]] = [
+        ("show", trained, "--episode", "12_0", "--json"),
+        ("show", "random", "--episode", "12_0", "--json", "--data", house),
+        ("compare", trained, "random", "--json"),
+        ("evaluate", trained, "--json"),
+        ("evaluate", "--agent", "random", "--task", "r2r", "--json", "--data", house),
+    ]
+    for words in verbs:
+        whole, short = (called(*words, "--split", split) for split in ("r2r/val_unseen", "val_unseen"))
+        assert (short.code, short.out) == (0, whole.out)
+    for verb in ("report", "curves"):
+        assert called(verb, trained, "--split", "val_unseen", "--out", tmp_path / f"{verb}.svg").code == 0
+    results.write_text("[]")
+    unknown = called("show", results, "--episode", "12_0", "--split", "val_unseen", "--data", house)
+    assert unknown.err.startswith("vlnbert: 'val_unseen' does not name a task and a split; ")
+
+
+@pytest.mark.parametrize(
+    "verb", [("evaluate", "--agent", "random"), ("score", "x.json"), ("submit", "x.json", "y.json")]
+)
+def test_a_split_of_another_task(run: Run, house: Path, verb: tuple[str, ...]) -> None:
+    outcome = run(*verb, "--task", "r2r", "--split", "reverie/val_unseen", "--data", house)
+    line = "vlnbert: reverie/val_unseen is no split of --task r2r; name the task once\n"
+    assert (outcome.code, outcome.out, outcome.err) == (2, "", line)

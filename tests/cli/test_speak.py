@@ -43,6 +43,15 @@ def test_a_split_is_told(spoken: Path, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "told.json").read_text()) == items
 
 
+def test_a_split_without_its_task(spoken: Path) -> None:
+    for words in (("--json",), ("--score", "--json")):
+        whole, short = (
+            called("speak", spoken, "--split", split, "--decoding", "nucleus", *words)
+            for split in ("r2r/val_unseen", "val_unseen")
+        )
+        assert (short.code, json.loads(short.out)) == (0, json.loads(whole.out))
+
+
 def test_what_is_left_out_is_said_once(spoken: Path) -> None:
     outcome = called("speak", spoken, "--split", "r2r/val_unseen", "--max-tokens", "3")
     assert outcome.code == 0

@@ -25,12 +25,12 @@ HERE = "tests/cli/test_trial.py"
 ROWS = mistakes()
 # Where long work is when the user has enough of it.
 PLACES = {
-    "evaluate": "vlnbert.api.preparing.evaluate_agent",
+    "evaluate": "vlnbert.analysis.equipped_agent.evaluate_agent",
     "house": "vlnbert.house.write.build",
     "data check": "vlnbert.api.inspecting.take_inventory",
     "data r4r": "vlnbert.tasks.r4r.joined_items",
     "features captions": "vlnbert.perception.texts.open_encoder",
-    "report": "vlnbert.api.reporting.compare",
+    "report": "vlnbert.api.reporting.compare_with_baselines",
     "bench world": "vlnbert.benchmarks.world.compare",
     "bench train": "vlnbert.benchmarks.training.time_training",
 }

@@ -7,140 +7,26 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from vlnbert.errors import DataError, UsageError
+from tests.sources.tokenizer_documents import (
+    Document,
+    added,
+    bert,
+    changed,
+    charsmap,
+    precompiled,
+    replace,
+    roberta,
+    split,
+    unigram,
+)
+from vlnbert.errors import DataError
 from vlnbert.sources.charsmap import charsmap_problem
-from vlnbert.sources.encoding import encode_texts
 from vlnbert.sources.tokenizer_check import checked_tokenizer, read_tokenizer_file
 
-Document = dict[str, Any]
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-
-
-def charsmap(made: bytes = b"bb") -> bytes:
-    """A table that makes a text of the letter A: a root, a node for the letter, its leaf, and the text."""
-    trie = np.zeros(512, "<u4")
-    trie[0] = 256 << 10
-    trie[256 ^ ord("A")] = ord("A") | 1 << 8 | (256 ^ ord("A") ^ 257) << 10
-    trie[257] = 1 << 31
-    return (4 * len(trie)).to_bytes(4, "little") + trie.tobytes() + made + b"\0"
-
-
-def precompiled(table: bytes) -> Document:
-    return {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(table).decode()}
-
-
-def replace(pattern: Document, content: str = " ") -> Document:
-    return {"type": "Replace", "pattern": pattern, "content": content}
-
-
-def split(pattern: Document) -> Document:
-    return {"type": "Split", "pattern": pattern, "behavior": "Isolated", "invert": False}
-
-
-def added(content: str, number: int) -> Document:
-    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    return {"id": number, "content": content, "special": True, **flags}
-
-
-def template(ends: dict[str, int]) -> Document:
-    first, last = ends
-    around = [{"SpecialToken": {"id": first, "type_id": 0}}, {"SpecialToken": {"id": last, "type_id": 0}}]
-    text = {"Sequence": {"id": "A", "type_id": 0}}
-    return {
-        "type": "TemplateProcessing",
-        "single": [around[0], text, around[1]],
-        "pair": [text, {"Sequence": {"id": "B", "type_id": 1}}],
-        "special_tokens": {name: {"id": name, "ids": [number], "tokens": [name]} for name, number in ends.items()},
-    }
-
-
-def bert() -> Document:
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "walk", "##ing", "a", "bb"]
-    return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [added("[PAD]", 0), added("[MASK]", 8)],
-        "normalizer": {
-            "type": "BertNormalizer",
-            "clean_text": True,
-            "handle_chinese_chars": True,
-            "strip_accents": None,
-            "lowercase": True,
-        },
-        "pre_tokenizer": {"type": "BertPreTokenizer"},
-        "post_processor": template({"[CLS]": 2, "[SEP]": 3}),
-        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
-        "model": {
-            "type": "WordPiece",
-            "unk_token": "[UNK]",
-            "continuing_subword_prefix": "##",
-            "max_input_chars_per_word": 100,
-            "vocab": {piece: number for number, piece in enumerate(pieces)},
-        },
-    }
-
-
-def roberta() -> Document:
-    pieces = ["<s>", "<pad>", "</s>", "<unk>", "w", "a", "wa"]
-    return bert() | {
-        "added_tokens": [],
-        "normalizer": None,
-        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
-        "post_processor": {
-            "type": "RobertaProcessing",
-            "sep": ["</s>", 2],
-            "cls": ["<s>", 0],
-            "trim_offsets": True,
-            "add_prefix_space": False,
-        },
-        "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
-        "model": {
-            "type": "BPE",
-            "dropout": None,
-            "unk_token": "<unk>",
-            "continuing_subword_prefix": None,
-            "end_of_word_suffix": None,
-            "fuse_unk": False,
-            "byte_fallback": False,
-            "ignore_merges": False,
-            "vocab": {piece: number for number, piece in enumerate(pieces)},
-            "merges": [["w", "a"]],
-        },
-    }
-
-
-def unigram() -> Document:
-    pieces = ["<s>", "<pad>", "</s>", "<unk>", "▁", "a", "b"]
-    space = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
-    steps = [replace({"String": "``"}, '"'), precompiled(charsmap()), replace({"Regex": " {2,}"})]
-    return bert() | {
-        "added_tokens": [],
-        "normalizer": {"type": "Sequence", "normalizers": steps},
-        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, space]},
-        "post_processor": template({"<s>": 0, "</s>": 2}),
-        "decoder": space,
-        "model": {
-            "type": "Unigram",
-            "unk_id": 3,
-            "vocab": [[piece, -float(number)] for number, piece in enumerate(pieces)],
-            "byte_fallback": False,
-        },
-    }
-
-
-def changed(make: Callable[[], Document], *place: str, **change: Any) -> Document:
-    document = inner = make()
-    for name in place:
-        inner = inner[name]
-    inner.update(change)
-    return document
-
-
 KNOWN = {
     "a BERT's": bert(),
     "a RoBERTa's": roberta(),
@@ -321,85 +207,7 @@ def test_a_large_file_is_not_read(tmp_path: Path) -> None:
         read_tokenizer_file(path)
 
 
-def test_a_panic_of_the_library_is_one_line() -> None:
-    """It is no Exception; here an end of the template is none of its tokens."""
-    document = changed(bert, "post_processor", single=[{"SpecialToken": {"id": "[X]", "type_id": 0}}])
-    with pytest.raises(UsageError, match="the tokenizer cannot read a text") as caught:
-        encode_texts(Tokenizer.from_str(json.dumps(document)), ["walk"])
-    assert len(str(caught.value).splitlines()) == 1
-
-
-SALUTATION = "\ufdfa"  # one letter, of which NFKD makes 18
-
-
-def published(kind: str) -> Document:
-    """A tokenizer with as many pieces, of such lengths, as the largest that encoders have."""
-
-    def pieces(count: int, letter: str = "▁") -> list[str]:
-        """All different, and hardly any begins as another does."""
-        return [f"{letter}{number * 2654435761 % 2**32:08x}" for number in range(count)]
-
-    if kind == "XLM-RoBERTa":
-        document = unigram()
-        document["model"]["vocab"] += [[piece, -9.5] for piece in pieces(250_000)]
-    elif kind == "ALBERT":
-        document = unigram()
-        names = ["NFKD", "StripAccents", "Lowercase"]
-        steps = [replace({"String": "``"}, '"'), replace({"String": "''"}, '"'), *({"type": one} for one in names)]
-        steps += [precompiled(charsmap("é".encode() * 16)), replace({"Regex": " {2,}"})]
-        document["normalizer"] = {"type": "Sequence", "normalizers": steps}
-        document["model"]["vocab"] += [[piece, -9.5] for piece in pieces(30_000)]
-    elif kind == "T5":  # a hundred tokens added
-        document = unigram()
-        document["model"]["vocab"] += [[piece, -9.5] for piece in pieces(32_000)]
-        document["added_tokens"] = [added(f"<extra_id_{number}>", 32_007 + number) for number in range(100)]
-    elif kind == "RoBERTa":  # a piece of 128 characters
-        document = roberta()
-        made = ["Ã" * 128, *pieces(50_000, "Ġ")]
-        document["model"]["vocab"] |= {piece: 7 + number for number, piece in enumerate(made)}
-    else:  # mpnet's and BERT's
-        document = bert()
-        made = pieces(30_500, "a")
-        document["model"]["vocab"] |= {piece: 8 + number for number, piece in enumerate(made)}
-        document["added_tokens"] = [added("<mask>", 8 + len(made))]
-    return document
-
-
-@pytest.mark.parametrize("kind", ["XLM-RoBERTa", "ALBERT", "T5", "RoBERTa", "mpnet"])
-def test_tokenizers_of_published_sizes_are_read(tmp_path: Path, kind: str) -> None:
-    document = published(kind)
-    (tmp_path / "tokenizer.json").write_text(json.dumps(document, ensure_ascii=False))
-    tokenizer = read_tokenizer_file(tmp_path / "tokenizer.json")
-    texts = ["walk past the stairs", SALUTATION, "Å " * 300, "", "wait at the café" * 500]
-    assert encode_texts(tokenizer, texts) == [tokenizer.encode(text).ids for text in texts]
-
-
-MULTIPLYING = {
-    "letters of one letter": [replace({"String": "a"}, SALUTATION * 8), {"type": "NFKD"}, {"type": "ByteLevel"}],
-    "bytes of a blank": [replace({"String": " "}, "\U0001d54f" * 8), {"type": "ByteLevel"}],
-    "a table": [precompiled(charsmap(b"b" * 60)), replace({"String": "b"}, "cccc")],
-}
-
-
-@pytest.mark.parametrize("kind", MULTIPLYING)
-def test_steps_that_multiply_text_are_told_when_a_text_is_read(kind: str) -> None:
-    """Each step is one that an encoder has; what they make together is seen in a little of the text."""
-    document = changed(roberta, normalizer={"type": "Sequence", "normalizers": MULTIPLYING[kind]})
-    tokenizer = checked_tokenizer("here", document)
-    assert len(encode_texts(tokenizer, ["walk a A", "b"])) == 2
-    with pytest.raises(UsageError, match="the tokenizer makes a text more than 8 times longer; use") as caught:
-        encode_texts(tokenizer, ["b", "aA a " * 20_000])
-    assert "\n" not in str(caught.value)
-
-
 def test_pieces_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vlnbert.sources.tokenizer_check.MOST_PIECES", 8)
     with pytest.raises(DataError, match="more than 8 pieces"):
         checked_tokenizer("here", bert())
-
-
-def test_many_texts_are_encoded_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    tokenizer, texts = checked_tokenizer("here", bert()), ["walk a"] * 10 + ["a" * 50, "", "bb"]
-    whole = encode_texts(tokenizer, texts)
-    monkeypatch.setattr("vlnbert.sources.encoding.AT_ONCE", 20)
-    assert encode_texts(tokenizer, iter(texts)) == whole

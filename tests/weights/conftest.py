@@ -8,7 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from vlnbert.errors import VlnbertError
+from vlnbert.weights.importing import import_weights
+from vlnbert.weights.options import ImportOptions
+
 State = dict[str, Tensor]
+MODEL = "vln_bert"  # the part of a published agent's checkpoint that is its navigator
 VOCABULARY, POSITIONS, HIDDEN, INNER, FEATURE, ANGLE, CRITIC = 30, 20, 16, 24, 6, 8, 10
 
 
@@ -102,9 +107,33 @@ def optimizer(parameters: int) -> dict[str, Any]:
     return {"state": {}, "param_groups": [{"lr": 1e-5, "params": list(range(parameters))}]}
 
 
+def fails(source: object, tmp_path: Path, options: ImportOptions | None = None) -> list[str]:
+    """The lines of the error, once it is known that nothing was written."""
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(VlnbertError) as caught:
+        import_weights(str(source), tmp_path / "dest", options or ImportOptions())
+    assert sorted(tmp_path.rglob("*")) == before
+    return str(caught.value).splitlines()
+
+
+def one_line(source: object, tmp_path: Path, options: ImportOptions | None = None) -> str:
+    (line,) = fails(source, tmp_path, options)
+    return line
+
+
 @pytest.fixture
 def samples() -> Samples:
     return Samples()
+
+
+@pytest.fixture
+def agent(samples: Samples) -> dict[str, Any]:
+    return samples.agent("two-stream")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "agent.pt"
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Instructions that somebody typed, from any start: walked together, and recorded as the episodes of a split are."""
+"""Instructions that somebody typed, from any start, as episodes that an agent can walk."""
 
 import math
 from collections.abc import Sequence
@@ -6,15 +6,9 @@ from dataclasses import dataclass
 
 import torch
 
-from vlnbert.analysis.episode_record import RecordedEpisode
-from vlnbert.analysis.recording import Recorder
 from vlnbert.errors import UsageError
-from vlnbert.evaluation.evaluate import evaluate_agent
-from vlnbert.progress import quiet
-from vlnbert.rollout.agents import Agent
 from vlnbert.tasks.episodes import Episodes, pad_paths
-from vlnbert.tasks.task import R2R, TASKS
-from vlnbert.tasks.tokens import tokenise
+from vlnbert.tasks.task import TASKS
 from vlnbert.world.world import STOP, World
 
 
@@ -29,46 +23,7 @@ class WalkRequest:
     goal: str | None = None  # viewpoint; in tasks that look for an object, one that shows it
 
 
-def walk_instructions(
-    recorder: Recorder,
-    agent: Agent,
-    requests: Sequence[WalkRequest],
-    *,
-    task: str = R2R.name,
-    max_steps: int | None = None,
-    max_tokens: int | None = None,
-    dtype: torch.dtype | None = None,
-) -> list[RecordedEpisode]:
-    """Let an agent follow all of these instructions at once, in one batch; a record for each, in their order.
-
-    Where a goal is told, the walk is scored against the shortest path there. By default the task's limits hold.
-    """
-    if not requests:
-        return []
-    asked, world = TASKS[task], recorder.world
-    episodes = _episodes(world, requests, task)
-    if agent.oracle and any(request.goal is None for request in requests):
-        raise UsageError(f"{recorder.agent} must know the goal; give one with every instruction")
-    with quiet():
-        tokens = None
-        if agent.reads_tokens:
-            tokenizer = recorder.tokenizer or recorder.data.tokenizer
-            tokens = tokenise(episodes, tokenizer, recorder.data.folder.root, max_tokens or asked.max_tokens)
-            tokens = tokens.to(world.device)
-        found = evaluate_agent(
-            recorder.environment,
-            agent,
-            episodes.to(world.device),
-            tokens,
-            max_steps=max_steps or asked.max_steps,
-            batch=len(requests),
-            dtype=dtype,
-            record=True,
-        )
-        return [recorder.episode(found, row, request.goal is not None) for row, request in enumerate(requests)]
-
-
-def _episodes(world: World, requests: Sequence[WalkRequest], task: str) -> Episodes:
+def typed_episodes(world: World, requests: Sequence[WalkRequest], task: str) -> Episodes:
     """The requests as episodes of no split; one without a goal has its start alone, as those of test splits have."""
     paths = [_path(world, request) for request in requests]
     hops = pad_paths(paths)
@@ -84,7 +39,7 @@ def _episodes(world: World, requests: Sequence[WalkRequest], task: str) -> Episo
         path=hops,
         path_length=torch.tensor([len(path) for path in paths], dtype=torch.long),
         sightings=hops[:, -1:] if TASKS[task].sees_objects else None,
-    )
+    ).to(world.device)
 
 
 def _path(world: World, request: WalkRequest) -> list[int]:

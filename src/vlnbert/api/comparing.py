@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from vlnbert.api.arguments import checked
-from vlnbert.api.episodes import AnyAgent, as_run, is_results, require_data, usual_split, walk_results
+from vlnbert.api.episodes import AnyAgent, as_run, chosen_split, is_results, require_data, walk_results
 from vlnbert.api.preparing import PreparedAgent, prepare
 from vlnbert.api.runs import Run
 from vlnbert.data.data import Data, open_data
@@ -120,8 +120,8 @@ def compare(
     Args:
         agents: Two or more of those that `vln.evaluate` takes, or result files, mixed as you like.
         data: The data folder, or what `vln.open_data` gave; by default what the first run was trained on.
-        split: The split to walk, such as r2r/val_unseen, the default; of runs, the split that chooses their best
-            weights.
+        split: The split to walk, such as r2r/val_unseen, the default, or without its task, val_unseen; of runs, the
+            split that chooses their best weights.
         seed: Of agents that draw lots, such as random.
         max_steps: Steps after which an episode ends; by default as each was trained, else the task's: 15 in R2R.
         device: Where to walk, such as cpu or cuda; by default where the data is.
@@ -132,7 +132,7 @@ def compare(
         raise UsageError("nothing to compare; name two agents or more: runs, navigators, baselines or result files")
     with quiet(not bar):
         known = [as_run(agent) for agent in agents]
-        name = split or _common_split(known)
+        name = _common_split(known, split)
         runs = [agent for agent in known if isinstance(agent, Run)]
         opened = open_data(require_data(runs[0] if runs else known[0], data), device=device)
         walked, told = list[tuple[str, Evaluation]](), list[Settings]()
@@ -150,15 +150,14 @@ def compare(
         return AgentComparison(name, evaluations, _differing(dict(zip(labels, told, strict=True))))
 
 
-def _common_split(agents: Sequence[AnyAgent]) -> str:
-    """The split that all would be walked on; where that is not one, it must be said."""
+def _common_split(agents: Sequence[AnyAgent], split: str | None) -> str:
+    """The split that all are walked on, with its task; where that is not one, it must be said."""
     walking = [agent for agent in agents if not is_results(agent)]
     runs: list[AnyAgent] = [agent for agent in walking if isinstance(agent, Run)]
-    splits = dict.fromkeys(usual_split(agent) for agent in runs or walking or agents)
+    splits = dict.fromkeys(chosen_split(agent, split) for agent in runs or walking or agents)
     if len(splits) > 1:
-        raise UsageError(
-            f"these were trained for {' and '.join(splits)}; say where to compare: {setting('split', 'NAME')}"
-        )
+        remedy = f"say where to compare: {setting('split', next(iter(splits)))}"
+        raise UsageError(f"these were trained for {' and '.join(splits)}; {remedy}")
     return next(iter(splits))
 
 

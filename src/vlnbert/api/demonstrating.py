@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vlnbert.api.arguments import checked
-from vlnbert.api.reporting import Comparison, compare, write_run_report
+from vlnbert.api.reporting import Comparison, compare_with_baselines, write_run_report
 from vlnbert.api.runs import Run
 from vlnbert.api.training import resume, train
 from vlnbert.data.data import Data, open_data
@@ -102,7 +102,7 @@ def demo(
     if run.interrupted:
         return Demo(run)
     with quiet(not bar):
-        compared = compare(run, data, seed=seed)
+        compared = compare_with_baselines(run, data, seed=seed)
         target = out / ("report.html" if task == "r2r" else f"report-{task}.html")
         write_run_report(run, compared, target, title="vlnbert demo", context=CONTEXT.format(scans=scans, seed=seed))
     return Demo(run, target, compared)

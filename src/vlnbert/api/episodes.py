@@ -12,7 +12,7 @@ from vlnbert.analysis.recording import Recorder
 from vlnbert.api.arguments import checked
 from vlnbert.api.preparing import prepare
 from vlnbert.api.runs import Checkpoint, Run
-from vlnbert.api.walkers import RESULTS, find_walker, run_or_source
+from vlnbert.api.walkers import RESULTS, find_walker, run_or_source, usual_task
 from vlnbert.data.data import Data, open_data
 from vlnbert.data.own import Features
 from vlnbert.data.spec import FeatureSpec
@@ -23,7 +23,7 @@ from vlnbert.evaluation.result_walks import evaluate_file
 from vlnbert.navigator import Navigator
 from vlnbert.progress import quiet
 from vlnbert.rollout.agents import Agent, AgentFactory
-from vlnbert.tasks.splits import task_and_split
+from vlnbert.tasks.splits import full_name, task_and_split
 from vlnbert.tasks.task import R2R
 
 USUAL = f"{R2R.name}/val_unseen"  # the split of agents that were not trained for one
@@ -76,8 +76,8 @@ def episode(
         agent: Whoever `vln.evaluate` takes; or a result file of any agent, which needs `data` and `split`.
         id: The episode, such as 12_0: the `instr_id` of result files.
         data: The data folder, or what `vln.open_data` gave; by default what a run was trained on.
-        split: The split that it is in, such as r2r/val_unseen, the default; of a run, the split that chooses its best
-            weights.
+        split: The split that it is in, such as r2r/val_unseen, the default, or without its task, val_unseen; of a run,
+            the split that chooses its best weights.
         checkpoint: Which weights of a run walk: the best, or those of its last checkpoint.
         features: What the agent sees, where that differs from what a run was trained with.
         seed: Of agents that draw lots, such as random.
@@ -87,7 +87,7 @@ def episode(
     """
     with quiet(not bar):
         agent = as_run(agent)
-        name = split or usual_split(agent)
+        name = chosen_split(agent, split)
         opened = open_data(require_data(agent, data), device=device)
         if is_results(agent):
             path = Path(str(agent))
@@ -119,8 +119,10 @@ def as_run(agent: AnyAgent) -> AnyAgent:
     return run_or_source(agent) if isinstance(agent, str | Path) and not is_results(agent) else agent
 
 
-def usual_split(agent: AnyAgent) -> str:
-    """The split to walk, unless told otherwise; a result file must say which it is of."""
+def chosen_split(agent: AnyAgent, split: str | None) -> str:
+    """The split to walk, with its task: what was asked for, or the usual one; a result file has neither."""
+    if split is not None:
+        return split if is_results(agent) else full_name(split, usual_task(agent))
     if is_results(agent):
         raise UsageError(f"{agent} is a result file; say which split it is of: {setting('split', USUAL)}")
     return agent.experiment.best_on if isinstance(agent, Run) else USUAL

@@ -41,9 +41,9 @@ def evaluate(
             checkpoint); an agent of your own, which has `begin` and `act` as `vln.Agent` has; or one by name: random,
             stop, shortest, what a plugin registered, or the class in a file, my.py:MyAgent.
         data: The data folder, or what `vln.open_data` gave; by default what a run was trained on.
-        split: One or several, such as r2r/val_unseen; by default val_seen and val_unseen of what a run was trained for.
-            Test splits withhold their goals: they are walked, not scored. r2r/dev_unseen is made of the houses that the
-            run kept out of its training.
+        split: One or several, such as r2r/val_unseen; without a task, of what a run was trained for, else of r2r. By
+            default val_seen and val_unseen. Test splits withhold their goals: they are walked, not scored.
+            r2r/dev_unseen is made of the houses that the run kept out of its training.
         checkpoint: Which weights of a run walk: the best, or those of its last checkpoint; averaged ones in either
             case, where the run averages.
         features: What the agent sees, as `vln.open_data` takes it, where that differs from what a run was trained with;

@@ -101,14 +101,7 @@ def open_explorer(
         remedy = "the agent that ships sees generated houses only; name another, such as random"
         raise UsageError(f"{str(error).splitlines()[0]}; {remedy}") from None
     walkers = [
-        ExplorerAgent(
-            about=one.weights or _about(source, one.agent),
-            agent=one.agent,
-            recorder=one.recorder,
-            max_steps=one.walker.max_steps,
-            max_tokens=one.walker.max_tokens,
-            dtype=one.dtype,
-        )
+        ExplorerAgent(one.weights or _about(source, one.agent), one.equipped)
         for one, source in zip(ready, sources, strict=True)
     ]
     explorer = Explorer(ready[0].data, walkers, ready[0].walker.task)

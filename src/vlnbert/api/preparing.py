@@ -10,8 +10,9 @@ import torch
 from tokenizers import Tokenizer
 
 from vlnbert.analysis.episode_record import RecordedEpisode
+from vlnbert.analysis.equipped_agent import EquippedAgent
 from vlnbert.analysis.recording import Recorder
-from vlnbert.analysis.typed import WalkRequest, walk_instructions
+from vlnbert.analysis.typed import WalkRequest
 from vlnbert.api.arguments import require_one_of
 from vlnbert.api.runs import Checkpoint, Run, require_same_bank
 from vlnbert.api.walkers import Walker, find_walker
@@ -21,15 +22,16 @@ from vlnbert.data.own import Features, is_own
 from vlnbert.data.spec import OFF, FeatureSpec, as_spec
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import UsageError, setting
-from vlnbert.evaluation.evaluate import Evaluation, evaluate_agent
+from vlnbert.evaluation.evaluate import Evaluation
 from vlnbert.navigator import Navigator, fast
 from vlnbert.rollout.agents import Agent, AgentFactory, names_objects
 from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.runtime import Precision, chosen_precision, require_within, usual_batch
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.holdout import file_of
+from vlnbert.tasks.splits import full_name
 from vlnbert.tasks.task import TASKS
-from vlnbert.tasks.tokens import PADDING, piece_count, tokenise
+from vlnbert.tasks.tokens import PADDING, piece_count
 
 USUAL = ("val_seen", "val_unseen")  # the splits to walk, unless told otherwise
 
@@ -56,10 +58,6 @@ class PreparedAgent:
         """Which of a run's weights walk, in words."""
         return self.walker.weights
 
-    def max_steps(self, task: str) -> int:
-        """The limit of an episode: what was asked for, as in the training, or the task's."""
-        return self.walker.max_steps or TASKS[task].max_steps
-
     def walk(self, split: str, *, record: bool = False, only: Sequence[str] | None = None) -> Evaluation:
         """Let it walk a split, or some of its episodes by their ids, and score it; `record` asks for explanations."""
         episodes = self.episodes[split]
@@ -70,40 +68,25 @@ class PreparedAgent:
         self, episodes: Episodes, file: Path, *, record: bool = False, only: Sequence[str] | None = None
     ) -> Evaluation:
         """The same with episodes of any origin; `file` is named where one has no words."""
-        tokens, usual = None, max(1, len(episodes))
-        if self.tokenizer is not None:
-            limit = self.walker.max_tokens or TASKS[episodes.task].max_tokens
-            tokens = tokenise(episodes, self.tokenizer, file, limit).to(self.data.device)
-            usual = usual_batch(self.data.device)
-        return evaluate_agent(
-            self.environment,
-            self.agent,
-            episodes,
-            tokens,
-            max_steps=self.max_steps(episodes.task),
-            batch=self.batch or usual,
-            dtype=self.dtype,
-            record=record,
-            only=None if only is None else torch.tensor([episodes.row(id) for id in only], dtype=torch.long),
-        )
+        usual = None if self.tokenizer is None else usual_batch(self.data.device)  # who reads nothing walks all at once
+        rows = None if only is None else torch.tensor([episodes.row(id) for id in only], dtype=torch.long)
+        return self.equipped.walk(episodes, file, batch=self.batch or usual, record=record, only=rows)
 
     @cached_property
+    def equipped(self) -> EquippedAgent:
+        """The agent with all that it walks with, and its limits: what was asked for, as in the training."""
+        recorder = Recorder(self.data, self.name, self.environment, self.tokenizer)
+        return EquippedAgent(self.agent, recorder, self.walker.max_steps, self.walker.max_tokens, self.dtype)
+
+    @property
     def recorder(self) -> Recorder:
         """Makes records of what it walked: `recorder.episode(evaluation, row)`."""
-        return Recorder(self.data, self.name, self.environment, self.tokenizer)
+        return self.equipped.recorder
 
     def follow(self, requests: Sequence[WalkRequest], task: str | None = None) -> list[RecordedEpisode]:
         """Let it follow instructions that somebody typed, all at once; by default as in the task of its first split."""
         asked = task or next((one.task for one in self.episodes.values()), self.walker.task)
-        return walk_instructions(
-            self.recorder,
-            self.agent,
-            requests,
-            task=asked,
-            max_steps=self.max_steps(asked),
-            max_tokens=self.walker.max_tokens,
-            dtype=self.dtype,
-        )
+        return self.equipped.follow(requests, asked)
 
 
 def prepare(
@@ -128,7 +111,7 @@ def prepare(
     require_one_of("checkpoint", checkpoint, Checkpoint)
     walker = find_walker(agent, checkpoint)
     names = (split,) if isinstance(split, str) else tuple(split)
-    names = names or tuple(f"{walker.task}/{name}" for name in USUAL)
+    names = tuple(full_name(name, walker.task) for name in names or USUAL)
     opened = _opened(data if data is not None else walker.data, device)
     opened = opened.holding_out(walker.held_out) if walker.held_out else opened
     # All splits are read before any is walked, so that a fault in the last leaves no result file of the first.

@@ -19,6 +19,7 @@ from vlnbert.api.arguments import checked
 from vlnbert.api.making_of import how_it_was_made
 from vlnbert.api.preparing import prepare
 from vlnbert.api.runs import Run, open_run
+from vlnbert.api.walkers import usual_task
 from vlnbert.data.data import Data, open_data
 from vlnbert.errors import UsageError, setting
 from vlnbert.evaluation.evaluate import Evaluation
@@ -27,7 +28,7 @@ from vlnbert.progress import quiet
 from vlnbert.registry import load_recorded
 from vlnbert.runtime import require_within
 from vlnbert.tables import Table
-from vlnbert.tasks.splits import task_and_split
+from vlnbert.tasks.splits import full_name, task_and_split
 
 AGENT = "navigator"  # what a report calls the run's
 EPISODES = 6  # shown in a report, unless told otherwise
@@ -65,7 +66,7 @@ def curves(run: Run | str | Path, out: str | Path | None = None, *, split: str |
     Args:
         run: The run, or its folder; it may still be learning.
         out: The picture to write, by its ending .svg, .png or .pdf; none by default.
-        split: The validation split to draw, as task/split; by default the one that chooses the best weights.
+        split: The validation split to draw, such as val_unseen; by default the one that chooses the best weights.
     """
     run = open_run(run)
     figure = draw_curves(run.log, _validated(run, split), {})
@@ -96,7 +97,7 @@ def report(
         run: The run, or its folder.
         out: The file to write.
         data: The data folder, or what `vln.open_data` gave; by default what the run was trained on.
-        split: The split to walk, as task/split; by default the one that chooses the best weights.
+        split: The split to walk, such as val_unseen; by default the one that chooses the best weights.
         episodes: How many to show, of the best, the typical and the worst.
         seed: Of the random baseline.
         title: The report's heading; by default it names the run.
@@ -106,11 +107,13 @@ def report(
     require_within(episodes=(episodes, 1, 1000))
     run = open_run(run)
     with quiet(not bar):
-        compared = compare(run, data, split=split, seed=seed)
+        compared = compare_with_baselines(run, data, split=split, seed=seed)
         return write_run_report(run, compared, out, episodes=episodes, title=title, context=context)
 
 
-def compare(run: Run, data: Data | str | Path | None = None, *, split: str | None = None, seed: int = 0) -> Comparison:
+def compare_with_baselines(
+    run: Run, data: Data | str | Path | None = None, *, split: str | None = None, seed: int = 0
+) -> Comparison:
     """A run beside what it must beat and what nobody can, on one split."""
     load_recorded(run.record.plugins)
     name = _validated(run, split)
@@ -139,7 +142,7 @@ def write_run_report(
 
 
 def _validated(run: Run, split: str | None) -> str:
-    split = split or run.experiment.best_on
+    split = full_name(split or run.experiment.best_on, usual_task(run))
     if split not in run.experiment.validate_on:
         known = " or ".join(setting("split", name) for name in run.experiment.validate_on)
         raise UsageError(f"{run.folder} was not validated on {split}; choose one that it was: {known}")

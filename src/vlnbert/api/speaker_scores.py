@@ -30,7 +30,7 @@ from vlnbert.speaker.decoding import Method
 from vlnbert.speaker.likelihood import instruction_likelihoods, perplexity
 from vlnbert.tables import Table
 from vlnbert.tasks.holdout import DEV, file_of
-from vlnbert.tasks.splits import task_and_split
+from vlnbert.tasks.splits import full_name, task_and_split
 
 Summary = dict[str, float | int | None]
 
@@ -123,7 +123,7 @@ def score_speaker(
     Args:
         speaker: A run of a speaker, whose best weights speak; or a speaker, or its folder or hub name.
         data: The data folder, or what `vln.open_data` gave; by default what a run was trained on.
-        split: The split whose paths to tell, each once.
+        split: The split whose paths to tell, each once; with its task or, of a run, without.
         navigator: Who follows, as `vln.evaluate` takes an agent; by default nobody.
         decoding: How words are chosen, as `vln.speak` takes it.
         top_p: Of nucleus: the probability that the words have together among which one is drawn.
@@ -143,6 +143,7 @@ def score_speaker(
     require_sacrebleu()
     with quiet(not bar):
         ready = prepare_speaker(speaker, data, checkpoint=checkpoint, precision=precision, device=device)
+        split = full_name(split, ready.task)
         walker = None if navigator is None else prepare(navigator, ready.opened, split)
         if walker is not None and task_and_split(split)[1] == DEV:
             require_same_houses(ready, walker, split)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from vlnbert.api.arguments import require_one_of
 from vlnbert.api.runs import Checkpoint, Run, open_run
+from vlnbert.api.walkers import usual_task
 from vlnbert.data.data import Data, open_data
 from vlnbert.errors import UsageError, setting
 from vlnbert.learning.run_folder import is_run, last_checkpoint, while_trained
@@ -12,6 +13,7 @@ from vlnbert.registry import load_recorded
 from vlnbert.runtime import Precision, chosen_precision
 from vlnbert.speaker import Speaker, Teller
 from vlnbert.speaker.fitting import shown_to_speaker
+from vlnbert.tasks.task import R2R
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,7 @@ class FoundSpeaker:
     speaker: Speaker
     data: str | None = None
     held_out: tuple[str, ...] | None = None  # the houses of dev_unseen; None where nobody knows
+    task: str = R2R.name  # what a run was trained for
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,7 @@ class PreparedSpeaker:
     data: Data  # as the speaker sees it
     teller: Teller
     held_out: tuple[str, ...] | None
+    task: str
 
 
 def prepare_speaker(
@@ -56,7 +60,7 @@ def prepare_speaker(
     shown = shown_to_speaker(found.speaker, opened, found.name)
     chosen = chosen_precision(precision, shown.device, found.speaker.config.hidden)
     teller = Teller(found.speaker, shown.environment, chosen)
-    return PreparedSpeaker(found.name, found.speaker, opened, shown, teller, found.held_out)
+    return PreparedSpeaker(found.name, found.speaker, opened, shown, teller, found.held_out, found.task)
 
 
 def _last_speaker(run: Path) -> Speaker:
@@ -72,7 +76,8 @@ def find_speaker(source: object, checkpoint: Checkpoint = "best") -> FoundSpeake
     if isinstance(source, Run):
         load_recorded(source.record.plugins)
         speaker = source.speaker if checkpoint == "best" else while_trained(source.folder, _last_speaker)
-        return FoundSpeaker(source.folder.resolve().name, speaker, source.record.data, source.record.held_out)
+        record, name = source.record, source.folder.resolve().name
+        return FoundSpeaker(name, speaker, record.data, record.held_out, usual_task(source))
     if checkpoint == "last":
         raise UsageError(f"{source} is no run, so it has no last checkpoint; name a run's folder")
     if not isinstance(source, str | Path):

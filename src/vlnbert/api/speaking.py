@@ -18,7 +18,7 @@ from vlnbert.runtime import Precision, require_within
 from vlnbert.speaker import Decoding, Paths, Speaker
 from vlnbert.speaker.decoding import Method
 from vlnbert.speaker.paths import require_connected
-from vlnbert.tasks.splits import task_and_split
+from vlnbert.tasks.splits import full_name, task_and_split
 from vlnbert.tasks.targets import target_index
 from vlnbert.tasks.task import TASKS
 from vlnbert.world.world import World
@@ -54,8 +54,8 @@ def speak(
     Args:
         speaker: A run of a speaker, whose best weights speak; or a speaker, or its folder or hub name.
         data: The data folder, or what `vln.open_data` gave; by default what a run was trained on.
-        split: The split whose paths to tell, such as r2r/val_unseen; r2r/dev_unseen is made of the houses that the run
-            kept out of its training.
+        split: The split whose paths to tell, such as r2r/val_unseen or, without its task, val_unseen; dev_unseen is
+            made of the houses that the run kept out of its training.
         paths: Instead of a split, paths by their viewpoints: "scan:viewpoint,viewpoint,...". The agent looks along the
             first step when it starts.
         decoding: greedy takes the likeliest word at each place; nucleus draws one among the likeliest; beam looks for
@@ -79,7 +79,10 @@ def speak(
     with quiet(not bar):
         ready = prepare_speaker(speaker, data, checkpoint=checkpoint, precision=precision, device=device)
         shown = ready.data
-        described = of_split(shown, split) if split is not None else _by_names(shown.world, paths or ())
+        if split is not None:
+            described = of_split(shown, full_name(split, ready.task))
+        else:
+            described = _by_names(shown.world, paths or ())
         return instructions_of(ready, described, asked, batch)
 
 

@@ -5,13 +5,13 @@ from typing import Annotated
 
 import tyro
 
-from vlnbert.cli.options import Flag
+from vlnbert.cli.options import Flag, OptionalSplit
 
 
 def compare(
     runs: tyro.conf.Positional[Annotated[tuple[str, ...], tyro.conf.arg(metavar="RUN ...")]],
     data: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None,
-    split: Annotated[str | None, tyro.conf.arg(metavar="TASK/SPLIT")] = None,
+    split: OptionalSplit = None,
     episodes: int = 10,
     seed: int = 0,
     max_steps: int | None = None,
@@ -30,7 +30,8 @@ def compare(
         runs: Two or more of: runs' folders, navigators (folders or hub names), agents by name (random, shortest,
             my.py:MyAgent), result files (FILE.json).
         data: The data folder; by default the one that the first run was trained on.
-        split: The split to walk; by default the one that chooses the runs' best weights, else r2r/val_unseen.
+        split: The split to walk, such as val_unseen, with its task where that is not the runs', or r2r; of result files
+            alone always. By default the one that chooses the runs' best weights, else r2r/val_unseen.
         episodes: How many of the episodes in which they part to list.
         seed: Of agents that draw lots, such as random.
         max_steps: Steps after which an episode ends; by default as each was trained, else the task's: 15 in R2R.

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from vlnbert.cli.options import Flag, show
+from vlnbert.cli.options import Flag, show, split_of_task
 from vlnbert.data.spec import FeatureSpec
 from vlnbert.runtime import Precision
 
@@ -58,8 +58,8 @@ def evaluate(
             registered, or the class in a file or module, my.py:MyAgent.
         task: r2r, reverie, r4r or a plugin's; by default what a run was trained for, else r2r. The baseline agents name
             no object.
-        splits: The splits to walk. Test splits withhold their goals: they are walked and written, not scored.
-            dev_unseen is made of the houses that a run kept out of its training.
+        splits: The splits to walk, with or without their task. Test splits withhold their goals: they are walked and
+            written, not scored. dev_unseen is made of the houses that a run kept out of its training.
         checkpoint: Which weights of a run walk: the best, or those of its last checkpoint; averaged ones in either
             case, where the run averages.
         features: What the agent sees; by default what a run was trained with.
@@ -80,6 +80,7 @@ def evaluate(
     from vlnbert.api.walkers import run_or_source, usual_task
     from vlnbert.errors import UsageError
     from vlnbert.rollout.agents import find_agent
+    from vlnbert.tasks.splits import full_name
 
     if (run is None) == (agent is None):
         raise UsageError("name a navigator or an --agent, and not both; for example --agent random")
@@ -87,10 +88,11 @@ def evaluate(
         raise UsageError("no split to walk; for example --splits val_unseen")
     chosen = run_or_source(run) if run else find_agent(agent or "")
     asked = task or usual_task(chosen)
+    names = [split_of_task(split, asked) if task else full_name(split, asked) for split in splits]
     found = evaluating.evaluate(
         chosen,
         data,
-        [f"{asked}/{split}" for split in splits],
+        names,
         checkpoint=checkpoint,
         features=features,
         seed=seed,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from vlnbert.errors import printable_text
+from vlnbert.errors import UsageError, printable_text
 from vlnbert.tables import WIDE, Table
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 DataPath = Annotated[Path, tyro.conf.arg(metavar="DIR")]
 RunPath = Annotated[Path, tyro.conf.arg(metavar="RUN")]
 TaskName = Annotated[str, tyro.conf.arg(metavar="TASK")]
+SplitName = Annotated[str, tyro.conf.arg(metavar="[TASK/]SPLIT")]
+OptionalSplit = Annotated[str | None, tyro.conf.arg(metavar="[TASK/]SPLIT")]
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,16 @@ class DecodingOptions:
 
 
 FlatDecoding = Annotated[DecodingOptions, tyro.conf.arg(name="")]
+
+
+def split_of_task(split: str, task: str) -> str:
+    """A split by its full name; one that names another task than --task is refused."""
+    from vlnbert.tasks.splits import full_name, task_and_split
+
+    name = full_name(split, task)
+    if task_and_split(name)[0] != task:
+        raise UsageError(f"{split} is no split of --task {task}; name the task once")
+    return name
 
 
 def show(table: Table) -> None:

@@ -14,6 +14,8 @@ from vlnbert.errors import UsageError, near_names
 Parse = Callable[[list[str]], Any]
 EXPLAINED = re.compile(r"│ (?:-\w, )?(--.*?)(?:  |│|$)", re.MULTILINE)  # where the help explains an option
 OPTION = re.compile(r"(?:^|, )(--[\w.-]+)")  # each of its names, behind which its values are told
+BY_PLACE = re.compile(r"^│ ([A-Z]+)\b", re.MULTILINE)  # where it explains what has a place and no name
+ELSEWHERE = {"data": "DIR"}  # what other verbs take by a name
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
 
 
@@ -55,11 +57,11 @@ def parsed(parse: Parse, command: str, words: list[str]) -> Callable[[], None]:
 
 def _problem(box: str, parse: Parse, command: str, words: list[str]) -> str:
     """What tyro's box says, shorter, and with the option that may have been meant."""
-    known = _options(parse)
+    known, by_place = _options(parse)
     given = [word.partition("=")[0].replace("_", "-") for word in words if word.startswith("--")]
     for option in given:
         if known and option not in known:
-            return f"no option {option}{_instead(option, known)}"
+            return f"no option {option}{_instead(option, known, by_place, command)}"
     if found := re.search(r"Unrecognized options: (\S+?),?(?: |$)", box):
         return f"{command} takes no '{found[1]}'"
     if found := re.search(r"Missing from [^:]+: (.*)", box):
@@ -87,23 +89,26 @@ def _plain(box: str) -> str:
     return " ".join(words[len(title) :]).partition(" For full helptext")[0]
 
 
-def _options(parse: Parse) -> list[str]:
-    """The options that a command's help explains."""
+def _options(parse: Parse) -> tuple[list[str], list[str]]:
+    """The options that a command's help explains, and what it takes by its place."""
     told = TextIOWrapper(BytesIO(), encoding="utf-8")  # elsewhere the help has no frames
     with redirect_stdout(told), readable_help(), suppress(SystemExit):
         parse(["--help"])
     told.seek(0)
-    explained = EXPLAINED.findall(COLOUR.sub("", told.read()))
-    return [option for options in explained for option in OPTION.findall(options)]
+    help = COLOUR.sub("", told.read())
+    by_place = BY_PLACE.findall(help.partition(" positional arguments ")[2].partition("╰")[0])
+    return [option for options in EXPLAINED.findall(help) for option in OPTION.findall(options)], by_place
 
 
-def _instead(option: str, known: list[str]) -> str:
-    """The new name of an old option, or those that may have been meant."""
+def _instead(option: str, known: list[str], by_place: list[str], command: str) -> str:
+    """What is taken without a name, the new name of an old option, or those that may have been meant."""
     from vlnbert.learning.records import name_now
     from vlnbert.learning.run_record import RENAMED
 
     places = {one.removeprefix("--").replace("-", "_"): one for one in known}
     name = option.removeprefix("--").replace("-", "_")
+    if ELSEWHERE.get(name, name.upper()) in by_place:
+        return f"; write its value alone: {command} {' '.join(by_place)}"
     if now := name_now(name, places, RENAMED):
         return f"; use {places[now]}"
     near = near_names(name, places)

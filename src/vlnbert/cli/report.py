@@ -4,14 +4,14 @@ from pathlib import Path
 
 import tyro
 
-from vlnbert.cli.options import RunPath
+from vlnbert.cli.options import OptionalSplit, RunPath
 
 
 def report(
     run: tyro.conf.Positional[RunPath],
     out: Path | None = None,
     data: Path | None = None,
-    split: str | None = None,
+    split: OptionalSplit = None,
     episodes: int = 6,
 ) -> None:
     """Write what a run learned as one HTML file, to look at, to print or to send.
@@ -25,7 +25,7 @@ def report(
         run: The run's folder.
         out: The file to write; by default report.html in the run's folder.
         data: The data folder, if it lies elsewhere now.
-        split: The validation split to walk, as task/split; by default the one that chooses the best weights.
+        split: The validation split to walk, such as val_unseen; by default the one that chooses the best weights.
         episodes: How many to show, of the best, the typical and the worst.
     """
     from vlnbert.api import reporting
@@ -33,7 +33,7 @@ def report(
     print(reporting.report(run, out or run / "report.html", data, split=split, episodes=episodes))
 
 
-def curves(run: tyro.conf.Positional[RunPath], out: Path | None = None, split: str | None = None) -> None:
+def curves(run: tyro.conf.Positional[RunPath], out: Path | None = None, split: OptionalSplit = None) -> None:
     """Draw the losses of a run and its success rate on a validation split, so far.
 
     Example: vlnbert curves runs/r2r-open --out curves.svg
@@ -41,7 +41,7 @@ def curves(run: tyro.conf.Positional[RunPath], out: Path | None = None, split: s
     Args:
         run: The run's folder; it may still be learning.
         out: The picture to write, by its ending .svg, .png or .pdf; by default curves.svg in the run's folder.
-        split: The validation split to draw, as task/split; by default the one that chooses the best weights.
+        split: The validation split to draw, such as val_unseen; by default the one that chooses the best weights.
     """
     from vlnbert.api import reporting
 

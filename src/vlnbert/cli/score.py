@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from vlnbert.cli.options import DataPath, Flag, TaskName, show, tell
+from vlnbert.cli.options import DataPath, Flag, SplitName, TaskName, show, split_of_task, tell
 
 ResultPath = Annotated[Path, tyro.conf.arg(metavar="FILE")]
 
@@ -13,7 +13,7 @@ ResultPath = Annotated[Path, tyro.conf.arg(metavar="FILE")]
 def score(
     file: tyro.conf.Positional[ResultPath],
     task: TaskName,
-    split: str,
+    split: SplitName,
     data: DataPath,
     json: Flag = False,
     spl_by: Literal["shortest", "reference"] = "shortest",
@@ -41,7 +41,7 @@ def score(
 
     from vlnbert.api import scoring
 
-    scored = scoring.score(file, data, f"{task}/{split}", spl_by=spl_by, allow_missing=allow_missing)
+    scored = scoring.score(file, data, split_of_task(split, task), spl_by=spl_by, allow_missing=allow_missing)
     for line in scored.notes.lines():
         tell(f"{file}: {line}", aside=True)
     if json:
@@ -55,7 +55,7 @@ def submit(
     out: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="OUT")]],
     task: TaskName,
     data: DataPath,
-    split: str = "test",
+    split: SplitName = "test",
 ) -> None:
     """Check a result file of any dialect and write it as the R2R and REVERIE leaderboards take it.
 
@@ -73,7 +73,8 @@ def submit(
     """
     from vlnbert.api import scoring
 
-    done = scoring.submit(file, out, data, f"{task}/{split}")
+    name = split_of_task(split, task)
+    done = scoring.submit(file, out, data, name)
     for line in done.notes.lines():
         tell(f"{file}: {line}", aside=True)
-    tell(f"{out}: {done.results:,} results of {task} {split}")
+    tell(f"{out}: {done.results:,} results of {name.replace('/', ' ')}")

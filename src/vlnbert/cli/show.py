@@ -5,13 +5,13 @@ from typing import Annotated, Literal
 
 import tyro
 
-from vlnbert.cli.options import Flag
+from vlnbert.cli.options import Flag, OptionalSplit
 
 
 def show(
     run: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="RUN")]],
     episode: Annotated[str, tyro.conf.arg(metavar="ID")],
-    split: Annotated[str | None, tyro.conf.arg(metavar="TASK/SPLIT")] = None,
+    split: OptionalSplit = None,
     data: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None,
     checkpoint: Literal["best", "last"] = "best",
     seed: int = 0,
@@ -37,7 +37,8 @@ def show(
         run: A run's folder, a navigator (its folder or a hub name), an agent by name (random, shortest, my.py:MyAgent),
             or a result file, FILE.json.
         episode: The episode's id: the instr_id of result files, such as 12_0.
-        split: The split that it is in; by default the one that chooses a run's best weights, else r2r/val_unseen.
+        split: The split that it is in, such as val_unseen, with its task where that is not the run's, or r2r; of a
+            result file always. By default the one that chooses a run's best weights, else r2r/val_unseen.
         data: The data folder; by default the one that a run was trained on.
         checkpoint: Which weights of a run walk: the best, or those of its last checkpoint.
         seed: Of agents that draw lots, such as random.

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from vlnbert.cli.options import DecodingOptions, Flag, FlatDecoding, show
+from vlnbert.cli.options import DecodingOptions, Flag, FlatDecoding, OptionalSplit, show
 from vlnbert.errors import UsageError
 from vlnbert.runtime import Precision
 
@@ -15,7 +15,7 @@ def speak(
     run: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="RUN")]],
     *,
     data: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None,
-    split: Annotated[str | None, tyro.conf.arg(metavar="TASK/SPLIT")] = None,
+    split: OptionalSplit = None,
     path: Annotated[tuple[str, ...], tyro.conf.arg(metavar="SCAN:VIEWPOINT,...")] = (),
     decoding: FlatDecoding = DecodingOptions(),  # noqa: B008  # frozen
     seed: int = 0,
@@ -48,8 +48,8 @@ def speak(
     Args:
         run: A run of a speaker, whose best weights speak; or a speaker's folder or hub name.
         data: The data folder; by default the one that a run was trained on.
-        split: The split whose paths to tell, each once, such as r2r/val_unseen. dev_unseen is made of the houses that a
-            run kept out of its training.
+        split: The split whose paths to tell, each once, such as val_unseen, with its task where that is not the run's,
+            or r2r. dev_unseen is made of the houses that a run kept out of its training.
         path: Instead of a split, one path or several by their viewpoints, one step apart: scan:viewpoint,viewpoint,...
         seed: Of nucleus. The same seed tells the same of a path, whatever the batch.
         checkpoint: Which weights of a run speak: the best, or those of its last checkpoint.

@@ -50,6 +50,11 @@ def task_and_split(name: str) -> tuple[str, str]:
     return task, split
 
 
+def full_name(name: str, task: str) -> str:
+    """The name of a split with its task, such as r2r/val_unseen; without one it is of `task`."""
+    return name if "/" in name else f"{task}/{name}"
+
+
 def open_split(
     folder: DataFolder,
     world: World,
