@@ -18,7 +18,7 @@ from vlnbert.api.walkers import Walker, find_walker
 from vlnbert.data.data import Data, open_data
 from vlnbert.data.features import object_file_width, view_file_width
 from vlnbert.data.own import Features, is_own
-from vlnbert.data.shown import in_data_folder
+from vlnbert.data.shown import in_data_folder, require_encoder_folder
 from vlnbert.data.spec import OFF, FeatureSpec, as_spec
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import UsageError, setting
@@ -173,9 +173,7 @@ def _prepare_navigator(
     config = navigator.to(data.device).config
     finds = config.object_width > 0 and any(TASKS[one.task].sees_objects for one in episodes.values())
     spec = walker.features if finds else replace(walker.features, objects=OFF)
-    if spec.uses_encoder and spec.encoder.endswith("/") and not Path(spec.encoder).is_dir():  # a folder elsewhere
-        problem = f"{walker.name} reads what it sees through the encoder {spec.encoder}, a folder that is not here"
-        raise UsageError(f"{problem}; name it: {setting('features.encoder', 'DIR')}")
+    require_encoder_folder(spec, walker.name)
     data = data.seen_as(spec)
     seen = view_file_width(data.folder, spec) if spec.reads_view_file else data.view_bank.width
     _require_width(walker.name, "view", config.feature_width, seen=seen, in_file=spec.reads_view_file)

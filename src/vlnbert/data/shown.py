@@ -5,6 +5,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from vlnbert.data.spec import FEATURES, OFF, FeatureSpec
+from vlnbert.errors import UsageError, setting
 from vlnbert.navigator.storage.hub import is_hub_name
 from vlnbert.navigator.storage.shown import Shown
 from vlnbert.perception.channels import OBJECT_CHANNELS, OBJECT_GROUPS, VIEW_CHANNELS, VIEW_GROUPS
@@ -35,6 +36,13 @@ def in_data_folder(spec: FeatureSpec, folder: DataFolder, said: FeatureSpec) -> 
     if objects is not None and said.objects is None and _names_file(objects, (*OBJECT_GROUPS, *OBJECT_CHANNELS)):
         objects = _in_features(folder, Path(objects).name)
     return replace(spec, views=views, objects=objects)
+
+
+def require_encoder_folder(spec: FeatureSpec, name: str) -> None:
+    """Refuse an encoder that lay in a folder elsewhere, where a navigator, called by its name, would read with it."""
+    if spec.uses_encoder and spec.encoder.endswith("/") and not Path(spec.encoder).is_dir():
+        problem = f"{name} reads what it sees through the encoder {spec.encoder}, a folder that is not here"
+        raise UsageError(f"{problem}; name it: {setting('features.encoder', 'DIR')}")
 
 
 def _names_file(text: str, channels: Collection[str]) -> bool:
