@@ -10,9 +10,11 @@ import pytest
 
 import vlnbert
 from vlnbert.cli.main import VERBS
+from vlnbert.data.shown import as_kept
 from vlnbert.errors import Faults
 from vlnbert.evaluation.results import parse_results
 from vlnbert.fetching.manifest import SHIPPED, read_manifest
+from vlnbert.navigator.storage.shown import read_shown
 from vlnbert.sources.boxes import read_boxes
 from vlnbert.sources.captions import read_captions
 from vlnbert.sources.connectivity import read_connectivity
@@ -49,6 +51,7 @@ def read_example(kind: str, text: str, folder: Path) -> object:
         "results": lambda: _results(path),
         "manifest": lambda: _manifest(path),
         "candidates": lambda: _candidates(json.loads(text)),
+        "features": lambda: _features(path),
     }
     return readers[kind]()
 
@@ -65,6 +68,13 @@ def _manifest(path: Path) -> object:
     path.write_bytes(gzip.compress(path.read_bytes()))
     (shown,) = read_manifest(path).sources
     assert shown in read_manifest(SHIPPED).sources
+    return shown
+
+
+def _features(path: Path) -> object:
+    """The example is what the preset's navigator keeps."""
+    shown = read_shown(path, json.loads(path.read_text()), "navigator", "")
+    assert shown == as_kept(vlnbert.presets["reverie-open"].experiment.features, sees_objects=True)
     return shown
 
 
@@ -91,7 +101,7 @@ def test_format_examples_are_read(kind: str, text: str, tmp_path: Path, monkeypa
 def test_every_kind_of_file_has_an_example() -> None:
     kinds = {kind for kind, _ in EXAMPLES}
     files = {"connectivity", "r2r", "augmented", "reverie", "boxes", "view", "observations", "plan"}
-    assert kinds == files | {"manifest", "results", "candidates"}
+    assert kinds == files | {"manifest", "results", "candidates", "features"}
 
 
 LIBRARY = (ROOT / "docs" / "library.md").read_text()

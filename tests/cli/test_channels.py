@@ -42,6 +42,22 @@ def test_a_run_remembers_its_channels(run: Callable, house: Path, trained: Path)
     assert run("train", "--resume", trained).code == 0
 
 
+def test_its_best_navigator_alone_does_too(run: Callable, house: Path, bert: Path, trained: Path) -> None:
+    """All but where the encoder lies; the card and an inspection tell it."""
+    words = ("--data", house, "--splits", "val_unseen", "--json")
+    alone = run("evaluate", trained / "best", *words, "--features.encoder", bert)
+    assert json.loads(alone.out) == json.loads(run("evaluate", trained, *words).out)
+    lost = run("evaluate", trained / "best", *words)
+    assert (lost.code, len(lost.err.splitlines())) == (2, 1)
+    assert f"encoder {bert.name}/, a folder that is not here; name it: --features.encoder DIR" in lost.err
+    told = f"views {VIEWS}; encoder {bert.name}/"
+    assert f"| shown | {told} |" in (trained / "best" / "README.md").read_text()
+    for source in (trained, trained / "best"):
+        assert f"  shown {told}" in run("weights", "inspect", source).out.splitlines()
+        shown = json.loads(run("weights", "inspect", source, "--json").out)["features"]
+        assert shown == {"views": VIEWS, "objects": "off", "encoder": f"{bert.name}/"}
+
+
 def test_other_observations_are_other_data(run: Callable, house: Path, trained: Path, tmp_path: Path) -> None:
     other = shutil.copytree(house, tmp_path / "other")
     path = next((other / "observations").glob("*.json"))

@@ -82,10 +82,10 @@ def vocabulary(root: Path, path: Path) -> object:
 
 
 def navigator(root: Path, path: Path) -> object:
-    """A navigator as it is opened: weights, shape, limits, and what its tokenizer makes of some texts."""
+    """A navigator as it is opened: weights, shape, limits, what it was shown, and what its tokenizer makes of texts."""
     one = vln.Navigator.from_pretrained(path.parent)
     read = None if one.tokenizer is None else [one.tokenizer.encode(text).ids for text in TEXTS]
-    return dict(one.state_dict()), vars(one.config), one.limits, read
+    return dict(one.state_dict()), vars(one.config), one.limits, one.features, read
 
 
 def speaker(root: Path, path: Path) -> object:

@@ -19,6 +19,7 @@ from vlnbert.api.walkers import Walker, find_walker
 from vlnbert.data.data import Data, open_data
 from vlnbert.data.features import object_file_width, view_file_width
 from vlnbert.data.own import Features, is_own
+from vlnbert.data.shown import in_data_folder, require_encoder_folder
 from vlnbert.data.spec import OFF, FeatureSpec, as_spec
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import UsageError, setting
@@ -120,7 +121,10 @@ def prepare(
     _require_used(walker, features, precision)
     if is_own(features):
         opened, features = opened.seen_by(features), None
-    seen = walker.features.updated_by(opened.features).updated_by(as_spec(features))
+    said = opened.features.updated_by(as_spec(features))
+    seen = walker.features.updated_by(said)
+    if walker.run is None:  # a run knows whole paths
+        seen = in_data_folder(seen, opened.folder, said)
     walker = replace(walker, features=seen)
     if isinstance(walker.agent, Navigator):
         ready = _prepare_navigator(walker, walker.agent, opened, episodes, precision)
@@ -152,6 +156,7 @@ def _prepare_navigator(
     config = navigator.to(data.device).config
     finds = config.object_width > 0 and any(TASKS[one.task].sees_objects for one in episodes.values())
     spec = walker.features if finds else replace(walker.features, objects=OFF)
+    require_encoder_folder(spec, walker.name)
     data = data.seen_as(spec)
     seen = view_file_width(data.folder, spec) if spec.reads_view_file else data.view_bank.width
     _require_width(walker.name, "view", config.feature_width, seen=seen, in_file=spec.reads_view_file)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vlnbert.api.runs import Checkpoint, Run, open_run
+from vlnbert.data.shown import from_kept
 from vlnbert.data.spec import FeatureSpec
 from vlnbert.errors import UnknownNameError, UsageError, near_names
 from vlnbert.learning.run_folder import BEST, is_run, last_checkpoint, while_trained
@@ -116,5 +117,11 @@ def _opened_navigator(source: str) -> Navigator:
 
 
 def _navigating(name: str, navigator: Navigator) -> Walker:
-    """A navigator walks as far, and reads as much, as it was trained to."""
-    return Walker(name, navigator, max_steps=navigator.limits.max_steps, max_tokens=navigator.limits.max_tokens)
+    """A navigator sees what it was shown in its training, walks as far and reads as much, as far as it tells."""
+    return Walker(
+        name=name,
+        agent=navigator,
+        features=from_kept(navigator.features),
+        max_steps=navigator.limits.max_steps,
+        max_tokens=navigator.limits.max_tokens,
+    )

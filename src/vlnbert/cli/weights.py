@@ -53,7 +53,8 @@ def inspect_weights(
 
     Args:
         source: A checkpoint file, a folder of weights (a navigator's or a run's too), or a model's name on the hub.
-        json: Print one JSON object instead of a summary: family, config, and lists loaded, new, unused, kept, notes.
+        json: Print one JSON object instead of a summary: family, config, features (what
+            a navigator of ours was shown, or null), and lists loaded, new, unused, kept, notes.
     """
     from vlnbert.api import weights
 

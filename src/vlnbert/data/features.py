@@ -10,6 +10,7 @@ from torch import Tensor
 from vlnbert.data.own import Features, open_own
 from vlnbert.data.spec import CAPTIONS, FEATURES, IN_MEMORY, NAMES, FeatureSpec
 from vlnbert.errors import DataError, UsageError, near_names, setting
+from vlnbert.navigator.storage.hub import exists
 from vlnbert.perception.captions import open_captions_beside, open_sentences
 from vlnbert.perception.channels import (
     CAPTION_TEXT,
@@ -164,7 +165,7 @@ def _cut_width(path: Path, found: int, place: str, asked: int | None) -> int:
 def _named(name: str, refusal: str) -> Path:
     """The file of a name; one that has no ending and is not there was meant as a channel."""
     path = Path(name)
-    if not path.suffix and not path.exists():
+    if not path.suffix and not exists(path):
         raise UsageError(refusal)
     return path
 

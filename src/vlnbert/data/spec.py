@@ -149,7 +149,10 @@ class FeatureSpec:
 
 
 def _lists_channels(text: str) -> bool:
-    return "," in text and not Path(text).exists()
+    try:
+        return "," in text and not Path(text).exists()
+    except OSError:  # too long for a path
+        return True
 
 
 def as_spec(features: Any) -> FeatureSpec:

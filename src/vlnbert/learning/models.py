@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from vlnbert.data.data import Data
+from vlnbert.data.shown import as_kept
 from vlnbert.errors import UsageError, listed, setting
 from vlnbert.learning.checkpoints import Trained, unfilled_navigator, unfilled_speaker
 from vlnbert.learning.experiment import Experiment
@@ -67,6 +68,7 @@ def _navigator_trainer(
 ) -> NavigatorTrainer:
     tokenizer = navigator.tokenizer or data.tokenizer
     navigator.limits = Limits(experiment.training.max_steps, experiment.max_tokens)
+    navigator.features = as_kept(experiment.features, sees_objects=navigator.config.object_width > 0)
     splits = {name: data.split(name, tokenizer, experiment.max_tokens) for name in experiment.splits}
     own = tokenizer.encode("").ids[0] if hasattr(navigator.backbone, "tokenizer") else None  # no BERT's, perhaps
     for name, split in splits.items():

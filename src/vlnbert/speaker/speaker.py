@@ -10,6 +10,7 @@ from huggingface_hub import ModelCard, PyTorchModelHubMixin
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from vlnbert.data.shown import from_kept
 from vlnbert.data.spec import FeatureSpec
 from vlnbert.errors import DataError, UsageError
 from vlnbert.navigator.storage.digests import check_file, noting
@@ -28,6 +29,7 @@ from vlnbert.navigator.storage.folder import (
     weight_problem,
     write_tokenizer,
 )
+from vlnbert.navigator.storage.shown import FEATURES, read_shown
 from vlnbert.sources.files import read_json
 from vlnbert.sources.folders import read_whole
 from vlnbert.sources.formats import FORMAT, format_of
@@ -36,7 +38,7 @@ from vlnbert.speaker.model import SpeakerModel
 from vlnbert.tasks.tokens import require_fit
 
 NEWEST = 1  # format of a speaker's config.json
-SETTINGS, FEATURES = "speaker", "features"  # its parts
+SETTINGS = "speaker"  # its part, beside what it was shown
 SPOKEN = "spoken"  # the one tensor that is no weight
 GIVE = "give a speaker's folder, as vlnbert train speaker-open makes one"
 SAVE_AGAIN = "save the speaker again"
@@ -201,15 +203,4 @@ def _read_config(path: Path) -> tuple[SpeakerConfig, FeatureSpec]:
         config = SpeakerConfig(**{name: value for name, value in told[SETTINGS].items() if name in known})
     except UsageError as error:
         raise DataError(path, str(error), SAVE_AGAIN) from None
-    return config, _read_features(path, told.get(FEATURES, {}))
-
-
-def _read_features(path: Path, said: Any) -> FeatureSpec:
-    words = {item.name: "width" not in item.name and item.name != "max_objects" for item in fields(FeatureSpec)}
-    if not isinstance(said, dict) or any(
-        value is not None and type(value) is not (str if words[name] else int)
-        for name, value in said.items()
-        if name in words
-    ):
-        raise DataError(path, "does not say what the speaker was shown", SAVE_AGAIN)
-    return FeatureSpec(**{name: value for name, value in said.items() if name in words and value is not None})
+    return config, from_kept(read_shown(path, told.get(FEATURES, {}), "speaker", SAVE_AGAIN))

@@ -76,7 +76,7 @@ def open_navigator(source: str | Path) -> Navigator:
     folder = read_navigator_folder(checkpoint)
     navigator = Navigator(folder.config)
     navigator.load_state_dict(folder.tensors)
-    navigator.limits = folder.limits
+    navigator.limits, navigator.features = folder.limits, folder.features
     if hasattr(navigator.backbone, "tokenizer"):  # that of a backbone which brings its own is no BERT's
         navigator.read_tokenizer(folder.path.parent)
     else:

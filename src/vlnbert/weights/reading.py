@@ -17,10 +17,12 @@ from vlnbert.navigator.storage.folder import (
     checked_weights,
     expected_shapes,
     read_config,
+    read_features,
     read_limits,
     read_safetensors,
 )
 from vlnbert.navigator.storage.hub import NoSuchSourceError, exists, fetched, is_hub_name
+from vlnbert.navigator.storage.shown import Shown
 from vlnbert.sources.files import FETCH_AGAIN, open_for_reading, read_json
 from vlnbert.weights.bounds import ZIP_MARK, bounded_source, check_declared
 from vlnbert.weights.report import ImportReport
@@ -66,6 +68,7 @@ class NavigatorFolder:
     path: Path
     config: NavigatorConfig
     limits: Limits
+    features: Shown | None
     tensors: dict[str, Tensor]
     kept: dict[str, Tensor]
     metadata: dict[str, str]
@@ -78,6 +81,7 @@ class NavigatorFolder:
             config=self.config,
             loaded=list(self.tensors),
             kept=list(self.kept),
+            features=self.features,
         )
 
 
@@ -111,6 +115,7 @@ def read_navigator_folder(checkpoint: Checkpoint) -> NavigatorFolder:
         path=checkpoint.path,
         config=config,
         limits=read_limits(checkpoint.folder / CONFIG),
+        features=read_features(checkpoint.folder / CONFIG),
         tensors=tensors,
         kept=kept,
         metadata=metadata,

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from vlnbert.navigator import NavigatorConfig
+from vlnbert.navigator.storage.shown import Shown, describe_shown
 
 NUMBER = re.compile(r"\.\d+\.")
 
@@ -24,6 +25,7 @@ class ImportReport:
     unused: dict[str, str] = field(default_factory=dict)  # with the reason
     kept: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    features: Shown | None = None  # what a navigator of ours was shown, where its folder says so
 
     def as_json(self) -> dict[str, Any]:
         """One object of plain lists; the reasons are apart, by key."""
@@ -31,6 +33,7 @@ class ImportReport:
             "source": self.source,
             "family": self.family,
             "config": asdict(self.config),
+            "features": self.features,
             "loaded": self.loaded,
             "new": self.new,
             "unused": list(self.unused),
@@ -48,6 +51,7 @@ class ImportReport:
         if shape.object_width:
             sees += f", objects {shape.object_width}"
         listed = [f"{self.source}: {self.title}", f"  {about}; {sees}"]
+        listed += [] if self.features is None else [f"  shown {describe_shown(self.features)}"]
         listed += _section("loaded", grouped(self.loaded))
         listed += _section("newly initialised", grouped(self.new))
         listed += _section("unused", _with_reasons(self.unused))

@@ -17,6 +17,7 @@ from vlnbert.navigator.model import BACKBONES, NavigatorConfig, RecurrentVLNBert
 from vlnbert.navigator.model.config import LARGEST
 from vlnbert.navigator.storage.digests import check_file, check_tensors
 from vlnbert.navigator.storage.hub import exists, fetched, is_hub_name
+from vlnbert.navigator.storage.shown import FEATURES, Shown, read_shown, require_no_path
 from vlnbert.registry import LOAD_PLUGIN
 from vlnbert.sources.files import FETCH_AGAIN, read_json, require_regular
 from vlnbert.sources.formats import FORMAT, format_of
@@ -84,14 +85,26 @@ class Limits:
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
-def write_config(path: Path, config: NavigatorConfig, limits: Limits) -> None:
+def write_config(path: Path, config: NavigatorConfig, limits: Limits, features: Shown | None) -> None:
     """Write a config.json, of today's format."""
-    path.write_text(json.dumps({FORMAT: NEWEST, **asdict(config), **limits.values()}, sort_keys=True, indent=2))
+    shown = {} if features is None else {FEATURES: features}
+    told = {FORMAT: NEWEST, **asdict(config), **limits.values(), **shown}
+    path.write_text(json.dumps(told, sort_keys=True, indent=2))
 
 
 def read_limits(path: Path) -> Limits:
     """The limits that stand in a config.json beside the configuration; older ones have none."""
     return Limits.from_values(_settings(path))
+
+
+def read_features(path: Path) -> Shown | None:
+    """What a navigator was shown, beside its configuration; None in an older config.json."""
+    settings = _settings(path)
+    if FEATURES not in settings:
+        return None
+    features = read_shown(path, settings[FEATURES], "navigator", SAVE_AGAIN)
+    require_no_path(path, features, SAVE_AGAIN)
+    return features
 
 
 def read_config(path: Path) -> NavigatorConfig:

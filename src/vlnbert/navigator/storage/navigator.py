@@ -1,5 +1,6 @@
 """The navigator that is saved to a folder or the hub, opened from there, and described in a model card."""
 
+from html import escape
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,12 +18,14 @@ from vlnbert.navigator.storage.folder import (
     expected_shapes,
     find_navigator_folder,
     read_config,
+    read_features,
     read_limits,
     read_tokenizer,
     read_weights,
     write_config,
     write_tokenizer,
 )
+from vlnbert.navigator.storage.shown import Shown, describe_shown
 from vlnbert.sources.folders import read_whole
 from vlnbert.tasks.tokens import SPECIAL, require_fit
 
@@ -64,7 +67,11 @@ class Navigator(
     tags=["vision-and-language-navigation", "embodied-ai"],
     model_card_template=TEMPLATE,
 ):
-    """A recurrent BERT that follows instructions. `tokenizer`, where set, and `limits` are saved and loaded with it."""
+    """A recurrent BERT that follows instructions.
+
+    `tokenizer`, where set, `limits` and, where known, `features` are saved and loaded with it. `features` says what
+    it was shown in its training, as plain values: `vln.FeatureSpec(**navigator.features)`.
+    """
 
     def __init__(self, config: NavigatorConfig, backbone: Backbone | None = None) -> None:
         """The backbone that `config.backbone` names, or one ready made.
@@ -74,17 +81,18 @@ class Navigator(
         super().__init__(config, backbone)
         self.tokenizer: Tokenizer | None = getattr(self.backbone, "tokenizer", None)
         self.limits = Limits()
+        self.features: Shown | None = None
 
     def _save_pretrained(self, save_directory: Path) -> None:
         with noting(save_directory, {WEIGHTS: self.state_dict(), CONFIG: None, TOKENIZER: None}):
             super()._save_pretrained(save_directory)
-            write_config(save_directory / CONFIG, self.config, self.limits)
+            write_config(save_directory / CONFIG, self.config, self.limits, self.features)
             if self.tokenizer is not None:
                 write_tokenizer(save_directory / TOKENIZER, self.tokenizer)
 
     def generate_model_card(self, *args: Any, **kwargs: Any) -> ModelCard:
         """The card shows the configuration; it may be told `preset` and `scores`, or `source` and `family`."""
-        return super().generate_model_card(*args, facts=_facts(self.config), **kwargs)
+        return super().generate_model_card(*args, facts=_facts(self.config, self.features), **kwargs)
 
     @classmethod
     def from_pretrained(  # type: ignore[override]  # there are no options of the model's own
@@ -117,7 +125,7 @@ class Navigator(
         weights = read_weights(folder / WEIGHTS, expected_shapes(folder / CONFIG, config, cls))
         navigator = cls(config)
         navigator.load_state_dict(weights)
-        navigator.limits = read_limits(folder / CONFIG)
+        navigator.limits, navigator.features = read_limits(folder / CONFIG), read_features(folder / CONFIG)
         navigator.read_tokenizer(folder)
         return navigator.eval()
 
@@ -134,7 +142,7 @@ class Navigator(
             require_fit(folder / TOKENIZER, self.tokenizer, self.config.vocabulary, padded=own)
 
 
-def _facts(config: NavigatorConfig) -> dict[str, str]:
+def _facts(config: NavigatorConfig, features: Shown | None) -> dict[str, str]:
     """What a reader of the card wants to know of the configuration."""
     told = {
         "backbone": config.backbone,
@@ -149,4 +157,6 @@ def _facts(config: NavigatorConfig) -> dict[str, str]:
         "matching": config.matching,
         "language attention": config.language_attention,
     }
+    if features is not None:
+        told["shown"] = escape(describe_shown(features), quote=False).replace("|", "&#124;")
     return {name: str(value) for name, value in told.items()}
