@@ -1,10 +1,14 @@
-"""A small house to learn in."""
+"""A small house to learn in, and a run that learned there."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
+from tests.learning.samples import EXPERIMENT
+from vlnbert.data.data import open_data
 from vlnbert.house import generate
+from vlnbert.learning.runs import begin_run
 
 
 @pytest.fixture(scope="session")
@@ -12,3 +16,17 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("learning") / "house"
     generate(folder, scans=3, paths_per_scan=8)
     return folder
+
+
+@pytest.fixture(scope="session")
+def finished(house: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that came to its end."""
+    run = tmp_path_factory.mktemp("runs") / "whole"
+    begin_run("mine", EXPERIMENT, open_data(house), run).train()
+    return run
+
+
+@pytest.fixture
+def run(finished: Path, tmp_path: Path) -> Path:
+    """A copy of it, to be broken."""
+    return shutil.copytree(finished, tmp_path / "run")

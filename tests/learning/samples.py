@@ -39,6 +39,7 @@ CONFIG = TrainConfig(
 SHAPE = replace(SIZES["tiny"]["two-stream"], hidden=24, heads=2, inner=32, hidden_dropout=0.1)
 NO_DROPOUT = {name: 0.0 for name in vars(SHAPE) if name.endswith("dropout")}
 SCORED = "r2r/val_unseen"
+EXPERIMENT = Experiment(validate_on=(SCORED,), navigator=SHAPE, training=replace(CONFIG, iterations=4))
 
 
 def trainer(

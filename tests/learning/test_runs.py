@@ -10,34 +10,17 @@ import h5py
 import pytest
 import torch
 
-from tests.learning.samples import CONFIG, SCORED, SHAPE, same, weights
+from tests.learning.samples import EXPERIMENT, SCORED, SHAPE, same, weights
 from vlnbert.data.data import open_data
 from vlnbert.data.spec import CAPTIONS, FeatureSpec
 from vlnbert.errors import DataError, UsageError
 from vlnbert.learning import start as starting
-from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.run_folder import best_weights, is_run, last_checkpoint
 from vlnbert.learning.runs import begin_run, fingerprints, read_record, resume_run
 from vlnbert.navigator import Backbone, Navigator, NavigatorConfig
 from vlnbert.navigator.storage import folder
 from vlnbert.sources.layout import open_folder
 from vlnbert.tasks.tokens import load_tokenizer
-
-EXPERIMENT = Experiment(validate_on=(SCORED,), navigator=SHAPE, training=replace(CONFIG, iterations=4))
-
-
-@pytest.fixture(scope="module")
-def finished(house: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that came to its end."""
-    run = tmp_path_factory.mktemp("runs") / "whole"
-    begin_run("mine", EXPERIMENT, open_data(house), run).train()
-    return run
-
-
-@pytest.fixture
-def run(finished: Path, tmp_path: Path) -> Path:
-    """A copy of it, to be broken."""
-    return shutil.copytree(finished, tmp_path / "run")
 
 
 @pytest.fixture
@@ -155,99 +138,6 @@ def test_runs_resume_from_anywhere(house: Path, tmp_path: Path, monkeypatch: pyt
     )
     monkeypatch.chdir(tmp_path)
     assert resume_run(tmp_path / "run").progress.iteration == 0
-
-
-DAMAGES = {
-    "cut": (lambda text: text[:50], "is not whole JSON"),
-    "a list": (lambda text: "[]", r"is damaged \(RunRecord is \[\], where settings are expected\)"),
-    "an unknown setting": (
-        lambda text: text.replace('"max_steps"', '"max_step"'),
-        r"\(experiment.training has no max_step\)",
-    ),
-    "a wrong type": (
-        lambda text: text.replace('"max_steps": 5', '"max_steps": "5"'),
-        "max_steps is '5', where int . None is expected",
-    ),
-    "a missing part": (lambda text: text.replace('"preset": "mine",', ""), "is damaged"),
-    "a lost setting": (
-        lambda text: text.replace('"max_steps": 5,', ""),
-        r"is damaged \(it lacks experiment.training.max_steps\)",
-    ),
-    "lost houses": (lambda text: text.replace(',\n  "held_out": []', ""), r"is damaged \(it lacks held_out\)"),
-    "nonsense": (lambda text: text.replace('"batch": 4', '"batch": 3'), "a batch of 3 has no two halves"),
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_record_is_told(run: Path, damage: str) -> None:
-    change, expected = DAMAGES[damage]
-    path = run / "run.json"
-    path.write_text(change(path.read_text()))
-    with pytest.raises(
-        DataError, match=rf"^{path}: .*{expected}.*; begin anew in another folder; start=.{run}. goes on"
-    ):
-        resume_run(run)
-
-
-def aged(run: Path, version: int, *places: tuple[str, ...]) -> Path:
-    """Make a run's record one of an older format, without some fields."""
-    path = run / "run.json"
-    record = json.loads(path.read_text())
-    record["format"] = version
-    for *groups, name in places:
-        part = record
-        for group in groups:
-            part = part[group]
-        del part[name]
-    path.write_text(json.dumps(record))
-    return path
-
-
-FLIP, EMA = ("experiment", "training", "flip"), ("experiment", "training", "ema")
-
-
-def test_an_older_record_need_not_know_every_setting(run: Path) -> None:
-    aged(run, 3, EMA, FLIP)
-    assert resume_run(run).config.ema == 0.0
-
-
-def test_a_record_of_before_flips_opens_and_goes_on(finished: Path, run: Path) -> None:
-    path = aged(run, 4, FLIP)
-    assert read_record(run) == read_record(finished)
-    shutil.rmtree(run / "checkpoints")
-    (run / "last.json").unlink()
-    trainer = resume_run(run)
-    assert trainer.config.flip == 0.0
-    trainer.train()
-    assert same(weights(finished), weights(run))
-    assert json.loads(path.read_text())["format"] == 4, "to go on is not to write it anew"
-
-
-@pytest.mark.parametrize(
-    ("version", "places", "lost"),
-    [
-        (4, (EMA, FLIP), "experiment.training.ema"),
-        (4, (FLIP, ("held_out",)), "held_out"),
-        (5, (FLIP,), "experiment.training.flip"),
-    ],
-)
-def test_a_record_of_every_field_lacks_none(
-    run: Path, version: int, places: tuple[tuple[str, ...], ...], lost: str
-) -> None:
-    path = aged(run, version, *places)
-    with pytest.raises(DataError, match=rf"^{path}: is damaged \(it lacks {lost}\); begin anew"):
-        resume_run(run)
-
-
-def test_what_a_damaged_record_is_answered_with_helps(house: Path, run: Path, tmp_path: Path) -> None:
-    (run / "run.json").write_text("{")
-    again = begin_run("mine", replace(EXPERIMENT, start=str(run)), open_data(house), tmp_path / "again")
-    assert same(again.navigator.state_dict(), Navigator.from_pretrained(run / "best").state_dict())
-
-
-def test_no_run_is_told(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no such run; name the folder that a training wrote"):
-        resume_run(tmp_path)
 
 
 @pytest.mark.parametrize("pointer", ['{"checkpoint": "0000003"}', "[]", '"0000003"', "{}", "9" * 400])

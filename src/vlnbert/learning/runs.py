@@ -54,6 +54,7 @@ def begin_run(
     """
     with begun_alone(run, ranks):
         _require_used(experiment, asked)
+        _require_mirror(experiment)
         experiment = _anchored(experiment)
         digests = fingerprints(experiment, data.folder)
         held_out = choose_houses(data.folder, experiment.tasks, experiment.holdout, experiment.holdout_seed)
@@ -158,9 +159,6 @@ def _require_used(experiment: AnyExperiment, asked: Collection[str]) -> None:
         reasons |= dict.fromkeys(places, f"{' and '.join(experiment.tasks)} shows no objects")
     elif seen.objects == OFF:
         reasons |= dict.fromkeys(OF_OBJECTS, f"{setting('features.objects')} is {OFF}")
-    if isinstance(experiment, Experiment) and experiment.training.flip and (sided := seen.sided):
-        problem = f"{setting('training.flip')} changes left and right, but {sided} cannot be seen in a mirror"
-        raise UsageError(f"{problem}; do without: {setting('training.flip', 0)}")
     if not seen.uses_encoder:
         reasons["features.encoder"] = "no captions or names are read"
     if not experiment.holdout:
@@ -168,6 +166,13 @@ def _require_used(experiment: AnyExperiment, asked: Collection[str]) -> None:
     for place in asked:
         if place in reasons:
             raise UsageError(f"{setting(place)} was chosen, but {reasons[place]}; leave it out")
+
+
+def _require_mirror(experiment: AnyExperiment) -> None:
+    """Refuse flips of what cannot be seen in a mirror."""
+    if isinstance(experiment, Experiment) and experiment.training.flip and (sided := experiment.seen.sided):
+        problem = f"{setting('training.flip')} changes left and right, but {sided} cannot be seen in a mirror"
+        raise UsageError(f"{problem}; do without: {setting('training.flip', 0)}")
 
 
 def _require_reward(experiment: AnyExperiment) -> None:
