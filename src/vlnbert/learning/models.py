@@ -19,10 +19,14 @@ from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.storage.folder import Limits
 from vlnbert.ranks import Ranks
+from vlnbert.sources.word_labels import read_word_labels
 from vlnbert.speaker import Paths, Speaker
 from vlnbert.speaker.paths import connected
+from vlnbert.tasks.alignment import align_words
 from vlnbert.tasks.holdout import without_houses
 from vlnbert.tasks.splits import Split
+
+LABELLED = "r2r/train"  # the split whose words have labels
 
 
 def initial_model(experiment: AnyExperiment, data: Data, asked: Collection[str] = ()) -> Trained:
@@ -79,7 +83,12 @@ def _navigator_trainer(
             problem = f"{name} has {longest} tokens, the navigator reads at most {most}"
             raise UsageError(f"{problem}; cut them: {setting('max_tokens', most)}")
         _require_scored(name, split)
-    return NavigatorTrainer(
+    notes = list[str]()
+    if experiment.training.objective.alignment:
+        name, labels = LABELLED, read_word_labels(data.folder.word_labels)
+        splits[name], report = align_words(splits[name], labels, tokenizer, data.world)
+        notes = [f"{name}: {line}" for line in report.lines()]
+    trainer = NavigatorTrainer(
         run,
         navigator.float().to(data.device),
         data.environment,
@@ -90,6 +99,8 @@ def _navigator_trainer(
         ranks=ranks,
         card={"preset": record.preset},
     )
+    trainer.notes = notes
+    return trainer
 
 
 def _speaker_trainer(

@@ -24,6 +24,9 @@ class ObjectiveConfig:
     """Weight of imitation on the rows that explore; the paper has none."""
     grounding: float = 1.0
     """Weight, in REVERIE, of naming the target wherever the teacher stops."""
+    alignment: float = 0.0
+    """Weight, in R2R, of attending to the words that lead to the next viewpoint, as LAR2R's labels have them
+    (r2r/LAR2R_train.json); the paper has none."""
     discount: float = 0.9
     """Worth of a reward one step later."""
     value: float = 0.5
@@ -32,7 +35,7 @@ class ObjectiveConfig:
     """Weight of the policy's entropy, which is rewarded."""
 
     def __post_init__(self) -> None:
-        require_range(self, 0.0, 1e6, "imitation", "student_forcing", "grounding", "value", "entropy")
+        require_range(self, 0.0, 1e6, "imitation", "student_forcing", "grounding", "alignment", "value", "entropy")
         require_range(self, 0.0, 1.0, "discount")
 
 
@@ -46,6 +49,7 @@ class Objective:
     value: Tensor
     entropy: Tensor
     grounding: Tensor
+    alignment: Tensor
 
 
 def navigation_objective(
@@ -75,5 +79,6 @@ def navigation_objective(
     count = ranks.sum(live.sum()).clamp(min=1) / ranks.count
     loss = actor_critic_loss(chosen, entropy, rollout.value, returns, live, config.value, config.entropy, count)
     grounding = config.grounding * (rollout.grounding_loss * rollout.live).sum() / len(row_policy)
-    total = imitation + loss.total + grounding
-    return Objective(total, imitation, loss.policy, loss.value, loss.entropy, grounding)
+    alignment = config.alignment * (rollout.alignment_loss * rollout.live).sum() / len(row_policy)
+    total = imitation + loss.total + grounding + alignment
+    return Objective(total, imitation, loss.policy, loss.value, loss.entropy, grounding, alignment)

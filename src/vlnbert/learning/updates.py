@@ -29,7 +29,7 @@ from vlnbert.rollout.noise import uniform
 from vlnbert.tasks.batches import Batch
 from vlnbert.tasks.task import TASKS
 
-PARTS = ("total", "imitation", "policy", "value", "entropy", "grounding")
+PARTS = ("total", "imitation", "policy", "value", "entropy", "grounding", "alignment")
 TORCH = Path(torch.__file__).parent
 FLIP = -1  # the counter of that draw; from 0 up they are what is sampled
 
@@ -81,6 +81,7 @@ class Learner(nn.Module):
             task=task,
             lesson=task.begin_teacher(batch),
             flipped=flipped,
+            alignment=None if batch.aligned is None else (batch.aligned, batch.path),
         )
         with fast.enabled(fast.dtype_of(self.config.precision)):
             rollout = collect_rollout(environment, agent, batch.start, batch.heading, batch.goal)

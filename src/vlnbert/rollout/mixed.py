@@ -22,11 +22,13 @@ from vlnbert.rollout.episodes import (
     select_rows,
 )
 from vlnbert.rollout.noise import gumbel
+from vlnbert.tasks.alignment import words_to_attend
 from vlnbert.tasks.task import R2R, TASKS, Task, TeacherMemory
 from vlnbert.world.objects import NONE
 from vlnbert.world.world import STOP
 
 TEACHER, SAMPLE, GREEDY = 0, 1, 2  # row policies: how a row chooses
+TINY = 1e-6  # of attention, so that its logarithm stays finite
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class Rollout:
     logits: Tensor  # [time, row, slot]
     value: Tensor  # what the critic expected at the end of the step
     grounding_loss: Tensor  # cross-entropy of the target among the objects, where the teacher stops; elsewhere 0
+    alignment_loss: Tensor  # minus the log of the attention to the words that lead on, where they are known; else 0
     last_value: Tensor  # [row] the critic's value after the last step, without gradient, to bootstrap from
     ended: Tensor  # [row] bool: stopped within the limit
 
@@ -102,17 +105,20 @@ class MixedAgent(Agent):
         task: Task | None = None,
         lesson: TeacherMemory | None = None,
         flipped: Tensor | None = None,
+        alignment: tuple[Tensor, Tensor] | None = None,
     ) -> None:
         """[row, token] instructions, the policy of each row, and the key of its noise.
 
         `target` [row] is, in REVERIE, the place of the target among the objects of the goal; NONE where that does not
         show it. `task` has the teacher, R2R by default, and `lesson` what it knows of each row, by default the goal.
-        `flipped` [row] are those who see their house in a mirror.
+        `flipped` [row] are those who see their house in a mirror. `alignment` are the words that lead on from each
+        viewpoint of a path [row, hop, token], and the path [row, hop].
         """
         self.navigator, self.environment, self.tokens = navigator, environment, tokens
         self.row_policy, self.key, self.target = row_policy, key, target
         self.max_steps, self.teacher_rows = max_steps, teacher_rows
         self.task, self.lesson, self.flipped = task or TASKS[R2R.name], lesson, flipped
+        self.alignment = alignment
 
     def begin(self, batch: EpisodeBatch) -> MixedMemory:
         instruction = encode_tokens(self.navigator, batch.tokens)
@@ -138,6 +144,10 @@ class MixedAgent(Agent):
         if step.object_logits is not None and self.target is not None:
             target = select_rows(self.target, memory.rows)
             record["grounding_loss"] = _grounding_loss(step.object_logits, target, teacher)
+        if self.alignment is not None:
+            aligned, path = (select_rows(part, memory.rows) for part in self.alignment)
+            words = words_to_attend(aligned, path, observation.state.viewpoint)
+            record["alignment_loss"] = _alignment_loss(step.language_weights, words)
         record["live"] = ~observation.state.ended  # who has left has stopped
         record = {name: scatter_rows(part, memory.rows, memory.count) for name, part in record.items()}
         records = [*memory.records, record]
@@ -168,7 +178,8 @@ def collect_rollout(
     records = walked.memory.records
     columns = {name: torch.stack([record[name] for record in records]) for name in records[0]}
     columns["value"] = _at_least_float32(agent.navigator.value(columns.pop("hidden")))
-    columns.setdefault("grounding_loss", torch.zeros_like(columns["value"]))
+    for name in ("grounding_loss", "alignment_loss"):
+        columns.setdefault(name, torch.zeros_like(columns["value"]))
     places = {name: getattr(walked, name).T[: len(records) + 1] for name in ("viewpoint", "view")}
     return Rollout(**places, **columns, ended=walked.ended, last_value=agent.bootstrap_value(walked))
 
@@ -183,3 +194,12 @@ def _grounding_loss(logits: Tensor, target: Tensor, teacher: Tensor) -> Tensor:
     known = (teacher == STOP) & (target != NONE)
     no_object = logits.shape[1] - 1  # always there to be chosen, so that nothing becomes infinite
     return cross_entropy(_at_least_float32(logits), torch.where(known, target, no_object), reduction="none") * known
+
+
+def _alignment_loss(weights: Tensor, words: Tensor) -> Tensor:
+    """[row] minus the log of what the state attends to `words` [row, token]; 0 where there are none.
+
+    `weights` [row, token] lack [CLS].
+    """
+    attended = (_at_least_float32(weights) * words[:, 1:]).sum(dim=1)
+    return torch.where(words[:, 1:].any(dim=1), -(attended + TINY).log(), 0.0)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from tokenizers import Tokenizer
+from tokenizers import Encoding, Tokenizer
 from tokenizers.normalizers import BertNormalizer, Normalizer
 
 from vlnbert.errors import UsageError
@@ -16,24 +16,27 @@ USE_BERTS = "use the tokenizer of a BERT or of another encoder of text"
 
 def encode_texts(tokenizer: Tokenizer, texts: Iterable[str]) -> list[list[int]]:
     """The tokens of each text, or one line where the library fails in whatever way or makes a text far too long."""
+    return [encoded.ids for encoded in encoded_texts(tokenizer, texts)]
+
+
+def encoded_texts(tokenizer: Tokenizer, texts: Iterable[str]) -> Iterator[Encoding]:
+    """The same with all that the library knows of each, such as where in the text a token stands."""
     normalizer = tokenizer.normalizer
     multiplies = normalizer is not None and not isinstance(normalizer, BertNormalizer)
-    found = list[list[int]]()
     try:
         for batch in _batches(texts):
             if multiplies:
                 _check_growth(normalizer, batch)
-            found += [item.ids for item in tokenizer.encode_batch(batch)]
+            yield from tokenizer.encode_batch(batch)
     except UsageError:
         raise
     except BaseException as error:
         raise UsageError(f"the tokenizer cannot read a text ({failure_gist(error)}); {USE_BERTS}") from None
-    return found
 
 
 def failure_gist(error: BaseException) -> str:
     """What the library says, be it one of its bare Exceptions or a panic, which is no Exception; interrupts go on."""
-    if isinstance(error, (KeyboardInterrupt, SystemExit, MemoryError)):
+    if isinstance(error, (KeyboardInterrupt, SystemExit, MemoryError, GeneratorExit)):
         raise error
     return str(error)[:100]
 

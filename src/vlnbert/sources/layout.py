@@ -41,6 +41,10 @@ class DataFolder:
         return self.root / "plans"
 
     @property
+    def word_labels(self) -> Path:
+        return self.root / "r2r" / "LAR2R_train.json"
+
+    @property
     def vocabulary(self) -> Path:
         return self.root / "vocab.txt"
 

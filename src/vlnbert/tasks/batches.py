@@ -35,16 +35,25 @@ class Batch:
     path_length: Tensor  # [row]
     sightings: Tensor | None = None  # [row, any] REVERIE's viewpoints that show the target, padded with NONE
     target: Tensor | None = None  # [row] its place among the objects of the goal, NONE where not shown
+    aligned: Tensor | None = None  # [row, hop, token] bool: the words that lead on from there
 
     def tensors(self) -> dict[str, Tensor]:
         named = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in named.items() if isinstance(value, Tensor)}
 
 
-def take(episodes: Episodes, tokens: Tokens, index: Tensor, width: int, target: Tensor | None = None) -> Batch:
+def take(
+    episodes: Episodes,
+    tokens: Tokens,
+    index: Tensor,
+    width: int,
+    target: Tensor | None = None,
+    aligned: Tensor | None = None,
+) -> Batch:
     """Gather rows of a split, with tokens cut or padded to `width`. The index is on the episodes' device.
 
-    `target` [episode] is, in REVERIE, the place of each target among the objects of its goal.
+    `target` [episode] is, in REVERIE, the place of each target among the objects of its goal; `aligned` [episode, hop, token]
+    are the words that lead on from each viewpoint of a path.
     """
     return Batch(
         task=episodes.task,
@@ -58,6 +67,7 @@ def take(episodes: Episodes, tokens: Tokens, index: Tensor, width: int, target: 
         path_length=episodes.path_length[index],
         sightings=None if episodes.sightings is None else episodes.sightings[index],
         target=None if target is None else target[index],
+        aligned=None if aligned is None else pad(aligned[index], (0, width - aligned.shape[2])),
     )
 
 

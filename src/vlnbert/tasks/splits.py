@@ -23,6 +23,7 @@ class Split:
     episodes: Episodes
     tokens: Tokens
     target: Tensor | None = None  # [episode] REVERIE: its place among the objects of the goal, NONE where not shown
+    aligned: Tensor | None = None  # [episode, hop, token] bool: the words that lead on from there, where labels say
 
     @property
     def name(self) -> str:
@@ -33,13 +34,15 @@ class Split:
 
     def to(self, device: torch.device | str) -> "Split":
         target = None if self.target is None else self.target.to(device)
-        return Split(self.episodes.to(device), self.tokens.to(device), target)
+        aligned = None if self.aligned is None else self.aligned.to(device)
+        return Split(self.episodes.to(device), self.tokens.to(device), target, aligned)
 
     def select(self, rows: Tensor) -> "Split":
         """Some of its episodes, in the order of `rows`."""
         here = rows.to(self.tokens.ids.device)
         tokens = Tokens(self.tokens.ids[here], self.tokens.count[here])
-        return Split(self.episodes.select(rows), tokens, None if self.target is None else self.target[here])
+        target = None if self.target is None else self.target[here]
+        return Split(self.episodes.select(rows), tokens, target, None if self.aligned is None else self.aligned[here])
 
 
 def task_and_split(name: str) -> tuple[str, str]:
