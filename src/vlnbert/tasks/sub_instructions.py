@@ -22,10 +22,9 @@ from vlnbert.sources.layout import DataFolder
 from vlnbert.sources.word_labels import LabelledWords, read_labelled_words, split_words
 from vlnbert.tasks.episodes import Episodes, bind, load_episodes
 from vlnbert.tasks.leaks import find_leaks
-from vlnbert.tasks.task import R2R
+from vlnbert.tasks.task import R2R, SUB_INSTRUCTIONS
 from vlnbert.world.world import World
 
-SPLIT = "sub_instructions"
 FEWEST_VIEWPOINTS = 3  # of a part
 FEWEST_WORDS = 4
 DANGLING = ("and", ",", "then", ".", "the")  # words that the beginning does not end in
@@ -54,15 +53,19 @@ class SubInstructions:
 
     episodes: Episodes  # one a part; their ids become path ids, as every part is a path with one instruction
     instructions: int  # of the train split
-    cut: int  # of them, those that have parts
     left_out: dict[str, int]  # how many, by what
 
     def __len__(self) -> int:
         return len(self.episodes)
 
+    @property
+    def cut(self) -> int:
+        """How many of the instructions have parts here."""
+        return len({name.rsplit("_", 2)[0] for name in self.episodes.ids})
+
     def count(self, kind: Kind) -> int:
         """How many are beginnings, or ends."""
-        return sum(f"_{kind}_" in name for name in self.episodes.ids)
+        return sum(name.rsplit("_", 2)[1] == kind for name in self.episodes.ids)
 
     def items(self, world: World) -> Iterator[dict[str, Any]]:
         """The items of a file in R2R's form."""
@@ -104,7 +107,7 @@ def cut_train_instructions(folder: DataFolder, world: World) -> SubInstructions:
     """
     labels = read_labelled_words(folder.word_labels)
     train = load_episodes(folder, world, R2R.name, "train")
-    left_out, records, cut = Counter[str](), list[EpisodeRecord](), 0
+    left_out, records = Counter[str](), list[EpisodeRecord]()
     walkable = _walkable(world, train).tolist()
     paths, lengths = train.path.tolist(), train.path_length.tolist()
     for row, (name, text) in enumerate(zip(train.ids, train.texts, strict=True)):
@@ -118,23 +121,20 @@ def cut_train_instructions(folder: DataFolder, world: World) -> SubInstructions:
         hops = [world.viewpoints[viewpoint] for viewpoint in path]
         left_out["labels of viewpoints off the path"] += len(said.keys() - set(hops))
         left_out["labels of words beyond the text"] += _count_beyond(text, said)
-        parts = list(cut_in_parts(text, [said.get(viewpoint) for viewpoint in hops]))
-        cut += bool(parts)
-        for part in parts:
+        for part in cut_in_parts(text, [said.get(viewpoint) for viewpoint in hops]):
             heading = _heading_into(world, path, part.first) if part.first else float(train.heading[row])
             scan, walked = world.scans[int(world.scan_of[path[0]])], tuple(hops[part.first : part.last + 1])
             records.append(EpisodeRecord(f"{name}_{part.name}", scan, walked, heading, part.text))
     left_out["labelled instructions that the train split does not have"] = len(labels.keys() - set(train.ids))
-    episodes = bind(folder.word_labels, records, world, task=R2R.name, split=SPLIT)
+    episodes = bind(folder.word_labels, records, world, task=R2R.name, split=SUB_INSTRUCTIONS)
     if len(episodes):
         leaks = find_leaks(folder, world, episodes).any
         left_out["parts along paths of an evaluation"] = int(leaks.sum())
         episodes = episodes.select((~leaks).nonzero().flatten())
     if not len(episodes):
-        raise DataError(
-            folder.word_labels, "cuts no instruction of r2r/train", "take labels and instructions of one data set"
-        )
-    return SubInstructions(episodes, len(train), cut, {what: count for what, count in left_out.items() if count})
+        remedy = "take labels and instructions of one data set"
+        raise DataError(folder.word_labels, "cuts no instruction of r2r/train", remedy)
+    return SubInstructions(episodes, len(train), {what: count for what, count in left_out.items() if count})
 
 
 def cut_in_parts(text: str, led: Sequence[LabelledWords | None]) -> Iterator[Part]:
