@@ -203,11 +203,14 @@ def test_labels_that_are_not_there(labelled: TinyData, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("labels", "problem"),
     [
-        ({}, "cuts no instruction of r2r/train; take labels and instructions of one data set"),
+        (
+            {"5": {"a2": {"0": {"action": [0]}}}},
+            "cuts no instruction of r2r/train; take labels and instructions of one",
+        ),
         ([], "is no table of paths; fetch the file again"),
-        ({"5": {"a2": {"0": {"action": ["0"]}}}}, "path 5 viewpoint a2: has no lists of words for action and landmark"),
+        ({"5": {"a2": {"0": {"action": ["0"]}}}}, "has no lists of words"),
     ],
-    ids=["none", "a list", "words"],
+    ids=["one viewpoint", "a list", "words"],
 )
 def test_labels_that_are_of_no_use(labelled: TinyData, tmp_path: Path, labels: object, problem: str) -> None:
     labelled.write("r2r/LAR2R_train.json", labels)
