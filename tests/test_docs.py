@@ -126,7 +126,7 @@ def test_the_picture_shows_every_room() -> None:
 
 def test_every_command_in_the_docs_exists() -> None:
     texts = [README, *(path.read_text() for path in (ROOT / "docs").rglob("*.md"))]
-    named = {match for text in texts for match in re.findall(r"vlnbert ([a-z]+(?: [a-z][a-z0-9]*)?)", text)}
+    named = {match for text in texts for match in re.findall(r"vlnbert ([a-z]+(?: [a-z][a-z0-9-]*)?)", text)}
     commands = {name for name in named if name.split()[0] in {verb.split()[0] for verb in VERBS}}
     assert commands
     for name in commands:

@@ -18,7 +18,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from vlnbert.api.augment_speaking import AugmentedFile, augment_speak
-    from vlnbert.api.augmenting import augment_paths
+    from vlnbert.api.augmenting import augment_paths, augment_sub_instructions
     from vlnbert.api.comparing import AgentComparison, compare
     from vlnbert.api.demonstrating import demo, generate_house
     from vlnbert.api.episodes import Episode, episode
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "vlnbert.api.augment_speaking": ("AugmentedFile", "augment_speak"),
-    "vlnbert.api.augmenting": ("augment_paths",),
+    "vlnbert.api.augmenting": ("augment_paths", "augment_sub_instructions"),
     "vlnbert.api.comparing": ("AgentComparison", "compare"),
     "vlnbert.api.demonstrating": ("demo", "generate_house"),
     "vlnbert.api.episodes": ("Episode", "episode"),
@@ -130,6 +130,7 @@ __all__ = [
     "VlnbertError",
     "augment_paths",
     "augment_speak",
+    "augment_sub_instructions",
     "candidates",
     "caption_features",
     "check_data",

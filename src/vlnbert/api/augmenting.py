@@ -1,13 +1,16 @@
-"""Training data that nobody wrote: paths of R2R's kind through the train houses."""
+"""Training data that nobody wrote: paths through the train houses, and parts of people's instructions."""
 
 from pathlib import Path
 
 from vlnbert.api.arguments import checked
 from vlnbert.data.data import Data, open_data
+from vlnbert.errors import UsageError
 from vlnbert.runtime import require_within
 from vlnbert.sources.files import require_new, write_json
+from vlnbert.sources.instructions import is_augmented
 from vlnbert.tasks.holdout import choose_houses
 from vlnbert.tasks.sampled_paths import SampledPaths, sample_paths
+from vlnbert.tasks.sub_instructions import SubInstructions, cut_train_instructions
 from vlnbert.tasks.task import R2R
 
 
@@ -45,4 +48,27 @@ def augment_paths(
     kept_out = choose_houses(opened.folder, (R2R.name,), holdout, holdout_seed)
     found = sample_paths(opened.folder, world, count, seed, kept_out)
     write_json(Path(out), list(found.items(world, seed)))
+    return found
+
+
+@checked()
+def augment_sub_instructions(data: Data | str | Path, out: str | Path) -> SubInstructions:
+    """Cut R2R's train instructions in parts, each with the part of the path that it describes, by word labels.
+
+    A cut lies where the words that lead to a viewpoint begin with an action. Nothing but the train split is cut, and
+    parts along a path of val_seen are left out. What is not made use of is counted in `.left_out`.
+
+    Args:
+        data: The data folder, with connectivity/, r2r/R2R_train.json and r2r/LAR2R_train.json, or what
+            `vln.open_data` gave.
+        out: The file to write, new, in R2R's form: `r2r/R2R_sub_instructions.json` is the split r2r/sub_instructions.
+    """
+    if is_augmented(Path(out)):
+        problem = f"{out} would be read as augmented data, which comes as tokens"
+        raise UsageError(f"{problem}; choose another name, such as R2R_sub_instructions.json")
+    require_new(Path(out))
+    opened = open_data(data)
+    world = opened.world.to("cpu")
+    found = cut_train_instructions(opened.folder, world)
+    write_json(Path(out), list(found.items(world)))
     return found

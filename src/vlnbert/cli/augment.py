@@ -113,3 +113,31 @@ def augment_speak(
         device=device,
     )
     print(dumps(found.values()) if json else found)
+
+
+def augment_sub_instructions(data: DataPath, out: OutPath, json: Flag = False) -> None:
+    """Cut R2R's train instructions in parts, each with the part of the path that it describes.
+
+    LAR2R's word labels say which words lead to which viewpoint (vlnbert data fetch DIR --only landmarks). A cut lies
+    where the words that lead to a viewpoint begin with an action. The end of the instruction then begins at the
+    viewpoint before, and its beginning ends at the last viewpoint that was led to; either has at least 3 viewpoints
+    and 4 words. Nothing but the train split is cut, and parts along a path of val_seen are left out.
+    A file r2r/R2R_NAME.json of a data folder is the split r2r/NAME.
+
+    Example: vlnbert augment sub-instructions --data data --out data/r2r/R2R_sub_instructions.json
+
+    Example: vlnbert train r2r-open --data data --out runs/parts --train-on r2r/train r2r/sub_instructions
+    --training.split-weights 1 1 --training.final-split-weights 1 0
+
+    Args:
+        data: Folder with connectivity/, r2r/R2R_train.json and r2r/LAR2R_train.json.
+        out: The file to write, new, in R2R's form. Path ids name the instruction, the part and the hop where it was
+            cut: 4332_0_end_3, 4332_0_beginning_2.
+        json: Print one JSON object instead of a line: sub_instructions, beginnings, ends, instructions, cut, left_out.
+    """
+    from json import dumps
+
+    from vlnbert.api import augmenting
+
+    found = augmenting.augment_sub_instructions(data, out)
+    print(dumps(found.values()) if json else f"{out}: {found}")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from tyro.extras import SubcommandApp
 
 from vlnbert import __version__
-from vlnbert.cli.augment import augment_paths, augment_speak
+from vlnbert.cli.augment import augment_paths, augment_speak, augment_sub_instructions
 from vlnbert.cli.bench.evaluate import bench_evaluate
 from vlnbert.cli.bench.explore import bench_explore
 from vlnbert.cli.bench.growth import bench_growth
@@ -54,6 +54,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "features objects": object_features,
     "augment paths": augment_paths,
     "augment speak": augment_speak,
+    "augment sub-instructions": augment_sub_instructions,
     "presets": presets,
     "plugins": plugins,
     "curves": curves,

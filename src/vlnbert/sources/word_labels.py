@@ -6,7 +6,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from vlnbert.errors import Faults
 from vlnbert.sources.checks import is_list_of, is_text
@@ -19,10 +19,32 @@ MOST_WORDS = 10_000  # of an instruction
 WordLabels = Mapping[str, Mapping[str, tuple[int, ...]]]  # instruction id -> viewpoint -> places of words
 
 
+class LabelledWords(NamedTuple):
+    """The words that lead to a viewpoint, by their places in the instruction."""
+
+    action: tuple[int, ...]
+    landmark: tuple[int, ...]
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """Of both kinds, in order, each once."""
+        return tuple(sorted({*self.action, *self.landmark}))
+
+    def before(self, end: int) -> "LabelledWords":
+        """Those of its words that lie before a place."""
+        return LabelledWords(*(tuple(place for place in places if place < end) for places in self))
+
+
 def read_word_labels(path: Path) -> WordLabels:
     """Read and check word labels, by instruction ids such as 4332_0, and in them by viewpoint."""
+    found = read_labelled_words(path).items()
+    return {name: {viewpoint: words.places for viewpoint, words in said.items()} for name, said in found}
+
+
+def read_labelled_words(path: Path) -> Mapping[str, Mapping[str, LabelledWords]]:
+    """The same, with words of action and of landmark told apart."""
     paths: Any = read_json(path, "file of word labels", "get it with: vlnbert data fetch DIR --only landmarks")
-    faults, found = Faults(path), dict[str, dict[str, tuple[int, ...]]]()
+    faults, found = Faults(path), dict[str, dict[str, LabelledWords]]()
     if not isinstance(paths, dict):
         faults.add("", "is no table of paths", FETCH_AGAIN)
         paths = {}
@@ -38,8 +60,8 @@ def read_word_labels(path: Path) -> WordLabels:
                 faults.add(f"path {name} viewpoint {viewpoint}", f"has no lists of words for {kinds}", FETCH_AGAIN)
                 continue
             for number, label in labels.items():
-                places = sorted({place for words in label.values() for place in words})
-                found.setdefault(f"{name}_{number}", {})[viewpoint] = tuple(places)
+                words = LabelledWords(*(tuple(label.get(kind, ())) for kind in KINDS))
+                found.setdefault(f"{name}_{number}", {})[viewpoint] = words
     faults.raise_if_any()
     return found
 

@@ -21,6 +21,7 @@ from vlnbert.sources.layout import MAKE_ONE, DataFolder
 from vlnbert.world.world import World
 
 AUGMENTED_FILE = "prevalent_aug.json"  # R2R's split "aug"
+SUB_INSTRUCTIONS = "sub_instructions"  # R2R's split of parts of train
 NEAR = 3.0  # metres: who stops closer than this to the goal has arrived, and the scale of nDTW and CLS
 NAVIGATION = ("sr", "osr", "spl", "ndtw", "sdtw", "cls", "tl", "ne")  # metrics of every task
 GROUNDING = ("rgs", "rgspl")  # metrics of tasks that ask for an object
@@ -144,6 +145,9 @@ class R2R(Task):
         if split == "aug" and not path.exists():
             remedy = f"fetch PREVALENT's augmented paths, or do without: {setting('train_on', 'r2r/train')}"
             raise DataError(path, "no such file, which the split r2r/aug is read from", remedy)
+        if split == SUB_INSTRUCTIONS and split not in self.files(folder):
+            path, remedy = path.with_name(f"R2R_{split}.json"), "make it with: vlnbert augment sub-instructions"
+            raise DataError(path, f"no such file, which the split r2r/{split} is read from", remedy)
         return super().file(folder, split)
 
     def read(self, path: Path) -> Iterator[EpisodeRecord]:

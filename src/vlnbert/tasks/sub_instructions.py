@@ -1,0 +1,190 @@
+"""Sub-instructions: people's R2R instructions cut in two, each part with the part of the path that it describes.
+
+The word is Fine-Grained R2R's (Hong et al. 2020, arXiv:2004.02707). Word labels say where to cut: before the first word
+that leads to a viewpoint, if that is one of an action, and if all words that lead to earlier viewpoints come before all
+that lead to this one and to later ones. The end of the instruction then describes the path from the viewpoint before,
+and its beginning the path to the last viewpoint that was led to.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from vlnbert.errors import DataError
+from vlnbert.sources.instructions import EpisodeRecord
+from vlnbert.sources.layout import DataFolder
+from vlnbert.sources.word_labels import LabelledWords, read_labelled_words, split_words
+from vlnbert.tasks.episodes import Episodes, bind, load_episodes
+from vlnbert.tasks.leaks import find_leaks
+from vlnbert.tasks.task import R2R, SUB_INSTRUCTIONS
+from vlnbert.world.world import World
+
+FEWEST_VIEWPOINTS = 3  # of a part
+FEWEST_WORDS = 4
+DANGLING = ("and", ",", "then", ".", "the")  # words that the beginning does not end in
+
+Kind = Literal["beginning", "end"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """The beginning or the end of an instruction, and the hops of its path from `first` to `last`."""
+
+    kind: Kind
+    text: str
+    first: int
+    last: int
+
+    @property
+    def name(self) -> str:
+        """Tells apart the parts of an instruction: the hop at which it was cut."""
+        return f"{self.kind}_{self.last if self.kind == 'beginning' else self.first}"
+
+
+@dataclass(frozen=True)
+class SubInstructions:
+    """The parts of a train split's instructions, and what could not be made use of."""
+
+    episodes: Episodes  # one a part; their ids become path ids, as every part is a path with one instruction
+    instructions: int  # of the train split
+    left_out: dict[str, int]  # how many, by what
+
+    def __len__(self) -> int:
+        return len(self.episodes)
+
+    @property
+    def cut(self) -> int:
+        """How many of the instructions have parts here."""
+        return len({name.rsplit("_", 2)[0] for name in self.episodes.ids})
+
+    def count(self, kind: Kind) -> int:
+        """How many are beginnings, or ends."""
+        return sum(name.rsplit("_", 2)[1] == kind for name in self.episodes.ids)
+
+    def items(self, world: World) -> Iterator[dict[str, Any]]:
+        """The items of a file in R2R's form."""
+        episodes = self.episodes
+        paths, lengths = episodes.path.tolist(), episodes.path_length.tolist()
+        metres = world.metres(episodes.path[:, :-1], episodes.path[:, 1:]).sum(dim=1).tolist()
+        headings = episodes.heading.tolist()
+        for row, (name, text) in enumerate(zip(episodes.ids, episodes.texts, strict=True)):
+            yield {
+                "path_id": name,
+                "scan": world.scans[int(world.scan_of[paths[row][0]])],
+                "heading": headings[row],
+                "distance": round(metres[row], 2),
+                "path": [world.viewpoints[viewpoint] for viewpoint in paths[row][: lengths[row]]],
+                "instructions": [text],
+            }
+
+    def values(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {
+            "sub_instructions": len(self),
+            "beginnings": self.count("beginning"),
+            "ends": self.count("end"),
+            "instructions": self.instructions,
+            "cut": self.cut,
+            "left_out": self.left_out,
+        }
+
+    def __str__(self) -> str:
+        made = f"{len(self):,} sub-instructions, {self.count('beginning'):,} beginnings and {self.count('end'):,} ends"
+        why = ", ".join(f"{count:,} {what}" for what, count in self.left_out.items())
+        return f"{made}, of {self.cut:,} of {self.instructions:,} instructions" + f"; left out: {why}" * bool(why)
+
+
+def cut_train_instructions(folder: DataFolder, world: World) -> SubInstructions:
+    """Cut R2R's train instructions by the folder's word labels; parts along paths of val_seen are left out.
+
+    World and result are on the CPU.
+    """
+    labels = read_labelled_words(folder.word_labels)
+    train = load_episodes(folder, world, R2R.name, "train")
+    left_out, records = Counter[str](), list[EpisodeRecord]()
+    walkable = _walkable(world, train).tolist()
+    paths, lengths = train.path.tolist(), train.path_length.tolist()
+    for row, (name, text) in enumerate(zip(train.ids, train.texts, strict=True)):
+        path, said = paths[row][: lengths[row]], labels.get(name, {})
+        if not said:
+            left_out["instructions without labels"] += 1
+            continue
+        if not walkable[row]:
+            left_out["instructions of paths that are not connected"] += 1
+            continue
+        hops = [world.viewpoints[viewpoint] for viewpoint in path]
+        left_out["labels of viewpoints off the path"] += len(said.keys() - set(hops))
+        left_out["labels of words beyond the text"] += _count_beyond(text, said)
+        for part in cut_in_parts(text, [said.get(viewpoint) for viewpoint in hops]):
+            heading = _heading_into(world, path, part.first) if part.first else float(train.heading[row])
+            scan, walked = world.scans[int(world.scan_of[path[0]])], tuple(hops[part.first : part.last + 1])
+            records.append(EpisodeRecord(f"{name}_{part.name}", scan, walked, heading, part.text))
+    left_out["labelled instructions that the train split does not have"] = len(labels.keys() - set(train.ids))
+    episodes = bind(folder.word_labels, records, world, task=R2R.name, split=SUB_INSTRUCTIONS)
+    if len(episodes):
+        leaks = find_leaks(folder, world, episodes).any
+        left_out["parts along paths of an evaluation"] = int(leaks.sum())
+        episodes = episodes.select((~leaks).nonzero().flatten())
+    if not len(episodes):
+        remedy = "take labels and instructions of one data set"
+        raise DataError(folder.word_labels, "cuts no instruction of r2r/train", remedy)
+    return SubInstructions(episodes, len(train), {what: count for what, count in left_out.items() if count})
+
+
+def cut_in_parts(text: str, led: Sequence[LabelledWords | None]) -> Iterator[Part]:
+    """The parts of an instruction, by the words that lead to each hop of its path, if any.
+
+    The words for a hop are due at the hop before it: there begins the end of the instruction.
+    """
+    spans = list(split_words(text))
+    words = [text[start:end].lower() for start, end in spans]
+    within = {hop: said.before(len(words)) for hop, said in enumerate(led) if said is not None}
+    labelled = {hop: said for hop, said in within.items() if said.places}
+    for before, after in cuts(labelled):
+        cut, last = labelled[after].places[0], len(led) - 1
+        first = after - 1
+        if 0 < first <= last + 1 - FEWEST_VIEWPOINTS and len(words) - cut >= FEWEST_WORDS:
+            yield Part("end", text[spans[cut][0] :].strip(), first, last)
+        if before + 1 >= FEWEST_VIEWPOINTS and cut >= FEWEST_WORDS:
+            while cut > 1 and words[cut - 1] in DANGLING:
+                cut -= 1
+            yield Part("beginning", text[: spans[cut - 1][1]].strip() + ".", 0, before)
+
+
+def cuts(labelled: Mapping[int, LabelledWords]) -> Iterator[tuple[int, int]]:
+    """Labelled hops next to each other between which an instruction can be cut.
+
+    All words up to the one come before all words from the other on, whose own begin with an action.
+    """
+    hops = sorted(labelled)
+    for number, (before, after) in enumerate(pairwise(hops), start=1):
+        so_far = max(labelled[hop].places[-1] for hop in hops[:number])
+        from_here = min(labelled[hop].places[0] for hop in hops[number:])
+        if so_far < from_here and labelled[after].places[0] in labelled[after].action:
+            yield before, after
+
+
+def _count_beyond(text: str, said: Mapping[str, LabelledWords]) -> int:
+    """How many labels name words that an instruction does not have."""
+    size = sum(1 for _ in split_words(text))
+    return sum(place >= size for words in said.values() for place in words.places)
+
+
+def _walkable(world: World, episodes: Episodes) -> Tensor:
+    """[episode] whether an edge joins every two viewpoints of its path that follow each other."""
+    start, end = episodes.path[:, :-1], episodes.path[:, 1:]
+    padding = torch.arange(start.shape[1]) >= episodes.path_length[:, None] - 1
+    return (padding | (world.joined(start, end) & (start != end))).all(dim=1)
+
+
+def _heading_into(world: World, path: Sequence[int], hop: int) -> float:
+    """The direction in which a hop of a path is walked to, in [0, 2 pi)."""
+    start, end = path[hop - 1], path[hop]
+    slot = world.neighbour[start].tolist().index(end)
+    return float(world.heading[start, slot]) % (2 * math.pi)
