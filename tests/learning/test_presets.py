@@ -75,6 +75,13 @@ VARIANTS = [
 # presets of our own, their bases, and the settings that may differ, whose values are matters of tuning
 WHERE = {"train_on", "validate_on", "best_on"}
 PACE = {"training.iterations", "training.validate_every"}
+MORE = {  # made of R2R's instructions in r2r-open
+    "training.split_weights",
+    "training.final_split_weights",
+    "training.flip",
+    "training.objective.student_forcing",
+    "training.objective.alignment",
+}
 OWN = [
     ("demo-reverie", "demo", {*WHERE, "navigator.matching", "training.objective.grounding"}),
     ("demo-both", "demo-reverie", {"train_on", "validate_on", *PACE}),
@@ -83,26 +90,28 @@ OWN = [
         "r2r-open",
         {
             *WHERE,
+            *MORE,
             "navigator.matching",
             "training.iterations",
-            "training.objective.student_forcing",
             "training.objective.grounding",
             "features.objects",
             "features.max_objects",
         },
     ),
-    ("r2r-open-laptop", "r2r-open", {"validate_on", *PACE, "training.batch", "training.precision"}),
-    ("r4r-open", "r2r-open", WHERE),
+    (
+        "r2r-open-laptop",
+        "r2r-open",
+        {"train_on", "validate_on", *MORE, *PACE, "training.batch", "training.precision"},
+    ),
+    ("r4r-open", "r2r-open", {*WHERE, *MORE, "training.iterations"}),
     (
         "r2r-open-told",
         "r2r-open",
         {
             "train_on",
             "training.iterations",
+            "training.learning_rate",
             "training.split_weights",
-            "training.final_split_weights",
-            "training.flip",
-            "training.objective.student_forcing",
         },
     ),
     ("speaker-reverie-open", "speaker-open", {*WHERE, "features.objects", "features.max_objects"}),

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import vlnbert as vln
 from tests.cli.conftest import TINY, Outcome, called
@@ -234,9 +235,18 @@ def test_a_name_that_would_be_read_otherwise(labelled: TinyData, tmp_path: Path)
         vln.augment_sub_instructions(labelled.root, tmp_path / "parts_aug.json")
 
 
-def test_a_training_without_the_file_is_told_how_to_make_it(labelled: TinyData) -> None:
-    with pytest.raises(DataError, match=r"no such file, .*; make it with: vlnbert augment sub-instructions"):
-        vln.open_data(labelled.root).split("r2r/sub_instructions")
+def test_the_split_needs_no_file(labelled: TinyData, tmp_path: Path) -> None:
+    """It is cut when it is asked for, unless there is a file of its name."""
+    data, name = vln.open_data(labelled.root), "r2r/sub_instructions"
+    cut = data.split(name)
+    vln.augment_sub_instructions(labelled.root, tmp_path / "parts.json")
+    assert "left out" in cut.episodes.notes[0]
+    written = json.loads((tmp_path / "parts.json").read_text())
+    (labelled.root / "r2r/R2R_sub_instructions.json").write_text(json.dumps(written[:1]))
+    read = vln.open_data(labelled.root).split(name)
+    assert len(cut.episodes) == len(written) > len(read.episodes) == 1
+    assert cut.episodes.texts[0] == read.episodes.texts[0]
+    assert torch.equal(cut.tokens.ids[0, : read.tokens.ids.shape[1]], read.tokens.ids[0])
 
 
 @pytest.fixture(scope="module")

@@ -15,9 +15,9 @@ from vlnbert.environment.environment import Environment
 from vlnbert.errors import UsageError, setting
 from vlnbert.runtime import require_device
 from vlnbert.sources.layout import DataFolder, open_folder
-from vlnbert.tasks.episodes import Episodes, load_episodes
+from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.holdout import DEV, TRAIN, dev_episodes, dev_split
-from vlnbert.tasks.splits import Split, open_split, task_and_split
+from vlnbert.tasks.splits import Split, open_split, read_episodes, task_and_split
 from vlnbert.tasks.task import TASKS
 from vlnbert.tasks.tokens import load_tokenizer
 from vlnbert.world.banks import Bank
@@ -97,11 +97,11 @@ class Data:
 
     def episodes(self, name: str) -> Episodes:
         """The episodes of a split such as r2r/val_unseen, without tokens."""
-        task, split = task_and_split(name)
+        task, _ = task_and_split(name)
         if self._is_held_out(name):
             return dev_episodes(self.world, self.episodes(f"{task}/{TRAIN}"), self.held_out)
         objects = self.objects if TASKS[task].sees_objects else None
-        return load_episodes(self.folder, self.world, task, split, objects).to(self.device)
+        return read_episodes(self.folder, self.world, name, objects).to(self.device)
 
     def split(self, name: str, tokenizer: Tokenizer | None = None, max_tokens: int | None = None) -> Split:
         """A split such as r2r/val_unseen with its instructions as tokens, by default of the folder's own vocabulary.

@@ -105,6 +105,7 @@ def _oddities(data: Data, trainer: Trainer) -> Iterator[str]:
     yield from trainer.notes
     yield from _told_paths(data, trainer)
     for split in trainer.batches.splits:
+        yield from (f"{split.name}: {line}" for line in split.episodes.notes)
         if split.target is not None:
             report = report_targets(data.objects, split.episodes)
             if not report.complete:

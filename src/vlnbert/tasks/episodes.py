@@ -34,6 +34,7 @@ class Episodes:
     path: Tensor  # [episode, hop] viewpoints; the last one repeats as padding
     path_length: Tensor  # [episode] viewpoints in the path
     sightings: Tensor | None  # [episode, any] viewpoints that show REVERIE's target, padded with NONE
+    notes: tuple[str, ...] = ()  # in words, what was left out where the episodes were made of others
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -1,6 +1,6 @@
 """A split that is ready to be walked: its episodes and their tokens."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from tokenizers import Tokenizer
@@ -9,6 +9,7 @@ from torch import Tensor
 from vlnbert.errors import UsageError
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.episodes import Episodes, load_episodes
+from vlnbert.tasks.sub_instructions import cut_train_instructions, made_of_train
 from vlnbert.tasks.targets import target_index
 from vlnbert.tasks.task import TASKS
 from vlnbert.tasks.tokens import Tokens, tokenise
@@ -58,6 +59,15 @@ def full_name(name: str, task: str) -> str:
     return name if "/" in name else f"{task}/{name}"
 
 
+def read_episodes(folder: DataFolder, world: World, name: str, objects: ObjectTable | None = None) -> Episodes:
+    """The episodes of a split by its full name: those of its file, or cut from train where there is none."""
+    task, split = task_and_split(name)
+    if made_of_train(folder, task, split):
+        parts = cut_train_instructions(folder, world.to("cpu"))
+        return replace(parts.episodes, notes=(str(parts),)).to(world.device)
+    return load_episodes(folder, world, task, split, objects)
+
+
 def open_split(
     folder: DataFolder,
     world: World,
@@ -73,8 +83,8 @@ def open_split(
     see, and `objects` all of the folder, where they are open already.
     """
     task, split = task_and_split(name)
-    episodes = load_episodes(folder, world, task, split, objects)
-    asked = TASKS[task]
-    tokens = tokenise(episodes, tokenizer, asked.file(folder, split), max_tokens or asked.max_tokens)
+    episodes, asked = read_episodes(folder, world, name, objects), TASKS[task]
+    file = folder.word_labels if made_of_train(folder, task, split) else asked.file(folder, split)
+    tokens = tokenise(episodes, tokenizer, file, max_tokens or asked.max_tokens)
     target = None if visible is None or not asked.sees_objects else target_index(visible, episodes)
     return Split(episodes, tokens, target).to(world.device)

@@ -22,7 +22,7 @@ from vlnbert.sources.layout import DataFolder
 from vlnbert.sources.word_labels import LabelledWords, read_labelled_words, split_words
 from vlnbert.tasks.episodes import Episodes, bind, load_episodes
 from vlnbert.tasks.leaks import find_leaks
-from vlnbert.tasks.task import R2R, SUB_INSTRUCTIONS
+from vlnbert.tasks.task import R2R, SUB_INSTRUCTIONS, TASKS
 from vlnbert.world.world import World
 
 FEWEST_VIEWPOINTS = 3  # of a part
@@ -98,6 +98,11 @@ class SubInstructions:
         made = f"{len(self):,} sub-instructions, {self.count('beginning'):,} beginnings and {self.count('end'):,} ends"
         why = ", ".join(f"{count:,} {what}" for what, count in self.left_out.items())
         return f"{made}, of {self.cut:,} of {self.instructions:,} instructions" + f"; left out: {why}" * bool(why)
+
+
+def made_of_train(folder: DataFolder, task: str, split: str) -> bool:
+    """Whether a split is R2R's sub-instructions without a file of their own: they are cut when they are asked for."""
+    return (task, split) == (R2R.name, SUB_INSTRUCTIONS) and split not in TASKS[task].files(folder)
 
 
 def cut_train_instructions(folder: DataFolder, world: World) -> SubInstructions:

@@ -145,9 +145,6 @@ class R2R(Task):
         if split == "aug" and not path.exists():
             remedy = f"fetch PREVALENT's augmented paths, or do without: {setting('train_on', 'r2r/train')}"
             raise DataError(path, "no such file, which the split r2r/aug is read from", remedy)
-        if split == SUB_INSTRUCTIONS and split not in self.files(folder):
-            path, remedy = path.with_name(f"R2R_{split}.json"), "make it with: vlnbert augment sub-instructions"
-            raise DataError(path, f"no such file, which the split r2r/{split} is read from", remedy)
         return super().file(folder, split)
 
     def read(self, path: Path) -> Iterator[EpisodeRecord]:
