@@ -141,6 +141,8 @@ def fingerprints(experiment: AnyExperiment, folder: DataFolder) -> dict[str, str
         files["captions"] = sorted(folder.captions.glob("*.json"))
     if seen.reads_observations:
         files["observations"] = sorted(folder.observations.glob("*.json"))
+    if isinstance(experiment, Experiment) and experiment.reads_word_labels:
+        files[str(folder.word_labels.relative_to(folder.root))] = [folder.word_labels]
     if seen.reads_view_file:
         files["features"] = [view_feature_file(folder, seen)]
     if seen.reads_object_file:

@@ -52,8 +52,8 @@ def take(
 ) -> Batch:
     """Gather rows of a split, with tokens cut or padded to `width`. The index is on the episodes' device.
 
-    `target` [episode] is, in REVERIE, the place of each target among the objects of its goal; `aligned` [episode, hop, token]
-    are the words that lead on from each viewpoint of a path.
+    `target` [episode] is, in REVERIE, the place of each target among the objects of its goal; `aligned` [episode, hop,
+    token] are the words that lead on from each viewpoint of a path.
     """
     return Batch(
         task=episodes.task,
