@@ -9,6 +9,8 @@ from tokenizers import Tokenizer
 from vlnbert.errors import UsageError
 from vlnbert.sources.word_labels import WordLabels
 from vlnbert.tasks.alignment import LabelReport, align_words, words_to_attend
+from vlnbert.tasks.batches import take
+from vlnbert.tasks.holdout import without_houses
 from vlnbert.tasks.splits import Split, open_split
 from vlnbert.tasks.tokens import load_tokenizer
 from vlnbert.world import World
@@ -90,11 +92,24 @@ def test_too_many_words_at_viewpoints_are_refused(
         align_words(split, ALL, tokenizer, world)
 
 
-def test_a_selection_keeps_its_words(split: Split, world: World, tokenizer: Tokenizer) -> None:
+def test_who_is_left_keeps_its_words(split: Split, world: World, tokenizer: Tokenizer) -> None:
+    found, _ = aligned(split, world, tokenizer, {"10_1": {"a3": (0,), "a4": (1,)}, "12_0": {"g4": (5,)}})
+    for some in (found.select(torch.tensor([3, 1])), without_houses(world, found, ("beta",))):
+        assert len(some.episodes) < len(found.episodes)
+        for id in ("10_1", "12_0"):
+            assert tokens_by_hop(some.to("cpu"), id) == tokens_by_hop(found, id)
+
+
+def test_a_batch_is_as_wide_as_its_words(split: Split, world: World, tokenizer: Tokenizer) -> None:
     found, _ = aligned(split, world, tokenizer, {"10_1": {"a3": (0,), "a4": (1,)}})
-    picked = found.select(torch.tensor([3, 1])).to("cpu")
-    for id in ("10_1", "12_0"):
-        assert tokens_by_hop(picked, id) == tokens_by_hop(found, id)
+    assert found.aligned is not None
+    for width in (5, 16):
+        rows = torch.tensor([1, 0])
+        batch = take(found.episodes, found.tokens, rows, width, aligned=found.aligned)
+        assert batch.aligned is not None
+        assert batch.aligned.shape == (2, 4, width)
+        assert torch.equal(batch.aligned[:, :, :5], found.aligned[rows, :, :5])
+        assert not batch.aligned[:, :, 9:].any()
 
 
 def test_words_to_attend_where_a_row_stands() -> None:
