@@ -1,6 +1,7 @@
 """On a GPU: the same numbers as on the CPU, and no moment in which the host waits for the device."""
 
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -15,12 +16,13 @@ from torch import Tensor, nn
 
 from tests.cli.conftest import TINY
 from tests.conftest import TinyData
-from tests.learning.samples import CONFIG, NO_DROPOUT, SHAPE, Watcher, trainer
+from tests.learning.samples import CONFIG, NO_DROPOUT, SHAPE, Watcher, trainer, write_labels
 from tests.navigator.samples import CONFIGS, make, sight, words
 from tests.processes import PATIENCE
 from tests.world.samples import codes_of, furnished
 from vlnbert.environment.environment import Environment, shortest_path_teacher
 from vlnbert.house import generate
+from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.trainer import Trainer
 from vlnbert.learning.updates import GraphUpdate
 from vlnbert.navigator import NavigatorConfig, fast
@@ -182,6 +184,22 @@ def test_replayed_flips_are_what_they_would_be(house: Path, tmp_path: Path) -> N
     assert any(replayed.update.recordings.values())
     close(found, losses(trainer(house, tmp_path / "eager", replace(config, graphs=False), device="cuda")))
     assert found != losses(trainer(house, tmp_path / "plain", replace(config, flip=0.0), device="cuda"))
+    with no_synchronisation():
+        replayed.advance(20)
+
+
+@pytest.mark.parametrize(("precision", "share"), [("float32", 1e-4), ("bfloat16", 1e-2)])
+def test_replayed_alignment_is_what_it_would_be(house: Path, tmp_path: Path, precision: str, share: float) -> None:
+    """Where rows stand decides which words they should attend to, in a recording too; and nobody waits."""
+    labelled = write_labels(shutil.copytree(house, tmp_path / "house"))
+    config = replace(TRAINING, iterations=20, precision=precision, objective=ObjectiveConfig(alignment=2.0))
+    replayed = trainer(labelled, tmp_path / "replayed", config, device="cuda")
+    found = losses(replayed)
+    assert isinstance(replayed.update, GraphUpdate)
+    assert any(replayed.update.recordings.values())
+    close(found, losses(trainer(labelled, tmp_path / "eager", replace(config, graphs=False), device="cuda")), share)
+    plain = replace(config, objective=ObjectiveConfig())
+    assert found != losses(trainer(labelled, tmp_path / "plain", plain, device="cuda"))
     with no_synchronisation():
         replayed.advance(20)
 

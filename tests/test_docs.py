@@ -21,6 +21,7 @@ from vlnbert.sources.connectivity import read_connectivity
 from vlnbert.sources.instructions import read_augmented, read_r2r, read_reverie
 from vlnbert.sources.observations import read_observations
 from vlnbert.sources.plans import read_plan
+from vlnbert.sources.word_labels import read_word_labels, split_words
 from vlnbert.world.candidates import find_candidates
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -42,6 +43,7 @@ def read_example(kind: str, text: str, folder: Path) -> object:
     readers: dict[str, Callable[[], object]] = {
         "connectivity": lambda: read_connectivity(path),
         "r2r": lambda: list(read_r2r(path)),
+        "labels": lambda: _labels(path),
         "augmented": lambda: list(read_augmented(path)),
         "reverie": lambda: list(read_reverie(path)),
         "boxes": lambda: read_boxes(path),
@@ -61,6 +63,16 @@ def _results(path: Path) -> object:
     results = parse_results(json.loads(path.read_text()), faults).results
     faults.raise_if_any()
     return results
+
+
+def _labels(path: Path) -> object:
+    """The example is of R2R's: all of its words are there."""
+    texts = {f"7_{k}": text for k, text in enumerate(json.loads(blocks(CONVENTIONS, "json r2r")[0])[0]["instructions"])}
+    words = {id: [texts[id][slice(*word)] for word in split_words(texts[id])] for id in texts}
+    labels = read_word_labels(path)
+    said = {id: [words[id][place] for place in viewpoints["b"]] for id, viewpoints in labels.items()}
+    assert said == {"7_0": ["Walk", "past", "the", "sofa"], "7_1": ["stop", "the", "door"]}
+    return labels
 
 
 def _manifest(path: Path) -> object:
@@ -100,7 +112,7 @@ def test_format_examples_are_read(kind: str, text: str, tmp_path: Path, monkeypa
 
 def test_every_kind_of_file_has_an_example() -> None:
     kinds = {kind for kind, _ in EXAMPLES}
-    files = {"connectivity", "r2r", "augmented", "reverie", "boxes", "view", "observations", "plan"}
+    files = {"connectivity", "r2r", "labels", "augmented", "reverie", "boxes", "view", "observations", "plan"}
     assert kinds == files | {"manifest", "results", "candidates", "features"}
 
 

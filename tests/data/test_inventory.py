@@ -39,6 +39,29 @@ def test_paths_that_nobody_can_walk(tiny):
     assert f"paths step where no edge is, so that nobody can walk them: {long['path_id']}_0" in notes["r2r train"][0]
 
 
+LABELS = {"10": {"a3": {"0": {"action": [0]}, "1": {"landmark": [2, 3]}}, "a4": {"0": {"action": [9]}}}}
+
+
+def test_word_labels(tiny):
+    assert "landmarks" not in {part.need for part in take_inventory(tiny.folder)}
+    tiny.write("r2r/LAR2R_train.json", {**LABELS, "11": {"a0": {"0": {}}}, "99": {"a0": {"0": {}}}})
+    [part] = [part for part in take_inventory(tiny.folder) if part.need == "landmarks"]
+    assert part.holds == "4 instructions with 5 labelled viewpoints"
+    assert part.notes == (
+        "1 instructions have no word labels",
+        "1 instructions that are not there have word labels",
+        "1 labelled viewpoints are not on the path, and are left out",
+        "1 labelled words are beyond the end of the instruction, and are left out",
+    )
+    assert part.faults == ()
+    assert meets("landmarks", [part])
+    for split in ("train", "val_unseen"):
+        tiny.cut(f"r2r/R2R_{split}.json", 10)
+    found = {part.need: part for part in take_inventory(tiny.folder)}
+    assert found["landmarks"].notes == ("was not held against r2r/train, which cannot be read",)
+    assert not found["landmarks"].faults, "the fault is the other file's"
+
+
 def test_object_features(tiny):
     path = tiny.path("features/objects.hdf5")
     with h5py.File(path, "w") as file:
@@ -63,11 +86,13 @@ def test_object_features(tiny):
         ("boxes", "reverie/BBox/alpha_a1.json"),
         ("captions", "captions/beta.json"),
         ("observations", "observations/beta.json"),
+        ("landmarks", "r2r/LAR2R_train.json"),
         ("features", "features/tiny.hdf5"),
         ("features", "features/tiny.tsv"),
     ],
 )
 def test_one_damaged_file(tiny, need, file):
+    tiny.write("r2r/LAR2R_train.json", LABELS)
     path = tiny.cut(file, 10)
     found = faults(tiny.folder)
     assert str(path) in found[need][0]

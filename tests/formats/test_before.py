@@ -20,7 +20,14 @@ from tests.cli.conftest import called
 BEFORE = Path(__file__).parent
 EXPECTED = {folder.name: json.loads((folder / "expected.json").read_text()) for folder in sorted(BEFORE.glob("v*"))}
 RUNS = {f"{version}/{name}": run for version, told in EXPECTED.items() for name, run in told["runs"].items()}
-STOPPED = ("v1/run-reverie", "v1/run-stopped", "v4/run-navigator", "v4/run-speaker")
+STOPPED = (
+    "v1/run-reverie",
+    "v1/run-stopped",
+    "v4/run-navigator",
+    "v4/run-speaker",
+    "v5/run-navigator",
+    "v5/run-speaker",
+)
 UPDATES = 12
 
 
@@ -70,6 +77,15 @@ def test_a_record_of_format_4_does_not_know_flips() -> None:
         record = json.loads((BEFORE / name / "run.json").read_text())
         assert record["format"] == 4
         assert "flip" not in record["experiment"]["training"]
+
+
+def test_a_record_of_format_5_flips_and_does_not_know_alignment() -> None:
+    for kind in ("navigator", "speaker"):
+        record = json.loads((BEFORE / f"v5/run-{kind}" / "run.json").read_text())
+        assert record["format"] == 5
+        training = record["experiment"]["training"]
+        assert training.get("flip") == (0.5 if kind == "navigator" else None)
+        assert "alignment" not in training.get("objective", {})
 
 
 def test_a_cache_of_before_does_no_harm(data: Path, tmp_path: Path, cache: Path, exact: bool) -> None:

@@ -31,6 +31,7 @@ FORMATS = (
     Format("boxes", "data/reverie/BBox/*.json", "json", readers.boxes),
     Format("captions", "data/captions/*.json", "json", readers.captions),
     Format("observations", "data/observations/*.json", "json", readers.observations),
+    Format("word labels", "data/r2r/LAR2R_train.json", "json", readers.word_labels),
     Format("HDF5 features", "data/features/tiny.hdf5", "hdf5", readers.view_features),
     Format("TSV features", "data/features/tiny.tsv", "text", readers.view_features),
     Format("object features", "data/features/objects.hdf5", "hdf5", readers.object_features),

@@ -45,6 +45,15 @@ DIALECTS: dict[str, Any] = {
     "nested": [{"instr_id": name, "trajectory": [[path[0]], path[1:]]} for name, path in WALK.items()],
     "keyed": {name: [[one] for one in path] for name, path in WALK.items()},
 }
+LABELS = {
+    "10": {
+        "id": 10,
+        "a3": {"0": {"action": [0, 1]}, "1": {"action": [0], "landmark": [3]}},
+        "a4": {"0": {"landmark": [3]}},
+    },
+    "11": {"id": 11, "b0": {"0": {"action": [0], "landmark": [2, 3, 4]}}},
+    "12": {"id": 12, "g4": {"0": {"action": [5]}}},
+}
 WITH_OBJECTS = [
     {"instr_id": "10_7_0", "trajectory": [["a0", 0, 0], ["a3", 1, 0], ["a4", 1, 0]], "predObjId": 7},
     {"instr_id": "11_8_0", "trajectory": ["b3", "b2"], "pred_objid": "8"},
@@ -57,6 +66,7 @@ def write_honest(root: Path) -> None:
     torch.set_num_threads(1)
     data = TinyData(root / "data")
     data.write("r4r/R4R_val_unseen.json", data.read("r2r/R2R_val_unseen.json"))
+    data.write("r2r/LAR2R_train.json", LABELS)
     _write_object_features(data.path("features/objects.hdf5"))
     _write_json(root, "results", {**DIALECTS, "objects": WITH_OBJECTS})
     (root / "settings").mkdir()

@@ -31,7 +31,9 @@ from vlnbert.sources.instructions import read_augmented, read_r2r, read_reverie
 from vlnbert.sources.object_features import read_object_features
 from vlnbert.sources.observations import read_observations
 from vlnbert.sources.tokenizer_check import read_tokenizer_file
+from vlnbert.sources.word_labels import read_word_labels
 from vlnbert.speaker import Speaker
+from vlnbert.tasks.alignment import align_words
 from vlnbert.tasks.tokens import load_tokenizer
 from vlnbert.world import open_features
 
@@ -66,6 +68,15 @@ def captions(root: Path, path: Path) -> object:
 
 def observations(root: Path, path: Path) -> object:
     return read_observations(path)
+
+
+def word_labels(root: Path, path: Path) -> object:
+    """Labels, and which tokens they are of; what does not fit is told."""
+    data = vln.open_data(root / "data")
+    labels = read_word_labels(path)
+    split, report = align_words(data.split("r2r/train"), labels, data.tokenizer, data.world)
+    TOLD.extend(report.lines())
+    return labels, split.aligned
 
 
 def view_features(root: Path, path: Path) -> object:

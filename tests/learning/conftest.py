@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.learning.samples import EXPERIMENT
+from tests.learning.samples import EXPERIMENT, write_labels
 from vlnbert.data.data import open_data
 from vlnbert.house import generate
 from vlnbert.learning.runs import begin_run
@@ -16,6 +16,12 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("learning") / "house"
     generate(folder, scans=3, paths_per_scan=8)
     return folder
+
+
+@pytest.fixture(scope="session")
+def labelled_house(house: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same house, where words of the instructions have labels."""
+    return write_labels(shutil.copytree(house, tmp_path_factory.mktemp("labelled") / "house"))
 
 
 @pytest.fixture(scope="session")

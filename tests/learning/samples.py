@@ -1,6 +1,7 @@
 """Small trainings in a small house, for the tests and for the processes that they start."""
 
 import fcntl
+import json
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +23,8 @@ from vlnbert.navigator import SIZES, Navigator, NavigatorConfig
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.sources.layout import open_folder
 from vlnbert.sources.locks import LOCK
+from vlnbert.sources.word_labels import read_word_labels, split_words
+from vlnbert.tasks.alignment import align_words
 from vlnbert.tasks.splits import Split, open_split
 from vlnbert.tasks.tokens import load_tokenizer
 from vlnbert.world import open_features, open_world
@@ -68,9 +71,28 @@ def trainer(
     navigator = Navigator(size).to(world.device, dtype)
     navigator.tokenizer = tokenizer
     environment, validation = Environment(world, bank), {SCORED: split(SCORED, 4)}
-    return NavigatorTrainer(
-        run, navigator, environment, [split("r2r/train", 12)], validation, config, SCORED, ranks, **more
-    )
+    train = split("r2r/train", 12)
+    if config.objective.alignment:
+        train, _ = align_words(train, read_word_labels(folder.word_labels), tokenizer, world)
+    return NavigatorTrainer(run, navigator, environment, [train], validation, config, SCORED, ranks, **more)
+
+
+def write_labels(house: Path) -> Path:
+    """Word labels for a house's r2r/train: each viewpoint after the start has the next two words of an instruction."""
+    paths = json.loads((house / "r2r" / "R2R_train.json").read_text())
+    labels = {
+        str(item["path_id"]): {
+            viewpoint: {
+                str(number): {"action": [2 * hop], "landmark": [2 * hop + 1]}
+                for number, text in enumerate(item["instructions"])
+                if len(list(split_words(text))) > 2 * hop + 1
+            }
+            for hop, viewpoint in enumerate(item["path"][1:])
+        }
+        for item in paths
+    }
+    (house / "r2r" / "LAR2R_train.json").write_text(json.dumps(labels))
+    return house
 
 
 class Watcher:

@@ -13,6 +13,7 @@ from torch import Tensor
 from tests.learning.samples import CONFIG, NO_DROPOUT, SHAPE, Watcher, trainer
 from tests.processes import together
 from vlnbert.learning.experiment import TrainConfig
+from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.trainer import TrainingError
 from vlnbert.ranks import ALONE, Ranks
 
@@ -23,6 +24,7 @@ VARIANTS = {
     "accumulated": replace(TOGETHER, accumulate=2, batch=4),
     "one row each": replace(TOGETHER, batch=2),  # one rank follows the teacher, the other explores
     "nothing to validate": replace(TOGETHER, validation_batch=256),  # for the second rank
+    "word labels": replace(TOGETHER, objective=ObjectiveConfig(alignment=2.0)),
 }
 
 
@@ -57,13 +59,14 @@ def distance(one: Learned, other: Learned) -> float:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_two_learn_what_one_would(house: Path, tmp_path: Path, variant: str) -> None:
-    alone = learn(ALONE, house, tmp_path / "alone", VARIANTS[variant])
-    first, second = together(2, tmp_path, learn, house, tmp_path / "two", VARIANTS[variant])
+def test_two_learn_what_one_would(labelled_house: Path, tmp_path: Path, variant: str) -> None:
+    alone = learn(ALONE, labelled_house, tmp_path / "alone", VARIANTS[variant])
+    first, second = together(2, tmp_path, learn, labelled_house, tmp_path / "two", VARIANTS[variant])
     assert distance(first, second) == 0
     assert distance(first, alone) < 1e-8
     for iteration, parts in alone.losses.items():
         assert first.losses[iteration] == pytest.approx(parts, abs=1e-8)
+        assert (parts["alignment"] > 0) == (variant == "word labels")
     assert first.scores == second.scores == alone.scores
     assert first.best == second.best == alone.best
     assert (tmp_path / "two" / "0" / "last.json").exists()

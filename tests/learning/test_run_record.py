@@ -60,31 +60,36 @@ def aged(run: Path, version: int, *places: tuple[str, ...]) -> Path:
 
 
 FLIP, EMA = ("experiment", "training", "flip"), ("experiment", "training", "ema")
+ALIGNMENT = ("experiment", "training", "objective", "alignment")
 
 
 def test_an_older_record_need_not_know_every_setting(run: Path) -> None:
-    aged(run, 3, EMA, FLIP)
+    aged(run, 3, EMA, FLIP, ALIGNMENT)
     assert resume_run(run).config.ema == 0.0
 
 
-def test_a_record_of_before_flips_opens_and_goes_on(finished: Path, run: Path) -> None:
-    path = aged(run, 4, FLIP)
+@pytest.mark.parametrize(("version", "unknown"), [(4, (FLIP, ALIGNMENT)), (5, (ALIGNMENT,))], ids=["4", "5"])
+def test_a_record_of_before_a_setting_opens_and_goes_on(
+    finished: Path, run: Path, version: int, unknown: tuple[tuple[str, ...], ...]
+) -> None:
+    path = aged(run, version, *unknown)
     assert read_record(run) == read_record(finished)
     shutil.rmtree(run / "checkpoints")
     (run / "last.json").unlink()
     trainer = resume_run(run)
-    assert trainer.config.flip == 0.0
+    assert (trainer.config.flip, trainer.config.objective.alignment) == (0.0, 0.0)
     trainer.train()
     assert same(weights(finished), weights(run))
-    assert json.loads(path.read_text())["format"] == 4, "to go on is not to write it anew"
+    assert json.loads(path.read_text())["format"] == version, "to go on is not to write it anew"
 
 
 @pytest.mark.parametrize(
     ("version", "places", "lost"),
     [
-        (4, (EMA, FLIP), "experiment.training.ema"),
-        (4, (FLIP, ("held_out",)), "held_out"),
-        (5, (FLIP,), "experiment.training.flip"),
+        (4, (EMA, FLIP, ALIGNMENT), "experiment.training.ema"),
+        (4, (FLIP, ALIGNMENT, ("held_out",)), "held_out"),
+        (5, (FLIP, ALIGNMENT), "experiment.training.flip"),
+        (6, (ALIGNMENT,), "experiment.training.objective.alignment"),
     ],
 )
 def test_a_record_of_every_field_lacks_none(

@@ -15,7 +15,10 @@ from vlnbert.sources.layout import DataFolder
 from vlnbert.sources.object_features import read_object_features
 from vlnbert.sources.observations import HEADINGS, LEVELS
 from vlnbert.sources.plans import read_plan
-from vlnbert.tasks.episodes import Episodes, bind
+from vlnbert.sources.word_labels import read_word_labels
+from vlnbert.tasks.alignment import LABELLED, labelled_words
+from vlnbert.tasks.episodes import Episodes, bind, load_episodes
+from vlnbert.tasks.splits import task_and_split
 from vlnbert.tasks.targets import report_targets
 from vlnbert.tasks.task import AUGMENTED_FILE, TASKS
 from vlnbert.tasks.tokens import load_tokenizer
@@ -35,6 +38,7 @@ NEEDS = {  # beside the tasks themselves
     "object features": "object features in features/, as obj*.hdf5",
     "captions": "captions/<scan>.json",
     "observations": "observations/<scan>.json",
+    "landmarks": "r2r/LAR2R_train.json",
 }
 
 
@@ -66,6 +70,8 @@ def take_inventory(folder: DataFolder) -> list[Part]:
         for split, path in TASKS[task].files(folder).items():
             need = "augmented" if path.name == AUGMENTED_FILE else f"{task} {split}"
             parts.append(_part(need, path, partial(_episodes, world, task, split, path, objects)))
+    if folder.word_labels.exists():
+        parts.append(_part("landmarks", folder.word_labels, partial(_word_labels, world, folder)))
     parts += boxes
     if folder.captions.is_dir():
         parts.append(_part("captions", folder.captions, partial(_captions, world, folder.captions)))
@@ -162,6 +168,16 @@ def _jumps(world: World, episodes: Episodes) -> list[str]:
         return []
     names = listed([episodes.ids[row] for row in jumps], SHOWN)
     return [f"{len(jumps):,} paths step where no edge is, so that nobody can walk them: {names}"]
+
+
+def _word_labels(world: World, folder: DataFolder) -> tuple[str, list[str]]:
+    labels = read_word_labels(folder.word_labels)
+    holds = f"{len(labels):,} instructions with {sum(map(len, labels.values())):,} labelled viewpoints"
+    try:
+        episodes = load_episodes(folder, world, *task_and_split(LABELLED))
+    except VlnbertError:  # whatever is wrong with it is told of that file
+        return holds, [f"was not held against {LABELLED}, which cannot be read"]
+    return holds, labelled_words(episodes, labels, world)[1].lines()
 
 
 def _captions(world: World, folder: Path) -> tuple[str, list[str]]:

@@ -72,7 +72,7 @@ class BatchStream:
         split, rows = self.split_of(number), self.rows(number)
         width = bucket(int(self.batches[self._place(number)[0]].lengths[rows].max()))
         index = rows.pin_memory().to(self.device, non_blocking=True) if self.device.type == "cuda" else rows
-        batch = take(split.episodes, split.tokens, index, width, split.target, split.aligned)
+        batch = take(split.episodes, split.tokens, index, width, target=split.target, aligned=split.aligned)
         return batch, keys(self.seed, number, batch.index)
 
     def _place(self, number: int) -> tuple[int, int]:

@@ -5,14 +5,15 @@ A field's docstring is its help on the command line.
 
 from dataclasses import dataclass, field
 
-from vlnbert.errors import UsageError
+from vlnbert.errors import UsageError, setting
 from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.records import require_range
 from vlnbert.learning.rewards import PAPER, RewardConfig
 from vlnbert.learning.settings import MOST, ExperimentSettings, TrainingSettings
 from vlnbert.navigator import NavigatorConfig
+from vlnbert.tasks.alignment import LABELLED
 from vlnbert.tasks.splits import task_and_split
-from vlnbert.tasks.task import TASKS
+from vlnbert.tasks.task import R2R, SUB_INSTRUCTIONS, TASKS
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,23 @@ class Experiment(ExperimentSettings):
     then serves."""
     training: TrainConfig = field(default_factory=TrainConfig)
     """How it is taught."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.aligns_words and LABELLED not in self.train_on:
+            place = "training.objective.alignment"
+            problem = f"{setting(place)} needs word labels, which {LABELLED} alone has, and that is not learned from"
+            raise UsageError(f"{problem}; add it to {setting('train_on')}, or do without: {setting(place, 0)}")
+
+    @property
+    def aligns_words(self) -> bool:
+        """Whether it learns which words lead on, as somebody labelled them."""
+        return self.training.objective.alignment > 0
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        labelled = self.aligns_words or f"{R2R.name}/{SUB_INSTRUCTIONS}" in self.splits
+        return (*super().needs, "landmarks") if labelled else super().needs
 
     @property
     def best_metric(self) -> str:

@@ -4,9 +4,11 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from tokenizers import Tokenizer
+
 from vlnbert.data.data import Data
 from vlnbert.data.shown import as_kept
-from vlnbert.errors import UsageError, listed, setting
+from vlnbert.errors import DataError, UsageError, listed, setting
 from vlnbert.learning.checkpoints import Trained, unfilled_navigator, unfilled_speaker
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.navigator_trainer import NavigatorTrainer
@@ -22,11 +24,9 @@ from vlnbert.ranks import Ranks
 from vlnbert.sources.word_labels import read_word_labels
 from vlnbert.speaker import Paths, Speaker
 from vlnbert.speaker.paths import connected
-from vlnbert.tasks.alignment import align_words
+from vlnbert.tasks.alignment import LABELLED, align_words
 from vlnbert.tasks.holdout import without_houses
 from vlnbert.tasks.splits import Split
-
-LABELLED = "r2r/train"  # the split whose words have labels
 
 
 def initial_model(experiment: AnyExperiment, data: Data, asked: Collection[str] = ()) -> Trained:
@@ -84,10 +84,8 @@ def _navigator_trainer(
             raise UsageError(f"{problem}; cut them: {setting('max_tokens', most)}")
         _require_scored(name, split)
     notes = list[str]()
-    if experiment.training.objective.alignment:
-        name, labels = LABELLED, read_word_labels(data.folder.word_labels)
-        splits[name], report = align_words(splits[name], labels, tokenizer, data.world)
-        notes = [f"{name}: {line}" for line in report.lines()]
+    if experiment.aligns_words:
+        splits[LABELLED], notes = _aligned(splits[LABELLED], data, tokenizer)
     trainer = NavigatorTrainer(
         run,
         navigator.float().to(data.device),
@@ -101,6 +99,16 @@ def _navigator_trainer(
     )
     trainer.notes = notes
     return trainer
+
+
+def _aligned(split: Split, data: Data, tokenizer: Tokenizer) -> tuple[Split, list[str]]:
+    """The split with the words to attend to, by the labels of the data folder; and what does not fit, line by line."""
+    path = data.folder.word_labels
+    aligned, report = align_words(split, read_word_labels(path), tokenizer, data.world)
+    if aligned.aligned is None or not aligned.aligned.any():
+        remedy = f"do without: {setting('training.objective.alignment', 0)}, or fetch the file again"
+        raise DataError(path, f"no label is of a word that the navigator reads in {split.name}", remedy)
+    return aligned, [f"{split.name}: {line}" for line in report.lines()]
 
 
 def _speaker_trainer(

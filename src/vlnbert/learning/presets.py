@@ -58,7 +58,7 @@ OPEN = Experiment(
         objective=ObjectiveConfig(imitation=1.0, student_forcing=0.5, value=0.1),
     ),
 )
-# More of what people said: parts of their instructions, houses in a mirror, and labels of the words to attend to, chosen
+# More of what people said: parts of their instructions, houses in a mirror, labels of the words to attend to, chosen
 # on houses kept out of train (docs/results.md). Parts fade, so that it ends on whole instructions.
 R2R_OPEN = replace(
     OPEN,

@@ -11,10 +11,11 @@ from vlnbert.learning.speaker_experiment import AnyExperiment
 from vlnbert.sources.files import read_json, write_json
 from vlnbert.sources.formats import FORMAT, format_of
 
-# Of run.json. 5 knows training.flip; from 4 on every field is there, also those at their defaults; 3 keeps the shape
-# that was trained, 2 the one asked for.
-NEWEST = 5
-LATER = {4: ("experiment.training.flip",)}  # fields that a format with every field does not know yet
+# Of run.json. 6 knows training.objective.alignment and 5 training.flip; from 4 on every field is there, also those at
+# their defaults; 3 keeps the shape that was trained, 2 the one asked for.
+NEWEST = 6
+ALIGNMENT = "experiment.training.objective.alignment"
+LATER = {4: ("experiment.training.flip", ALIGNMENT), 5: (ALIGNMENT,)}  # what formats with every field do not know yet
 # Settings that format 2 calls otherwise than format 1, by their places in an experiment.
 RENAMED = {
     "features": "features.views",

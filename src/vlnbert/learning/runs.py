@@ -32,6 +32,7 @@ from vlnbert.sources.boxes import box_files
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.holdout import choose_houses, file_of
 from vlnbert.tasks.splits import task_and_split
+from vlnbert.tasks.sub_instructions import made_of_train
 from vlnbert.tasks.task import TASKS
 from vlnbert.world.cache import Key
 
@@ -141,6 +142,9 @@ def fingerprints(experiment: AnyExperiment, folder: DataFolder) -> dict[str, str
         files["captions"] = sorted(folder.captions.glob("*.json"))
     if seen.reads_observations:
         files["observations"] = sorted(folder.observations.glob("*.json"))
+    aligns = isinstance(experiment, Experiment) and experiment.aligns_words
+    if aligns or any(made_of_train(folder, *task_and_split(name)) for name in experiment.splits):
+        files[str(folder.word_labels.relative_to(folder.root))] = [folder.word_labels]
     if seen.reads_view_file:
         files["features"] = [view_feature_file(folder, seen)]
     if seen.reads_object_file:

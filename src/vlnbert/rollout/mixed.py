@@ -8,6 +8,7 @@ from torch.nn.functional import cross_entropy
 
 from vlnbert.environment.environment import Environment, Observation, State
 from vlnbert.environment.flip import flip_observation
+from vlnbert.errors import UsageError, setting
 from vlnbert.navigator import Instruction, Navigator
 from vlnbert.rollout.agents import Agent, EpisodeBatch
 from vlnbert.rollout.episodes import (
@@ -197,9 +198,13 @@ def _grounding_loss(logits: Tensor, target: Tensor, teacher: Tensor) -> Tensor:
 
 
 def _alignment_loss(weights: Tensor, words: Tensor) -> Tensor:
-    """[row] minus the log of what the state attends to `words` [row, token]; 0 where there are none.
+    """[row] minus the log of the share that the state attends to `words` [row, token]; 0 where there are none.
 
-    `weights` [row, token] lack [CLS].
+    `weights` [row, token] are of the words after [CLS].
     """
-    attended = (_at_least_float32(weights) * words[:, 1:]).sum(dim=1)
-    return torch.where(words[:, 1:].any(dim=1), -(attended + TINY).log(), 0.0)
+    words = words[:, 1:]
+    if weights.shape != words.shape:
+        problem = f"the backbone weighs {weights.shape[1]} words of an instruction that has {words.shape[1]}"
+        raise UsageError(f"{problem}; do without: {setting('training.objective.alignment', 0)}")
+    attended = (_at_least_float32(weights) * words).sum(dim=1)
+    return torch.where(words.any(dim=1), -(attended + TINY).log(), 0.0)

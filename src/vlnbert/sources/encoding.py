@@ -1,6 +1,7 @@
 """Texts as tokens, by a tokenizer that nobody trusts: within bounds of memory and time."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 from tokenizers import Encoding, Tokenizer
 from tokenizers.normalizers import BertNormalizer, Normalizer
@@ -13,30 +14,39 @@ GROWTH = 8  # how many times longer a normalizer may make a text, in bytes, beyo
 ROOM = 1 << 10  # bytes
 USE_BERTS = "use the tokenizer of a BERT or of another encoder of text"
 
+T = TypeVar("T")
+
 
 def encode_texts(tokenizer: Tokenizer, texts: Iterable[str]) -> list[list[int]]:
     """The tokens of each text, or one line where the library fails in whatever way or makes a text far too long."""
-    return [encoded.ids for encoded in encoded_texts(tokenizer, texts)]
+    return _encoded(tokenizer, texts, lambda text: text.ids)
 
 
-def encoded_texts(tokenizer: Tokenizer, texts: Iterable[str]) -> Iterator[Encoding]:
-    """The same with all that the library knows of each, such as where in the text a token stands."""
+def token_spans(tokenizer: Tokenizer, texts: Iterable[str]) -> list[list[tuple[int, int]]]:
+    """Where each of these tokens begins and ends in its text, in characters; [CLS] and [SEP] have none."""
+    return _encoded(tokenizer, texts, lambda text: text.offsets)
+
+
+def _encoded(tokenizer: Tokenizer, texts: Iterable[str], part: Callable[[Encoding], T]) -> list[T]:
+    """A part of what the library makes of each text: all of it would take hundreds of times the memory."""
     normalizer = tokenizer.normalizer
     multiplies = normalizer is not None and not isinstance(normalizer, BertNormalizer)
+    found = list[T]()
     try:
         for batch in _batches(texts):
             if multiplies:
                 _check_growth(normalizer, batch)
-            yield from tokenizer.encode_batch(batch)
+            found += map(part, tokenizer.encode_batch(batch))
     except UsageError:
         raise
     except BaseException as error:
         raise UsageError(f"the tokenizer cannot read a text ({failure_gist(error)}); {USE_BERTS}") from None
+    return found
 
 
 def failure_gist(error: BaseException) -> str:
     """What the library says, be it one of its bare Exceptions or a panic, which is no Exception; interrupts go on."""
-    if isinstance(error, (KeyboardInterrupt, SystemExit, MemoryError, GeneratorExit)):
+    if isinstance(error, (KeyboardInterrupt, SystemExit, MemoryError)):
         raise error
     return str(error)[:100]
 

@@ -1,6 +1,7 @@
 """LAR2R's word labels, `r2r/LAR2R_train.json`: which words of an instruction lead to each viewpoint of its path.
 
-`{path_id: {viewpoint: {"0": {"action": [0, 1], "landmark": [2, 3]}}}}`: words are counted as `split_words` finds them.
+`{path_id: {viewpoint: {"0": {"action": [0, 1], "landmark": [2, 3]}}}}`: "0" is an instruction of the path, whose words
+are counted as `split_words` finds them.
 """
 
 import re
@@ -9,12 +10,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vlnbert.errors import Faults
-from vlnbert.sources.checks import is_list_of, is_text
+from vlnbert.sources.checks import is_list_of
 from vlnbert.sources.files import FETCH_AGAIN, read_json
+from vlnbert.sources.instructions import LONGEST_TEXT
 
+GET_THEM = "get it with: vlnbert data fetch DIR --only landmarks"
 KINDS = ("action", "landmark")
 OWN_NAME = "id"  # a path's key beside its viewpoints
-MOST_WORDS = 10_000  # of an instruction
 
 WordLabels = Mapping[str, Mapping[str, tuple[int, ...]]]  # instruction id -> viewpoint -> places of words
 
@@ -43,25 +45,21 @@ def read_word_labels(path: Path) -> WordLabels:
 
 def read_labelled_words(path: Path) -> Mapping[str, Mapping[str, LabelledWords]]:
     """The same, with words of action and of landmark told apart."""
-    paths: Any = read_json(path, "file of word labels", "get it with: vlnbert data fetch DIR --only landmarks")
+    paths: Any = read_json(path, "file of word labels", GET_THEM)
     faults, found = Faults(path), dict[str, dict[str, LabelledWords]]()
-    if not isinstance(paths, dict):
-        faults.add("", "is no table of paths", FETCH_AGAIN)
-        paths = {}
-    for name, viewpoints in paths.items():
-        if not isinstance(viewpoints, dict):
-            faults.add(f"path {name}", "is no table of viewpoints", FETCH_AGAIN)
-            continue
-        for viewpoint, labels in viewpoints.items():
+    for name, viewpoints in _table(paths, "", "paths", faults):
+        for viewpoint, labels in _table(viewpoints, f"path {name}", "viewpoints", faults):
             if viewpoint == OWN_NAME:
                 continue
-            if not isinstance(labels, dict) or not all(map(_is_label, labels.values())):
-                kinds = " and ".join(KINDS)
-                faults.add(f"path {name} viewpoint {viewpoint}", f"has no lists of words for {kinds}", FETCH_AGAIN)
-                continue
-            for number, label in labels.items():
-                words = LabelledWords(*(tuple(label.get(kind, ())) for kind in KINDS))
-                found.setdefault(f"{name}_{number}", {})[viewpoint] = words
+            for number, label in _table(labels, f"path {name} viewpoint {viewpoint}", "instructions", faults):
+                if _is_label(label):
+                    words = LabelledWords(*(tuple(label.get(kind, ())) for kind in KINDS))
+                    found.setdefault(f"{name}_{number}", {})[viewpoint] = words
+                else:
+                    problem = f"has no lists of words by {' and '.join(KINDS)}, each from 0 to {LONGEST_TEXT - 1:,}"
+                    faults.add(f"path {name} viewpoint {viewpoint} instruction {number}", problem, FETCH_AGAIN)
+    if not found and not faults.found:
+        faults.add("", "holds no labels", FETCH_AGAIN)
     faults.raise_if_any()
     return found
 
@@ -71,9 +69,18 @@ def split_words(text: str) -> Iterator[tuple[int, int]]:
     return (match.span() for match in re.finditer(r"\w+|[^\w\s]", text))
 
 
+def _table(entry: Any, place: str, what: str, faults: Faults) -> Iterator[tuple[str, Any]]:
+    """The items of a JSON object; none, and a fault, where it is something else."""
+    if isinstance(entry, dict):
+        yield from entry.items()
+    else:
+        faults.add(place, f"is no table of {what}", FETCH_AGAIN)
+
+
 def _is_label(label: Any) -> bool:
     return (
         isinstance(label, dict)
-        and all(is_text(kind) and kind in KINDS for kind in label)
-        and all(is_list_of(words, int) and all(0 <= word < MOST_WORDS for word in words) for words in label.values())
+        and label.keys() <= set(KINDS)
+        and all(is_list_of(words, int) for words in label.values())
+        and all(0 <= place < LONGEST_TEXT for words in label.values() for place in words)
     )

@@ -1,66 +1,89 @@
 """Which words of an instruction to attend to at each viewpoint of its path, by somebody's labels."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from vlnbert.sources.encoding import encoded_texts
+from vlnbert.errors import UsageError
+from vlnbert.sources.encoding import token_spans
 from vlnbert.sources.word_labels import WordLabels, split_words
+from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.splits import Split
 from vlnbert.world.world import World
 
+LABELLED = "r2r/train"  # the split whose words have labels
+MOST_MARKS = 1 << 30  # of all words at all viewpoints, as they are held
+
+Span = tuple[int, int]  # where in a text something begins and ends, in characters
+
 
 @dataclass(frozen=True)
-class AlignmentReport:
-    """What became of the labels of a split."""
+class LabelReport:
+    """How labels fit the instructions of a split."""
 
-    instructions: int  # that have labels
-    unlabelled: int  # that have none
-    beyond: int  # labels of words that an instruction does not have
-    elsewhere: int  # labels of viewpoints that are not on the path
+    unlabelled: int = 0  # instructions without any
+    unknown: int = 0  # instructions that have labels and are not there
+    elsewhere: int = 0  # viewpoints with labels that are not on the path
+    beyond: int = 0  # words that the instruction does not have
+    unread: int = 0  # words that no token is of: an instruction loses its end where it is cut
 
     def lines(self) -> list[str]:
         """What does not fit, in words."""
         told = [
             (self.unlabelled, "instructions have no word labels"),
-            (self.beyond, "labels name words that their instruction does not have, and are left out"),
-            (self.elsewhere, "labels are of viewpoints that are not on the path, and are left out"),
+            (self.unknown, "instructions that are not there have word labels"),
+            (self.elsewhere, "labelled viewpoints are not on the path, and are left out"),
+            (self.beyond, "labelled words are beyond the end of the instruction, and are left out"),
+            (self.unread, "labelled words have no token, and are left out"),
         ]
         return [f"{count:,} {what}" for count, what in told if count]
 
 
-def align_words(split: Split, labels: WordLabels, tokenizer: Tokenizer, world: World) -> tuple[Split, AlignmentReport]:
-    """A split whose every instruction says at each viewpoint of its path which words lead on from there.
+def labelled_words(
+    episodes: Episodes, labels: WordLabels, world: World
+) -> tuple[list[dict[int, list[Span]]], LabelReport]:
+    """For each episode, by hop of its path, where in the text the words stand that lead there."""
+    rows, unlabelled, elsewhere, beyond = list[dict[int, list[Span]]](), 0, 0, 0
+    paths = zip(episodes.path.tolist(), episodes.path_length.tolist(), strict=True)
+    for id, text, (path, length) in zip(episodes.ids, episodes.texts, paths, strict=True):
+        own, words = labels.get(id, {}), list(split_words(text))
+        hops = {world.viewpoints[number]: hop for hop, number in enumerate(path[:length])}
+        unlabelled += not own
+        elsewhere += sum(viewpoint not in hops for viewpoint in own)
+        beyond += sum(place >= len(words) for places in own.values() for place in places)
+        rows.append(
+            {
+                hops[viewpoint]: [words[place] for place in places if place < len(words)]
+                for viewpoint, places in own.items()
+                if viewpoint in hops
+            }
+        )
+    return rows, LabelReport(unlabelled, len(labels.keys() - set(episodes.ids)), elsewhere, beyond)
+
+
+def align_words(split: Split, labels: WordLabels, tokenizer: Tokenizer, world: World) -> tuple[Split, LabelReport]:
+    """A split whose every instruction says at each viewpoint of its path which tokens lead on from there.
 
     They are those of the next viewpoint that has some; from the last such one on, its own, which also tell to stop.
     """
-    episodes, width = split.episodes, split.tokens.ids.shape[1]
-    paths, lengths = episodes.path.tolist(), episodes.path_length.tolist()
-    aligned = torch.zeros(len(episodes), episodes.path.shape[1], width, dtype=torch.bool)
-    unlabelled = beyond = elsewhere = 0
-    for row, encoded in enumerate(encoded_texts(tokenizer, episodes.texts)):
-        said = labels.get(episodes.ids[row], {})
-        unlabelled += not said
-        words = list(split_words(episodes.texts[row]))
-        hops = {world.viewpoints[number]: hop for hop, number in enumerate(paths[row][: lengths[row]])}
-        ahead = dict[int, list[int]]()
-        for viewpoint, places in said.items():
-            beyond += sum(place >= len(words) for place in places)
-            spans = [words[place] for place in places if place < len(words)]
-            if viewpoint not in hops:
-                elsewhere += 1
-            elif pieces := _pieces(encoded.offsets[:width], spans):
-                ahead[hops[viewpoint]] = pieces
-        for hop in range(lengths[row]):
-            labelled = [place for place in ahead if place > hop]
-            said_there = min(labelled) if labelled else max(ahead, default=None)
-            if said_there is not None:
-                aligned[row, hop, ahead[said_there]] = True
-    report = AlignmentReport(len(episodes) - unlabelled, unlabelled, beyond, elsewhere)
-    return replace(split, aligned=aligned.to(split.tokens.ids.device)), report
+    episodes, counts = split.episodes, split.tokens.count.tolist()
+    shape = (*episodes.path.shape, split.tokens.ids.shape[1])
+    if (marks := torch.Size(shape).numel()) > MOST_MARKS:
+        raise UsageError(f"{split.name} has {marks:,} words at viewpoints, more than {MOST_MARKS:,}; shorten its paths")
+    aligned = torch.zeros(shape, dtype=torch.bool)
+    words, report = labelled_words(episodes, labels, world)
+    unread, lengths = 0, episodes.path_length.tolist()
+    for row, spans in enumerate(token_spans(tokenizer, episodes.texts)):
+        tokens = spans[: counts[row] - 1]  # without [SEP], which stands last also where an instruction is cut
+        found = {hop: [_overlapping(tokens, word) for word in said] for hop, said in words[row].items()}
+        unread += sum(not those for said in found.values() for those in said)
+        leading = {hop: sorted({token for those in said for token in those}) for hop, said in found.items()}
+        for hop, those in _ahead(leading, lengths[row]):
+            aligned[row, hop, those] = True
+    return replace(split, aligned=aligned.to(split.tokens.ids.device)), replace(report, unread=unread)
 
 
 def words_to_attend(aligned: Tensor, path: Tensor, viewpoint: Tensor) -> Tensor:
@@ -74,10 +97,14 @@ def words_to_attend(aligned: Tensor, path: Tensor, viewpoint: Tensor) -> Tensor:
     return aligned[rows, hop] & here.any(dim=1)[:, None]
 
 
-def _pieces(offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]]) -> list[int]:
-    """The word pieces, by where each stands in the text, that overlap some words."""
-    return [
-        piece
-        for piece, (begin, end) in enumerate(offsets)
-        if begin < end and any(begin < stop and start < end for start, stop in spans)
-    ]
+def _overlapping(tokens: Sequence[Span], word: Span) -> list[int]:
+    """The tokens, by where each stands in the text, that have a character of a word; [CLS] has none."""
+    start, stop = word
+    return [place for place, (begin, end) in enumerate(tokens) if max(begin, start) < min(end, stop)]
+
+
+def _ahead(leading: Mapping[int, Sequence[int]], length: int) -> Iterable[tuple[int, Sequence[int]]]:
+    """For each hop of a path, what leads to the next one that has something; to the last that has, after it."""
+    marked = sorted(hop for hop, tokens in leading.items() if tokens)
+    for hop in range(length if marked else 0):
+        yield hop, leading[next((later for later in marked if later > hop), marked[-1])]

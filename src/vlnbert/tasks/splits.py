@@ -34,16 +34,15 @@ class Split:
         return f"Split({self.name}, {len(self.episodes):,} episodes, on {self.episodes.start.device})"
 
     def to(self, device: torch.device | str) -> "Split":
-        target = None if self.target is None else self.target.to(device)
-        aligned = None if self.aligned is None else self.aligned.to(device)
+        target, aligned = (None if part is None else part.to(device) for part in (self.target, self.aligned))
         return Split(self.episodes.to(device), self.tokens.to(device), target, aligned)
 
     def select(self, rows: Tensor) -> "Split":
         """Some of its episodes, in the order of `rows`."""
         here = rows.to(self.tokens.ids.device)
         tokens = Tokens(self.tokens.ids[here], self.tokens.count[here])
-        target = None if self.target is None else self.target[here]
-        return Split(self.episodes.select(rows), tokens, target, None if self.aligned is None else self.aligned[here])
+        target, aligned = (None if part is None else part[here] for part in (self.target, self.aligned))
+        return Split(self.episodes.select(rows), tokens, target, aligned)
 
 
 def task_and_split(name: str) -> tuple[str, str]:
