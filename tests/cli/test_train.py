@@ -124,7 +124,7 @@ def test_help_shows_every_setting(run: Callable) -> None:
     assert outcome.code == 0
     shown = " ".join(outcome.out.replace("│", " ").split())
     assert "Example: vlnbert train r2r-open --data data --out runs/r2r-open" in shown
-    assert "--training.iterations INT Updates of the weights. (default: 3000)" in shown
+    assert "--training.iterations INT Updates of the weights. (default: 4500)" in shown
     assert "--training.objective.imitation FLOAT Weight of the imitation loss" in shown
     assert "--navigator.hidden INT Width of a token. (default: 384)" in shown
     assert "--train-on [STR [STR ...]] Splits to learn from" in shown

@@ -55,7 +55,8 @@ def test_house_writes_a_folder_that_is_whole(run: Callable, tmp_path: Path) -> N
     assert "3 houses" in outcome.out
     checked = json.loads(run("data", "check", tmp_path / "new", "--json").out)
     assert all(part["holds"] and not part["faults"] for part in checked["parts"])
-    assert checked["presets"]["r2r-open"] == []
+    assert checked["presets"]["r2r-open"] == ["landmarks"]  # nobody labels the words of a generated house
+    assert checked["presets"]["r2r-open-laptop"] == []
 
 
 def test_house_refuses_a_folder_in_use(run: Callable, tmp_path: Path) -> None:
@@ -76,7 +77,7 @@ def test_data_check_names_what_is_damaged_and_missing(run: Callable, house: Path
     presets = json.loads(run("data", "check", broken, "--json").out)["presets"]
     assert list(presets) == [preset.name for preset in PRESETS]
     assert presets["demo"] == ["r2r"]
-    assert presets["r2r-open"] == ["r2r", "captions"]
+    assert presets["r2r-open"] == ["r2r", "captions", "landmarks"]
     assert presets["r2r-one-stream"] == ["r2r", "augmented"]
     for name in (preset.name for preset in PRESETS):
         assert f" {name} " in outcome.out
