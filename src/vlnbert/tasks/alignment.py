@@ -69,7 +69,7 @@ def align_words(split: Split, labels: WordLabels, tokenizer: Tokenizer, world: W
 
     They are those of the next viewpoint that has some; from the last such one on, its own, which also tell to stop.
     """
-    episodes, counts = split.episodes, split.tokens.count.tolist()
+    episodes, counts, lengths = split.episodes, split.tokens.count.tolist(), split.episodes.path_length.tolist()
     shape = (*episodes.path.shape, split.tokens.ids.shape[1])
     if (marks := torch.Size(shape).numel()) > MOST_MARKS:
         raise UsageError(f"{split.name} has {marks:,} words at viewpoints, more than {MOST_MARKS:,}; shorten its paths")
@@ -81,7 +81,7 @@ def align_words(split: Split, labels: WordLabels, tokenizer: Tokenizer, world: W
         found = {hop: [_overlapping(tokens, word) for word in said] for hop, said in words[row].items()}
         unread += sum(not those for said in found.values() for those in said)
         leading = {hop: sorted({token for those in said for token in those}) for hop, said in found.items()}
-        for hop, those in _ahead(leading, int(episodes.path_length[row])):
+        for hop, those in _ahead(leading, lengths[row]):
             aligned[row, hop, those] = True
     return replace(split, aligned=aligned.to(split.tokens.ids.device)), replace(report, unread=unread)
 
