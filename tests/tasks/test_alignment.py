@@ -112,11 +112,13 @@ def test_a_batch_is_as_wide_as_its_words(split: Split, world: World, tokenizer: 
         assert not batch.aligned[:, :, 9:].any()
 
 
-def test_words_to_attend_where_a_row_stands() -> None:
+def test_words_to_attend_where_a_row_stands(no_waiting: Any) -> None:
     words = torch.arange(2 * 3 * 4).view(2, 3, 4) % 5 == 0
     path = torch.tensor([[7, 8, 8], [7, 9, 4]])  # the first is padded
     for hop, viewpoint in ((0, (7, 7)), (1, (8, 9))):
-        found = words_to_attend(words, path, torch.tensor(viewpoint))
+        standing = torch.tensor(viewpoint)
+        with no_waiting():
+            found = words_to_attend(words, path, standing)
         assert torch.equal(found, words[:, hop])
     found = words_to_attend(words, path, torch.tensor([4, 4]))
     assert not found[0].any(), "not on its path"

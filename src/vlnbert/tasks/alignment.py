@@ -69,7 +69,7 @@ def align_words(split: Split, labels: WordLabels, tokenizer: Tokenizer, world: W
 
     They are those of the next viewpoint that has some; from the last such one on, its own, which also tell to stop.
     """
-    episodes, counts = split.episodes, split.tokens.count.tolist()
+    episodes, counts, lengths = split.episodes, split.tokens.count.tolist(), split.episodes.path_length.tolist()
     shape = (*episodes.path.shape, split.tokens.ids.shape[1])
     if (marks := torch.Size(shape).numel()) > MOST_MARKS:
         raise UsageError(f"{split.name} has {marks:,} words at viewpoints, more than {MOST_MARKS:,}; shorten its paths")
