@@ -22,6 +22,13 @@ def test_curves_show_the_losses_and_the_split() -> None:
     assert figure_svg(figure) == figure_svg(draw_curves(LOG, "val_unseen", {"random": 0.1}))
 
 
+def test_curves_show_the_parts_that_a_training_has() -> None:
+    log = [{**line, "grounding": 0.0, "alignment": line["value"] / 2} if "total" in line else line for line in LOG]
+    left, _ = draw_curves(log, "val_unseen", {}).axes
+    assert [line.get_label() for line in left.lines] == ["imitation loss", "value loss", "alignment loss"]
+    assert left.lines[2].get_ydata().tolist() == [0.5, 0.25]
+
+
 def test_curves_of_a_run_that_has_just_begun() -> None:
     assert "<svg" in figure_svg(draw_curves([], "val_unseen", {}))
 

@@ -71,6 +71,8 @@ def _dress(axes: Axes) -> None:
 def _draw_losses(axes: Axes, log: Sequence[dict[str, Any]]) -> None:
     updates = [line for line in log if "total" in line]
     usual = {"imitation": PALETTE["reference"], "value": PALETTE["goal"]}
+    some = {"grounding": PALETTE["quiet"], "alignment": PALETTE["walked"]}  # of trainings that have such a part
+    usual |= {name: colour for name, colour in some.items() if any(line.get(name) for line in updates)}
     of_speaker = {"total": PALETTE["reference"], "cross_entropy": PALETTE["goal"]}
     colours = of_speaker if any("cross_entropy" in line for line in updates) else usual
     for name, colour in colours.items():
