@@ -32,6 +32,13 @@ def test_more_rows_and_more_steps_take_longer(house: Path) -> None:
         assert 0 < growth["exponent"] < 1.5
 
 
+def test_a_preset_that_flips(house: Path) -> None:
+    sizes = ("--axes", "rows", "--rows", "2", "4", "--precision", "float32")
+    outcome = called("bench", "growth", "r2r-open", "--data", house, *sizes, "--rounds", "2", "--threads", "1")
+    assert outcome.code == 0
+    assert "rows, growth" in outcome.out
+
+
 def test_people_are_told_of_the_axes_they_ask_for(house: Path) -> None:
     sizes = ("--axes", "scans", "tokens", "--tokens", "8", "16")
     shown = called("bench", "growth", "demo", "--data", house, *sizes, "--rounds", "2", "--threads", "1").out

@@ -1,14 +1,18 @@
 """`vlnbert bench train` tells how fast a preset learns."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 
 from tests.cli.conftest import called
+from tests.learning.samples import write_labels
 from vlnbert.benchmarks.training import StepCounter
 from vlnbert.environment.environment import State
+from vlnbert.rollout import mixed
 from vlnbert.world import World
 
 QUICK = ("--updates", "1", "--rounds", "2", "--threads", "1")
@@ -37,6 +41,19 @@ def test_the_plain_way_is_raced(house: Path) -> None:
     assert "times the plain way" in shown
     assert "start-up, to the end of the first update" in shown
     assert "times the plain way" not in called(*words[:-1]).out
+
+
+@pytest.mark.parametrize("labelled", [False, True])
+def test_a_preset_of_several_splits_flips_and_labels(
+    house: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, labelled: bool
+) -> None:
+    """It is timed on whole instructions alone, with what else it does to them."""
+    folder, losses = shutil.copytree(house, tmp_path / "house"), list[Tensor]()
+    monkeypatch.setattr(mixed, "_alignment_loss", lambda weights, words: losses.append(words) or weights.sum(dim=1))
+    words = ("--data", write_labels(folder) if labelled else folder, "--batch", "2", "--precision", "float32", *QUICK)
+    [speed] = json.loads(called("bench", "train", "r2r-open", *words, "--json").out)["batches"]
+    assert speed["updates_per_second"] > 0
+    assert bool(losses) == labelled
 
 
 def test_steps_are_those_of_agents_that_walk(world: World) -> None:

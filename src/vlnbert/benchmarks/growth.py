@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import torch
+from tokenizers import Tokenizer
 
 from vlnbert.benchmarks.measuring import Timing, race
 from vlnbert.benchmarks.training import update_blocks, update_function
@@ -29,6 +30,7 @@ from vlnbert.learning.experiment import TrainConfig
 from vlnbert.learning.navigator_trainer import NavigatorTrainer
 from vlnbert.navigator import Navigator, NavigatorConfig
 from vlnbert.tasks.splits import Split
+from vlnbert.tasks.tokens import piece_count
 from vlnbert.world import World
 
 WORDS = 32  # tokens of an instruction, where they are not what varies: R2R's mean
@@ -61,10 +63,11 @@ class TrainingSetup:
 
     world: World
     split: Split
+    tokenizer: Tokenizer
     config: TrainConfig
 
-    def with_instruction_length(self, length: int, vocabulary: int) -> "TrainingSetup":
-        return replace(self, split=equal_instructions(self.split, length, vocabulary))
+    def with_instruction_length(self, length: int) -> "TrainingSetup":
+        return replace(self, split=equal_instructions(self.split, length, piece_count(self.tokenizer)))
 
     def with_scans(self, scans: int) -> "TrainingSetup":
         if scans > len(self.world.scans):
@@ -82,10 +85,11 @@ def time_growth(
     """Time updates along each of some axes, the sizes of an axis in turn."""
     torch.manual_seed(0)
     navigator = NeverStops(shape).to(setup.world.device)
-    usual = setup.with_instruction_length(WORDS, shape.vocabulary)
+    navigator.tokenizer = setup.tokenizer
+    usual = setup.with_instruction_length(WORDS)
     changes: dict[str, Callable[[int], TrainingSetup]] = {
         "rows": lambda size: replace(usual, config=replace(usual.config, batch=size)),
-        "tokens": lambda size: usual.with_instruction_length(size, shape.vocabulary),
+        "tokens": usual.with_instruction_length,
         "steps": lambda size: replace(usual, config=replace(usual.config, max_steps=size)),
         "scans": usual.with_scans,
     }

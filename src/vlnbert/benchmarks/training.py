@@ -9,6 +9,7 @@ from itertools import count, islice
 from pathlib import Path
 
 import torch
+from tokenizers import Tokenizer
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -61,6 +62,7 @@ class TrainingSpeed:
 def time_training(
     world: World,
     split: Split,
+    tokenizer: Tokenizer,
     shape: NavigatorConfig,
     config: TrainConfig,
     rounds: int,
@@ -72,7 +74,9 @@ def time_training(
     environment = random_environment(world, width, config.precision)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    trainer = NavigatorTrainer(Path(), _random_navigator(shape, device), environment, [split], {}, config, "")
+    navigator = _random_navigator(shape, device)
+    navigator.tokenizer = tokenizer  # for flips
+    trainer = NavigatorTrainer(Path(), navigator, environment, [split], {}, config, "")
     advance = update_function(trainer)
     advance(0)
     wait(device)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from vlnbert.cli.bench.shared import MOST, folder_or_house, open_setup
+from vlnbert.cli.bench.shared import MOST, folder_or_house, in_one_split, open_setup
 from vlnbert.cli.options import Flag, screen
 from vlnbert.runtime import require_device, require_within, use_threads
 
@@ -63,7 +63,8 @@ def bench_growth(
     from vlnbert.learning.presets import presets
 
     experiment = presets.navigator(preset)
-    training = replace(experiment.training, precision=precision or experiment.training.precision)
+    training = in_one_split(experiment.training)
+    training = replace(training, precision=precision or training.precision)
     require_within(rounds=(rounds, 2, MOST))
     sizes = {"rows": rows or _doubled(training.batch), "tokens": tokens, "steps": steps}
     _require_sizes(axes, {**sizes, "scans": scans or (1, 2)}, experiment.navigator.positions)
@@ -72,7 +73,7 @@ def bench_growth(
     with folder_or_house(data, max((HOUSES, *(scans if "scans" in axes else ())))) as folder:
         opened = open_setup(folder, "r2r/train", experiment.navigator, device)
     sizes["scans"] = scans or _halved(len(opened.world.scans))
-    setup = TrainingSetup(opened.world, opened.split, training)
+    setup = TrainingSetup(opened.world, opened.split, opened.tokenizer, training)
     found = time_growth(setup, opened.shape, {axis: sorted(set(sizes[axis])) for axis in axes}, rounds)
     if json:
         facts = {"preset": preset, "precision": training.precision, "device": device}

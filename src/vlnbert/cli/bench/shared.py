@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import torch
+    from tokenizers import Tokenizer
 
     from vlnbert.benchmarks.evaluation import EvaluationSpeed
     from vlnbert.benchmarks.training import TrainingSpeed
+    from vlnbert.learning.experiment import TrainConfig
     from vlnbert.navigator import NavigatorConfig
     from vlnbert.sources.layout import DataFolder
     from vlnbert.tasks.splits import Split
@@ -49,24 +51,42 @@ def opened_world(folder: Path | None) -> Iterator[tuple["DataFolder", "World", "
 
 @dataclass(frozen=True)
 class BenchSetup:
-    """A world, a split of R2R, and a navigator whose vocabulary covers its words."""
+    """A world, a split of R2R, its tokenizer, and a navigator whose vocabulary covers its words."""
 
     world: "World"
     split: "Split"
+    tokenizer: "Tokenizer"
     shape: "NavigatorConfig"
 
 
-def open_setup(folder: "DataFolder", split: str, shape: "NavigatorConfig", device: "torch.device | str") -> BenchSetup:
-    """A split such as r2r/train, and the shape of a navigator that can read it."""
+def open_setup(
+    folder: "DataFolder", split: str, shape: "NavigatorConfig", device: "torch.device | str", aligned: bool = False
+) -> BenchSetup:
+    """A split such as r2r/train, and the shape of a navigator that can read it.
+
+    With `aligned` it has the words to attend to, where the folder has labels of them.
+    """
     from dataclasses import replace
 
+    from vlnbert.sources.word_labels import read_word_labels
+    from vlnbert.tasks.alignment import align_words
     from vlnbert.tasks.splits import open_split
     from vlnbert.tasks.tokens import load_tokenizer, piece_count
     from vlnbert.world import open_world
 
     world, tokenizer = open_world(folder, device=device), load_tokenizer(folder.vocabulary)
     shape = replace(shape, vocabulary=max(piece_count(tokenizer), shape.vocabulary))
-    return BenchSetup(world, open_split(folder, world, tokenizer, split), shape)
+    opened = open_split(folder, world, tokenizer, split)
+    if aligned and folder.word_labels.exists():
+        opened, _ = align_words(opened, read_word_labels(folder.word_labels), tokenizer, world)
+    return BenchSetup(world, opened, tokenizer, shape)
+
+
+def in_one_split(training: "TrainConfig") -> "TrainConfig":
+    """The same updates, all of them of one split."""
+    from dataclasses import replace
+
+    return replace(training, split_weights=(), final_split_weights=())
 
 
 def against_plain(speed: "TrainingSpeed | EvaluationSpeed") -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from vlnbert.benchmarks import measuring  # noqa: F401  # imported early: where no system tells, time is counted from here
-from vlnbert.cli.bench.shared import MOST, RACED, against_plain, folder_or_house, open_setup
+from vlnbert.cli.bench.shared import MOST, RACED, against_plain, folder_or_house, in_one_split, open_setup
 from vlnbert.cli.options import Flag, screen
 from vlnbert.runtime import require_device, require_within, use_threads
 
@@ -29,11 +29,12 @@ def bench_train(
 ) -> None:
     """Time the updates of a preset: how many a second, what they take in memory, and how near to the floor that is.
 
-    Weights are random and features are noise as wide as the preset's navigator sees; instructions and graphs are
-    those of R2R's train split. Blocks of updates are timed after a warm-up. A step is what one agent decides before it
-    has stopped. Operations and steps are counted on a block of eager updates that is not timed; padding is among the
-    operations, and so are agents that have stopped, where they go along. The ceiling is a large matrix product, timed
-    on the same device in the same precision.
+    Weights are random and features are noise as wide as the preset's navigator sees; instructions and graphs are those
+    of R2R's train split, with the words to attend to where the preset learns them and the folder has their labels.
+    Blocks of updates are timed after a warm-up. A step is what one agent decides before it has stopped. Operations and
+    steps are counted on a block of eager updates that is not timed; padding is among the operations, and so are agents
+    that have stopped, where they go along. The ceiling is a large matrix product, timed on the same device in the same
+    precision.
 
     With --plain, blocks take turns with as many updates the plain way: that of the published code, with 80 tokens to
     every instruction, keys and values projected at every step, a Python loop over agents for what they see, and the two
@@ -70,14 +71,17 @@ def bench_train(
     require_within(updates=(updates, 1, MOST))
     require_device(device)
     use_threads(threads)
-    training = replace(experiment.training, graphs=graphs, precision=precision or experiment.training.precision)
+    training = in_one_split(experiment.training)
+    training = replace(training, graphs=graphs, precision=precision or training.precision)
     sizes = [replace(training, batch=rows) for rows in batch or (training.batch,)]
     with folder_or_house(data) as folder:
-        setup = open_setup(folder, "r2r/train", experiment.navigator, device)
+        labelled = training.objective.alignment > 0
+        setup = open_setup(folder, "r2r/train", experiment.navigator, device, aligned=labelled)
     found = [
         time_training(
             world=setup.world,
             split=setup.split,
+            tokenizer=setup.tokenizer,
             shape=setup.shape,
             config=size,
             rounds=rounds,
