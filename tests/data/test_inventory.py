@@ -44,7 +44,9 @@ LABELS = {"10": {"a3": {"0": {"action": [0]}, "1": {"landmark": [2, 3]}}, "a4": 
 
 def test_word_labels(tiny):
     assert "landmarks" not in {part.need for part in take_inventory(tiny.folder)}
-    tiny.write("r2r/LAR2R_train.json", {**LABELS, "11": {"a0": {"0": {}}}, "99": {"a0": {"0": {}}}})
+    tiny.write(
+        "r2r/LAR2R_train.json", {**LABELS, "11": {"a0": {"0": {"action": [0]}}}, "99": {"a0": {"0": {"action": [0]}}}}
+    )
     [part] = [part for part in take_inventory(tiny.folder) if part.need == "landmarks"]
     assert part.holds == "4 instructions with 5 labelled viewpoints"
     assert part.notes == (

@@ -8,11 +8,11 @@ from vlnbert.world.world import World
 
 
 def test_counts(open_data: DataFolder, open_data_world: World) -> None:
-    """Of 33,146 parts, 92 lead along paths of val_seen."""
+    """84 more would lead along paths of val_seen."""
     found = cut_train_instructions(open_data, open_data_world)
-    assert (len(found), found.count("beginning"), found.count("end")) == (33_054, 14_071, 18_983)
-    assert (found.instructions, found.cut) == (14_039, 11_613)
-    assert found.left_out == {"labels of words beyond the text": 27, "parts along paths of an evaluation": 92}
+    assert (len(found), found.count("beginning"), found.count("end")) == (38_341, 18_150, 20_191)
+    assert (found.instructions, found.cut) == (14_039, 12_161)
+    assert found.left_out == {"labels of words beyond the text": 27, "parts along paths of val_seen": 84}
     names = {item["path_id"]: item["scan"] for item in found.items(open_data_world)}
     assert len(names) == len(found)
     train = json.loads((open_data.root / "r2r/R2R_train.json").read_text())

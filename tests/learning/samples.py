@@ -78,7 +78,7 @@ def trainer(
 
 
 def write_labels(house: Path) -> Path:
-    """Word labels for a house's r2r/train: each viewpoint after the start has the next two words of an instruction."""
+    """Word labels for a house's r2r/train: each viewpoint has the next two words of an instruction."""
     paths = json.loads((house / "r2r" / "R2R_train.json").read_text())
     labels = {
         str(item["path_id"]): {
@@ -87,7 +87,7 @@ def write_labels(house: Path) -> Path:
                 for number, text in enumerate(item["instructions"])
                 if len(list(split_words(text))) > 2 * hop + 1
             }
-            for hop, viewpoint in enumerate(item["path"][1:])
+            for hop, viewpoint in enumerate(item["path"])
         }
         for item in paths
     }

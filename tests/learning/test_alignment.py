@@ -1,4 +1,4 @@
-"""Learning which words lead on: where labels are, the same after a resumption, with any tokenizer and in a mirror."""
+"""Learning which words are due: where labels are, the same after a resumption, with any tokenizer and in a mirror."""
 
 import json
 import shutil
@@ -111,7 +111,7 @@ def test_labels_of_which_none_fits_are_refused(labelled_house: Path, tmp_path: P
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_an_encoder_s_own_tokens_are_found_in_the_text(labelled_house: Path, tmp_path: Path, family: str) -> None:
-    """WordPiece, BPE and Unigram: the pieces that lead on from the start cover the first two words, and no other."""
+    """WordPiece, BPE and Unigram: the pieces that are due at the start cover the first two words, and no other."""
     settings = {"encoder": str(save_encoder(tmp_path / family, family))}
     shape = replace(SHAPE, backbone="huggingface", backbone_settings=settings)
     experiment = replace(ALIGNED, navigator=shape, max_tokens=100, training=replace(TRAINING, iterations=2))
@@ -119,13 +119,13 @@ def test_an_encoder_s_own_tokens_are_found_in_the_text(labelled_house: Path, tmp
     [split] = trainer.batches.splits
     for row, text in enumerate(split.episodes.texts):
         spans = trainer.navigator.tokenizer.encode(text).offsets
-        leading = [spans[place] for place in split.aligned[row, 0].nonzero().flatten().tolist()]
-        covered = {place for begin, end in leading for place in range(begin, end) if not text[place].isspace()}
+        due = [spans[place] for place in split.aligned[row, 0].nonzero().flatten().tolist()]
+        covered = {place for begin, end in due for place in range(begin, end) if not text[place].isspace()}
         assert covered == {place for word in list(split_words(text))[:2] for place in range(*word)}
     assert all(parts["alignment"] > 0 for parts in parts_of(trainer).values())
 
 
-def test_words_that_lead_on_keep_their_places_in_a_mirror(labelled_house: Path, tmp_path: Path) -> None:
+def test_words_keep_their_places_in_a_mirror(labelled_house: Path, tmp_path: Path) -> None:
     one = begun(labelled_house, tmp_path, training=replace(TRAINING, batch=16))
     batch, key = one.batches[0]
     there = replace(batch, heading=-batch.heading, tokens=retold(one, batch.tokens))

@@ -1,4 +1,4 @@
-"""Which words lead on from where, by hand: 'Walk to the blue door.' and 'Go up the stairs and stop' in a tiny house."""
+"""Which words are due where, by hand: 'Walk to the blue door.' and 'Go up the stairs and stop' in a tiny house."""
 
 from typing import Any
 
@@ -40,25 +40,23 @@ def aligned(split: Split, world: World, tokenizer: Tokenizer, labels: WordLabels
     return align_words(split, {**ALL, **labels}, tokenizer, world)
 
 
-def test_the_words_of_the_next_viewpoint_lead_on(split: Split, world: World, tokenizer: Tokenizer) -> None:
+def test_words_are_due_at_their_viewpoint(split: Split, world: World, tokenizer: Tokenizer) -> None:
     """10_1 walks a0 a3 a4, and paths of others have a hop more; a word may be of several viewpoints."""
-    found, report = aligned(split, world, tokenizer, {"10_1": {"a3": (0, 1), "a4": (1, STAIRS, 5)}})
-    assert tokens_by_hop(found, "10_1") == [[GO, UP], [UP, STAIR, S, STOP], [UP, STAIR, S, STOP], []]
+    found, report = aligned(split, world, tokenizer, {"10_1": {"a0": (0,), "a3": (0, 1), "a4": (1, STAIRS, 5)}})
+    assert tokens_by_hop(found, "10_1") == [[GO], [GO, UP], [UP, STAIR, S, STOP], []]
     assert report == LabelReport()
     assert report.lines() == []
 
 
-def test_a_viewpoint_without_words_is_passed_over(split: Split, world: World, tokenizer: Tokenizer) -> None:
+def test_where_nothing_is_due_the_last_words_still_are(split: Split, world: World, tokenizer: Tokenizer) -> None:
     """11_0 walks b3 b2 b1 b0: 'Walk to the blue door.', of which b1 has nothing and b2 an empty list."""
-    found, _ = aligned(split, world, tokenizer, {"10_1": {"a4": (0,)}, "11_0": {"b2": (), "b0": (4, 5)}})
-    assert tokens_by_hop(found, "11_0") == [[5, 6]] * 4
+    found, _ = aligned(split, world, tokenizer, {"10_1": {"a4": (0,)}, "11_0": {"b3": (0,), "b2": (), "b0": (4, 5)}})
+    assert tokens_by_hop(found, "11_0") == [[1], [1], [1], [5, 6]]
 
 
-def test_after_the_last_words_they_stay(split: Split, world: World, tokenizer: Tokenizer) -> None:
-    found, _ = aligned(split, world, tokenizer, {"10_1": {"a4": (0,)}, "11_0": {"b3": (0,), "b2": (1,)}})
-    assert tokens_by_hop(found, "11_0") == [[2], [2], [2], [2]]
-    found, _ = aligned(split, world, tokenizer, {"10_1": {"a4": (0,)}, "11_0": {"b3": (0,)}})
-    assert tokens_by_hop(found, "11_0") == [[1]] * 4, "what is said of the start alone"
+def test_before_the_first_words_they_are_due(split: Split, world: World, tokenizer: Tokenizer) -> None:
+    found, _ = aligned(split, world, tokenizer, {"10_1": {"a4": (0,)}, "11_0": {"b2": (0,), "b1": (1,)}})
+    assert tokens_by_hop(found, "11_0") == [[1], [1], [2], [2]]
 
 
 def test_what_does_not_fit_is_counted_and_left_out(split: Split, world: World, tokenizer: Tokenizer) -> None:
@@ -79,7 +77,7 @@ def test_a_cut_instruction_loses_its_last_words(tiny: Any, world: World, tokeniz
     """Of 'Go up the stairs and stop' six tokens are left, and the last of them is [SEP]: a word has lost its end."""
     split = open_split(tiny.folder, world, tokenizer, "r2r/train", max_tokens=6)
     found, report = aligned(split, world, tokenizer, {"10_1": {"a3": (0, STAIRS, 5), "a4": (4, 5)}})
-    assert tokens_by_hop(found, "10_1") == [[GO, STAIR]] * 3 + [[]], "a4 has no words that are read"
+    assert tokens_by_hop(found, "10_1") == [[GO, STAIR]] * 3 + [[]], "a4 has no words that are read, a0 none at all"
     assert report == LabelReport(unread=3)
     assert report.lines() == ["3 labelled words have no token, and are left out"]
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,11 @@ import torch
 import vlnbert as vln
 from tests.cli.conftest import TINY, Outcome, called
 from tests.conftest import TinyData
+from vlnbert.data.spec import FeatureSpec
 from vlnbert.errors import DataError, UsageError
 from vlnbert.house import generate
+from vlnbert.learning.presets import presets
+from vlnbert.learning.runs import fingerprints
 from vlnbert.sources.word_labels import LabelledWords, split_words
 from vlnbert.tasks.sub_instructions import Part, cut_in_parts
 
@@ -21,56 +25,51 @@ TEXT = "Walk past the sofa, and then turn left at the door. Go up the stairs and
 PAST_THE_SOFA = LabelledWords((0, 1), (3,))
 TURN_LEFT = LabelledWords((7, 8), (11,))
 GO_UP = LabelledWords((13, 14), (16,))
-Led = dict[int, LabelledWords]
+Due = dict[int, LabelledWords]
 
 
-def parts(led: Led, hops: int = 7, text: str = TEXT) -> list[Part]:
-    return list(cut_in_parts(text, [led.get(hop) for hop in range(hops)]))
+def parts(due: Due, hops: int = 7, text: str = TEXT) -> list[Part]:
+    return list(cut_in_parts(text, [due.get(hop) for hop in range(hops)]))
 
 
-def test_an_end_begins_at_the_viewpoint_before() -> None:
-    end = Part("end", "turn left at the door. Go up the stairs and stop.", 2, 6)
-    assert parts({1: PAST_THE_SOFA, 3: TURN_LEFT}) == [end], "two viewpoints are no beginning"
-    assert end.name == "end_2"
-
-
-def test_a_beginning_ends_at_the_viewpoint_that_was_led_to() -> None:
-    end, beginning = parts({2: PAST_THE_SOFA, 4: TURN_LEFT})
+def test_both_parts_meet_where_words_are_due() -> None:
+    end, beginning = parts({1: PAST_THE_SOFA, 3: TURN_LEFT})
     assert end == Part("end", "turn left at the door. Go up the stairs and stop.", 3, 6)
-    assert beginning == Part("beginning", "Walk past the sofa.", 0, 2), "without ', and then'"
-    assert beginning.name == "beginning_2"
+    assert beginning == Part("beginning", "Walk past the sofa.", 0, 3), "without ', and then'"
+    assert (end.name, beginning.name) == ("end_3", "beginning_3")
     (_, other) = parts({2: TURN_LEFT, 4: GO_UP})
     assert other.text == "Walk past the sofa, and then turn left at the door.", "one full stop"
 
 
 def test_every_cut_is_made() -> None:
     found = parts({1: PAST_THE_SOFA, 3: TURN_LEFT, 5: GO_UP})
-    assert [part.name for part in found] == ["end_2", "end_4", "beginning_3"]
+    assert [part.name for part in found] == ["end_3", "beginning_3", "beginning_5"]
 
 
 @pytest.mark.parametrize(
-    ("led", "hops", "names"),
+    ("due", "hops", "names"),
     [
-        ({3: PAST_THE_SOFA, 5: TURN_LEFT}, 7, ["end_4", "beginning_3"]),
-        ({3: PAST_THE_SOFA, 5: TURN_LEFT}, 6, ["beginning_3"]),
-        ({1: PAST_THE_SOFA, 2: TURN_LEFT}, 5, ["end_1"]),
-        ({0: PAST_THE_SOFA, 1: TURN_LEFT}, 5, []),
-        ({2: PAST_THE_SOFA, 3: LabelledWords((17,), ())}, 5, ["beginning_2"]),
-        ({2: PAST_THE_SOFA, 3: LabelledWords((16,), ())}, 5, ["end_2", "beginning_2"]),
-        ({2: LabelledWords((0,), ()), 3: LabelledWords((3,), ())}, 5, ["end_2"]),
-        ({2: LabelledWords((0,), ()), 3: LabelledWords((4,), ())}, 5, ["end_2", "beginning_2"]),
+        ({3: PAST_THE_SOFA, 4: TURN_LEFT}, 7, ["end_4", "beginning_4"]),
+        ({3: PAST_THE_SOFA, 5: TURN_LEFT}, 7, ["beginning_5"]),
+        ({3: PAST_THE_SOFA, 6: TURN_LEFT}, 7, []),
+        ({0: PAST_THE_SOFA, 2: TURN_LEFT}, 5, ["end_2", "beginning_2"]),
+        ({0: PAST_THE_SOFA, 1: TURN_LEFT}, 5, ["end_1"]),
+        ({2: PAST_THE_SOFA, 3: LabelledWords((16,), ())}, 7, ["beginning_3"]),
+        ({2: PAST_THE_SOFA, 3: LabelledWords((15,), ())}, 7, ["end_3", "beginning_3"]),
+        ({2: LabelledWords((0,), ()), 3: LabelledWords((3,), ())}, 7, ["end_3"]),
+        ({2: LabelledWords((0,), ()), 3: LabelledWords((4,), ())}, 7, ["end_3", "beginning_3"]),
     ],
     ids=[
-        *("3 viewpoints at the end", "2 at the end", "from the second", "the whole path"),
-        *("3 words at the end", "4 at the end", "3 words before", "4 before"),
+        *("3 viewpoints at the end", "2 at the end", "the whole path", "3 at the beginning", "2 at the beginning"),
+        *("3 words and a full stop at the end", "4 words at the end", "'the' does not count", "4 words before"),
     ],
 )
-def test_shortest_parts(led: Led, hops: int, names: list[str]) -> None:
-    assert [part.name for part in parts(led, hops)] == names
+def test_shortest_parts(due: Due, hops: int, names: list[str]) -> None:
+    assert [part.name for part in parts(due, hops)] == names
 
 
 @pytest.mark.parametrize(
-    "led",
+    "due",
     [
         {},
         {2: PAST_THE_SOFA},
@@ -85,13 +84,13 @@ def test_shortest_parts(led: Led, hops: int, names: list[str]) -> None:
         *("interwoven", "beyond the text"),
     ],
 )
-def test_no_cut(led: Led) -> None:
-    assert parts(led) == []
+def test_no_cut(due: Due) -> None:
+    assert parts(due) == []
 
 
 def test_words_of_later_viewpoints_may_not_come_before_those_of_earlier_ones() -> None:
     assert [part.name for part in parts({2: TURN_LEFT, 3: GO_UP, 4: PAST_THE_SOFA})] == []
-    assert [part.name for part in parts({2: PAST_THE_SOFA, 3: GO_UP, 4: TURN_LEFT})] == ["end_2", "beginning_2"]
+    assert [part.name for part in parts({2: PAST_THE_SOFA, 3: GO_UP, 4: TURN_LEFT})] == ["end_3", "beginning_3"]
 
 
 @pytest.fixture
@@ -105,7 +104,7 @@ def labelled(tiny: TinyData) -> TinyData:
     tiny.write("r2r/R2R_train.json", [item])
     label = {"action": [7, 8], "landmark": [11]}
     first = {"action": [0, 1], "landmark": [3]}
-    tiny.write("r2r/LAR2R_train.json", {"5": {"id": "5", "a2": {"0": first}, "a3": {"0": label}}})
+    tiny.write("r2r/LAR2R_train.json", {"5": {"id": "5", "a0": {"0": first}, "a2": {"0": label}}})
     return tiny
 
 
@@ -147,7 +146,7 @@ def test_the_file_by_hand(labelled: TinyData) -> None:
 def test_headings_are_within_a_turn(labelled: TinyData, tmp_path: Path) -> None:
     """Westwards, which other conventions would have below zero."""
     labelled.edit("r2r/R2R_train.json", lambda items: items[0].update(path=["a2", "a1", "a0", "a3", "a4"]))
-    labels = {"a1": {"0": PAST_THE_SOFA._asdict()}, "a0": {"0": TURN_LEFT._asdict()}}
+    labels = {"a2": {"0": PAST_THE_SOFA._asdict()}, "a1": {"0": TURN_LEFT._asdict()}}
     labelled.write("r2r/LAR2R_train.json", {"5": labels})
     vln.augment_sub_instructions(labelled.root, tmp_path / "R2R_parts.json")
     (end,) = json.loads((tmp_path / "R2R_parts.json").read_text())
@@ -189,14 +188,14 @@ def test_parts_along_a_path_of_val_seen_are_left_out(labelled: TinyData, tmp_pat
     labelled.write("r2r/R2R_val_seen.json", [seen])
     found = vln.augment_sub_instructions(labelled.root, tmp_path / "R2R_parts.json")
     assert found.episodes.ids == ("5_0_beginning_2",)
-    assert found.left_out["parts along paths of an evaluation"] == 1
+    assert found.left_out["parts along paths of val_seen"] == 1
 
 
 def test_labels_that_are_not_there(labelled: TinyData, tmp_path: Path) -> None:
     file = labelled.path("r2r/LAR2R_train.json")
     file.unlink()
     refused = cut(labelled, tmp_path / "R2R_parts.json")
-    remedy = "get it with: vlnbert data fetch DIR --only landmarks"
+    remedy = "get it with: vlnbert data fetch DIR --only landmarks; a generated house has none: train demo there"
     assert (refused.code, refused.err) == (2, f"vlnbert: {file}: no such file of word labels; {remedy}\n")
     assert not (tmp_path / "R2R_parts.json").exists()
 
@@ -247,6 +246,27 @@ def test_the_split_needs_no_file(labelled: TinyData, tmp_path: Path) -> None:
     assert len(cut.episodes) == len(written) > len(read.episodes) == 1
     assert cut.episodes.texts[0] == read.episodes.texts[0]
     assert torch.equal(cut.tokens.ids[0, : read.tokens.ids.shape[1]], read.tokens.ids[0])
+
+
+def test_a_resumed_run_must_find_the_same_parts(labelled: TinyData, tmp_path: Path) -> None:
+    """They depend on train, on labels and on what is evaluated, and are others where they have a file."""
+    name, folder = "r2r/sub_instructions", labelled.folder
+    experiment = replace(presets["demo"].experiment, train_on=("r2r/train", name), features=FeatureSpec("captions"))
+    found = [fingerprints(experiment, folder)[name]]
+    labelled.edit("r2r/LAR2R_train.json", lambda labels: labels["5"].pop("id"))
+    found.append(fingerprints(experiment, folder)[name])
+    labelled.write("r2r/R2R_val_seen.json", [])
+    found.append(fingerprints(experiment, folder)[name])
+    assert len(set(found)) == 3
+    vln.augment_sub_instructions(labelled.root, labelled.path("r2r/R2R_sub_instructions.json"))
+    assert name not in fingerprints(experiment, folder)
+    assert "r2r/R2R_sub_instructions.json" in fingerprints(experiment, folder)
+
+
+def test_the_split_is_known_by_its_name(labelled: TinyData) -> None:
+    assert "r2r/sub_instructions" in vln.open_data(labelled.root).splits
+    labelled.path("r2r/LAR2R_train.json").unlink()
+    assert "r2r/sub_instructions" not in vln.open_data(labelled.root).splits
 
 
 @pytest.fixture(scope="module")

@@ -55,7 +55,7 @@ def augment_paths(
 def augment_sub_instructions(data: Data | str | Path, out: str | Path) -> SubInstructions:
     """Cut R2R's train instructions in parts, each with the part of the path that it describes, by word labels.
 
-    A cut lies where the words that lead to a viewpoint begin with an action. Nothing but the train split is cut, and
+    A cut lies where the words that are due at a viewpoint begin with an action. Nothing but the train split is cut, and
     parts along a path of val_seen are left out. What is not made use of is counted in `.left_out`.
 
     Args:

@@ -118,16 +118,14 @@ def augment_speak(
 def augment_sub_instructions(data: DataPath, out: OutPath, json: Flag = False) -> None:
     """Cut R2R's train instructions in parts, each with the part of the path that it describes.
 
-    LAR2R's word labels say which words lead to which viewpoint (vlnbert data fetch DIR --only landmarks). A cut lies
-    where the words that lead to a viewpoint begin with an action. The end of the instruction then begins at the
-    viewpoint before, and its beginning ends at the last viewpoint that was led to; either has at least 3 viewpoints
-    and 4 words. Nothing but the train split is cut, and parts along a path of val_seen are left out.
-    A file r2r/R2R_NAME.json of a data folder is the split r2r/NAME.
+    LAR2R's word labels say which words are due at which viewpoint (vlnbert data fetch DIR --only landmarks). A cut lies
+    where the words that are due at a viewpoint begin with an action: what was said before leads to that viewpoint, and
+    what is said from there on leads on to the goal. Either part has at least 3 viewpoints and 4 words. Nothing but the
+    train split is cut, and parts along a path of val_seen are left out.
+    The split r2r/sub_instructions, which r2r-open learns from, is made in the same way and needs no file: this is for
+    other programs, and to look at.
 
-    Example: vlnbert augment sub-instructions --data data --out data/r2r/R2R_sub_instructions.json
-
-    Example: vlnbert train r2r-open --data data --out runs/parts --train-on r2r/train r2r/sub_instructions
-    --training.split-weights 1 1 --training.final-split-weights 1 0
+    Example: vlnbert augment sub-instructions --data data --out parts.json
 
     Args:
         data: Folder with connectivity/, r2r/R2R_train.json and r2r/LAR2R_train.json.

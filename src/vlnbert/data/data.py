@@ -18,7 +18,7 @@ from vlnbert.sources.layout import DataFolder, open_folder
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.holdout import DEV, TRAIN, dev_episodes, dev_split
 from vlnbert.tasks.splits import Split, open_split, read_episodes, task_and_split
-from vlnbert.tasks.task import TASKS
+from vlnbert.tasks.task import R2R, SUB_INSTRUCTIONS, TASKS
 from vlnbert.tasks.tokens import load_tokenizer
 from vlnbert.world.banks import Bank
 from vlnbert.world.build import open_world
@@ -91,6 +91,8 @@ class Data:
     def splits(self) -> dict[str, Path]:
         """The file of every split, by names such as r2r/val_unseen."""
         found = {name: dict(task.files(self.folder)) for name, task in TASKS.items()}
+        if TRAIN in (r2r := found[R2R.name]) and self.folder.word_labels.exists():
+            r2r.setdefault(SUB_INSTRUCTIONS, r2r[TRAIN])
         if self.held_out:
             found = {name: {**files, DEV: files[TRAIN]} if TRAIN in files else files for name, files in found.items()}
         return {f"{task}/{split}": path for task, splits in found.items() for split, path in splits.items()}

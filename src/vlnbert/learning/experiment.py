@@ -13,7 +13,7 @@ from vlnbert.learning.settings import MOST, ExperimentSettings, TrainingSettings
 from vlnbert.navigator import NavigatorConfig
 from vlnbert.tasks.alignment import LABELLED
 from vlnbert.tasks.splits import task_and_split
-from vlnbert.tasks.task import R2R, SUB_INSTRUCTIONS, TASKS
+from vlnbert.tasks.task import TASKS
 
 
 @dataclass(frozen=True)
@@ -77,13 +77,13 @@ class Experiment(ExperimentSettings):
 
     @property
     def aligns_words(self) -> bool:
-        """Whether it learns which words lead on, as somebody labelled them."""
+        """Whether it learns which words are due where, as somebody labelled them."""
         return self.training.objective.alignment > 0
 
     @property
-    def needs(self) -> tuple[str, ...]:
-        labelled = self.aligns_words or f"{R2R.name}/{SUB_INSTRUCTIONS}" in self.splits
-        return (*super().needs, "landmarks") if labelled else super().needs
+    def reads_word_labels(self) -> bool:
+        """Whether labels say where to cut instructions, or which words are due."""
+        return super().reads_word_labels or self.aligns_words
 
     @property
     def best_metric(self) -> str:

@@ -25,7 +25,7 @@ class ObjectiveConfig:
     grounding: float = 1.0
     """Weight, in REVERIE, of naming the target wherever the teacher stops."""
     alignment: float = 0.0
-    """Weight, in R2R, of attending to the words that lead to the next viewpoint, as LAR2R's labels have them
+    """Weight, in R2R, of attending to the words that are due at a viewpoint, as LAR2R's labels have them
     (r2r/LAR2R_train.json); the paper has none."""
     discount: float = 0.9
     """Worth of a reward one step later."""

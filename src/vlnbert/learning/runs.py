@@ -31,8 +31,9 @@ from vlnbert.registry import LOAD_PLUGIN, load_recorded, loaded_plugins
 from vlnbert.sources.boxes import box_files
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.holdout import choose_houses, file_of
+from vlnbert.tasks.leaks import files_looked_at
 from vlnbert.tasks.splits import task_and_split
-from vlnbert.tasks.sub_instructions import made_of_train
+from vlnbert.tasks.sub_instructions import is_cut_from_train
 from vlnbert.tasks.task import TASKS
 from vlnbert.world.cache import Key
 
@@ -136,14 +137,15 @@ def fingerprints(experiment: AnyExperiment, folder: DataFolder) -> dict[str, str
     for name in experiment.splits:
         path = file_of(folder, *task_and_split(name))
         files[str(path.relative_to(folder.root))] = [path]
+        if is_cut_from_train(folder, *task_and_split(name)):
+            files[name] = [folder.word_labels, *files_looked_at(folder)]  # gone where it has a file of its own
     if any(TASKS[name].sees_objects for name in experiment.tasks):
         files["reverie/BBox"] = box_files(folder.boxes)
     if seen.reads_captions:
         files["captions"] = sorted(folder.captions.glob("*.json"))
     if seen.reads_observations:
         files["observations"] = sorted(folder.observations.glob("*.json"))
-    aligns = isinstance(experiment, Experiment) and experiment.aligns_words
-    if aligns or any(made_of_train(folder, *task_and_split(name)) for name in experiment.splits):
+    if isinstance(experiment, Experiment) and experiment.aligns_words:
         files[str(folder.word_labels.relative_to(folder.root))] = [folder.word_labels]
     if seen.reads_view_file:
         files["features"] = [view_feature_file(folder, seen)]

@@ -13,7 +13,7 @@ from vlnbert.learning.records import require_range
 from vlnbert.learning.split_schedule import SplitSchedule
 from vlnbert.tasks.holdout import DEV
 from vlnbert.tasks.splits import task_and_split
-from vlnbert.tasks.task import TASKS
+from vlnbert.tasks.task import R2R, SUB_INSTRUCTIONS, TASKS
 
 MOST = 1_000_000_000  # of anything that is counted
 MOST_SPLITS = 100  # each is held in memory
@@ -142,6 +142,11 @@ class ExperimentSettings:
         return self.features if sees_objects else replace(self.features, objects=OFF)
 
     @property
+    def reads_word_labels(self) -> bool:
+        """Whether labels say where to cut instructions."""
+        return f"{R2R.name}/{SUB_INSTRUCTIONS}" in self.splits
+
+    @property
     def needs(self) -> tuple[str, ...]:
         """The kinds of data that it reads, as `data.inventory.NEEDS` names them."""
         seen, tasks = self.seen, dict.fromkeys(self.tasks, True)
@@ -155,6 +160,7 @@ class ExperimentSettings:
             "object features": seen.objects is None,
             "captions": seen.reads_captions,
             "observations": seen.reads_observations,
+            "landmarks": self.reads_word_labels,
         }
         return tuple(name for name, wanted in needed.items() if wanted)
 
@@ -164,13 +170,13 @@ class ExperimentSettings:
         for place in ("train_on", "validate_on"):
             if (count := len(getattr(self, place))) > MOST_SPLITS:
                 raise UsageError(f"{setting(place)} names {count:,} splits; name at most {MOST_SPLITS}")
-        for place in ("split_weights", "final_split_weights"):
-            weights = getattr(self.training, place)
-            if weights and len(weights) != len(self.train_on):
-                problem = (
-                    f"{setting(f'training.{place}')} has {len(weights)}, {setting('train_on')} {len(self.train_on)}"
-                )
-                raise UsageError(f"{problem}; give one weight for each split")
+        places = ("training.split_weights", "training.final_split_weights")
+        weights = dict(zip(places, (self.training.split_weights, self.training.final_split_weights), strict=True))
+        wrong = {place: len(given) for place, given in weights.items() if given and len(given) != len(self.train_on)}
+        if wrong:
+            problem = " and ".join(f"{setting(place)} has {count}" for place, count in wrong.items())
+            remedy = f"give one weight for each split, or no value: {' '.join(setting(place) for place in wrong)}"
+            raise UsageError(f"{problem}, {setting('train_on')} {len(self.train_on)}; {remedy}")
         if self.best_on not in self.validate_on:
             problem = f"the best weights are chosen on {self.best_on}, which is not validated"
             raise UsageError(f"{problem}; add it to {setting('validate_on')}, or change {setting('best_on')}")

@@ -44,7 +44,7 @@ class Rollout:
     logits: Tensor  # [time, row, slot]
     value: Tensor  # what the critic expected at the end of the step
     grounding_loss: Tensor  # cross-entropy of the target among the objects, where the teacher stops; elsewhere 0
-    alignment_loss: Tensor  # minus the log of the attention to the words that lead on, where they are known; else 0
+    alignment_loss: Tensor  # minus the log of the attention to the words that are due, where they are known; else 0
     last_value: Tensor  # [row] the critic's value after the last step, without gradient, to bootstrap from
     ended: Tensor  # [row] bool: stopped within the limit
 
@@ -112,7 +112,7 @@ class MixedAgent(Agent):
 
         `target` [row] is, in REVERIE, the place of the target among the objects of the goal; NONE where that does not
         show it. `task` has the teacher, R2R by default, and `lesson` what it knows of each row, by default the goal.
-        `flipped` [row] are those who see their house in a mirror. `alignment` are the words that lead on from each
+        `flipped` [row] are those who see their house in a mirror. `alignment` are the words that are due at each
         viewpoint of a path [row, hop, token], and the path [row, hop].
         """
         self.navigator, self.environment, self.tokens = navigator, environment, tokens

@@ -1,7 +1,8 @@
-"""LAR2R's word labels, `r2r/LAR2R_train.json`: which words of an instruction lead to each viewpoint of its path.
+"""LAR2R's word labels, `r2r/LAR2R_train.json`: which words of an instruction are due at each viewpoint of its path.
 
 `{path_id: {viewpoint: {"0": {"action": [0, 1], "landmark": [2, 3]}}}}`: "0" is an instruction of the path, whose words
-are counted as `split_words` finds them.
+are counted as `split_words` finds them. At the start they are the first words of the instruction, at the last viewpoint
+those that tell to stop; a turn that is labelled is made there (tests/golden/test_word_labels.py).
 """
 
 import re
@@ -14,7 +15,7 @@ from vlnbert.sources.checks import is_list_of
 from vlnbert.sources.files import FETCH_AGAIN, read_json
 from vlnbert.sources.instructions import LONGEST_TEXT
 
-GET_THEM = "get it with: vlnbert data fetch DIR --only landmarks"
+GET_THEM = "get it with: vlnbert data fetch DIR --only landmarks; a generated house has none: train demo there"
 KINDS = ("action", "landmark")
 OWN_NAME = "id"  # a path's key beside its viewpoints
 
@@ -22,7 +23,7 @@ WordLabels = Mapping[str, Mapping[str, tuple[int, ...]]]  # instruction id -> vi
 
 
 class LabelledWords(NamedTuple):
-    """The words that lead to a viewpoint, by their places in the instruction."""
+    """The words that are due at a viewpoint, by their places in the instruction."""
 
     action: tuple[int, ...]
     landmark: tuple[int, ...]
@@ -54,7 +55,8 @@ def read_labelled_words(path: Path) -> Mapping[str, Mapping[str, LabelledWords]]
             for number, label in _table(labels, f"path {name} viewpoint {viewpoint}", "instructions", faults):
                 if _is_label(label):
                     words = LabelledWords(*(tuple(label.get(kind, ())) for kind in KINDS))
-                    found.setdefault(f"{name}_{number}", {})[viewpoint] = words
+                    if words.places:
+                        found.setdefault(f"{name}_{number}", {})[viewpoint] = words
                 else:
                     problem = f"has no lists of words by {' and '.join(KINDS)}, each from 0 to {LONGEST_TEXT - 1:,}"
                     faults.add(f"path {name} viewpoint {viewpoint} instruction {number}", problem, FETCH_AGAIN)

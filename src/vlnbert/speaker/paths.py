@@ -9,7 +9,7 @@ from torch import Tensor
 
 from vlnbert.environment.environment import Environment, State
 from vlnbert.errors import UsageError
-from vlnbert.tasks.episodes import pad_paths
+from vlnbert.tasks.episodes import pad_paths, walkable
 from vlnbert.world.geometry import level_view
 from vlnbert.world.object_bank import VisibleObjects
 from vlnbert.world.objects import NONE
@@ -126,10 +126,7 @@ def _target(environment: Environment, paths: Paths, view: Tensor) -> VisibleObje
 
 def connected(world: World, paths: Paths) -> Tensor:
     """[path] whether an edge joins all of a path's viewpoints, one to the next."""
-    here = paths.viewpoint
-    within = torch.arange(1, here.shape[1], device=here.device) < paths.length[:, None]
-    moves = world.joined(here[:, :-1], here[:, 1:]) & (here[:, :-1] != here[:, 1:])
-    return (moves | ~within).all(dim=1)
+    return walkable(world, paths.viewpoint, paths.length)
 
 
 def require_connected(world: World, paths: Paths, names: Sequence[str] | None = None) -> None:

@@ -45,12 +45,12 @@ class LabelReport:
 def labelled_words(
     episodes: Episodes, labels: WordLabels, world: World
 ) -> tuple[list[dict[int, list[Span]]], LabelReport]:
-    """For each episode, by hop of its path, where in the text the words stand that lead there."""
+    """For each episode, by hop of its path, where in the text the words stand that are due there."""
     rows, unlabelled, elsewhere, beyond = list[dict[int, list[Span]]](), 0, 0, 0
     paths = zip(episodes.path.tolist(), episodes.path_length.tolist(), strict=True)
     for id, text, (path, length) in zip(episodes.ids, episodes.texts, paths, strict=True):
         own, words = labels.get(id, {}), list(split_words(text))
-        hops = {world.viewpoints[number]: hop for hop, number in enumerate(path[:length])}
+        hops = {world.viewpoints[number]: hop for hop, number in reversed([*enumerate(path[:length])])}  # first visits
         unlabelled += not own
         elsewhere += sum(viewpoint not in hops for viewpoint in own)
         beyond += sum(place >= len(words) for places in own.values() for place in places)
@@ -65,9 +65,9 @@ def labelled_words(
 
 
 def align_words(split: Split, labels: WordLabels, tokenizer: Tokenizer, world: World) -> tuple[Split, LabelReport]:
-    """A split whose every instruction says at each viewpoint of its path which tokens lead on from there.
+    """A split whose every instruction says at each viewpoint of its path which tokens are due there.
 
-    They are those of the next viewpoint that has some; from the last such one on, its own, which also tell to stop.
+    Where a viewpoint has no words of its own, those that were due last still are; before the first, the first.
     """
     episodes, counts, lengths = split.episodes, split.tokens.count.tolist(), split.episodes.path_length.tolist()
     shape = (*episodes.path.shape, split.tokens.ids.shape[1])
@@ -75,19 +75,19 @@ def align_words(split: Split, labels: WordLabels, tokenizer: Tokenizer, world: W
         raise UsageError(f"{split.name} has {marks:,} words at viewpoints, more than {MOST_MARKS:,}; shorten its paths")
     aligned = torch.zeros(shape, dtype=torch.bool)
     words, report = labelled_words(episodes, labels, world)
-    unread, lengths = 0, episodes.path_length.tolist()
+    unread = 0
     for row, spans in enumerate(token_spans(tokenizer, episodes.texts)):
         tokens = spans[: counts[row] - 1]  # without [SEP], which stands last also where an instruction is cut
         found = {hop: [_overlapping(tokens, word) for word in said] for hop, said in words[row].items()}
         unread += sum(not those for said in found.values() for those in said)
-        leading = {hop: sorted({token for those in said for token in those}) for hop, said in found.items()}
-        for hop, those in _ahead(leading, lengths[row]):
+        labelled = {hop: sorted({token for those in said for token in those}) for hop, said in found.items()}
+        for hop, those in _due(labelled, lengths[row]):
             aligned[row, hop, those] = True
     return replace(split, aligned=aligned.to(split.tokens.ids.device)), replace(report, unread=unread)
 
 
 def words_to_attend(aligned: Tensor, path: Tensor, viewpoint: Tensor) -> Tensor:
-    """[row, token] the words that lead on from where each row stands; none where that is not on its path.
+    """[row, token] the words that are due where each row stands; none where that is not on its path.
 
     `aligned` [row, hop, token], `path` [row, hop] and `viewpoint` [row].
     """
@@ -103,8 +103,8 @@ def _overlapping(tokens: Sequence[Span], word: Span) -> list[int]:
     return [place for place, (begin, end) in enumerate(tokens) if max(begin, start) < min(end, stop)]
 
 
-def _ahead(leading: Mapping[int, Sequence[int]], length: int) -> Iterable[tuple[int, Sequence[int]]]:
-    """For each hop of a path, what leads to the next one that has something; to the last that has, after it."""
-    marked = sorted(hop for hop, tokens in leading.items() if tokens)
+def _due(labelled: Mapping[int, Sequence[int]], length: int) -> Iterable[tuple[int, Sequence[int]]]:
+    """For each hop of a path, what is due there: its own, else what was due last, else what is due first."""
+    marked = sorted(hop for hop, tokens in labelled.items() if tokens)
     for hop in range(length if marked else 0):
-        yield hop, leading[next((later for later in marked if later > hop), marked[-1])]
+        yield hop, labelled[next((earlier for earlier in reversed(marked) if earlier <= hop), marked[0])]

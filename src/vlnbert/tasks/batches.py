@@ -35,7 +35,7 @@ class Batch:
     path_length: Tensor  # [row]
     sightings: Tensor | None = None  # [row, any] REVERIE's viewpoints that show the target, padded with NONE
     target: Tensor | None = None  # [row] its place among the objects of the goal, NONE where not shown
-    aligned: Tensor | None = None  # [row, hop, token] bool: the words that lead on from there
+    aligned: Tensor | None = None  # [row, hop, token] bool: the words that are due there
 
     def tensors(self) -> dict[str, Tensor]:
         named = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -53,7 +53,7 @@ def take(
     """Gather rows of a split, with tokens cut or padded to `width`. The index is on the episodes' device.
 
     `target` [episode] is, in REVERIE, the place of each target among the objects of its goal; `aligned` [episode, hop,
-    token] are the words that lead on from each viewpoint of a path.
+    token] are the words that are due at each viewpoint of a path.
     """
     return Batch(
         task=episodes.task,

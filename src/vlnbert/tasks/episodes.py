@@ -132,6 +132,13 @@ def _number(world: World, record: EpisodeRecord, viewpoint: str, faults: Faults)
     return number
 
 
+def walkable(world: World, path: Tensor, length: Tensor) -> Tensor:
+    """[path] whether an edge joins all of a path's viewpoints [path, hop], so many as it has, one to the next."""
+    within = torch.arange(1, path.shape[1], device=path.device) < length[:, None]
+    moves = world.joined(path[:, :-1], path[:, 1:]) & (path[:, :-1] != path[:, 1:])
+    return (moves | ~within).all(dim=1)
+
+
 def check_longest(paths: Sequence[list[int]], names: Sequence[str], faults: Faults) -> None:
     """Refuse a path that is so long that all others could not be held at its length."""
     longest = max(range(len(paths)), key=lambda number: len(paths[number]), default=0)

@@ -17,7 +17,7 @@ from vlnbert.errors import UnknownNameError, UsageError, setting
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.splits import Split
-from vlnbert.tasks.sub_instructions import made_of_train
+from vlnbert.tasks.sub_instructions import is_cut_from_train
 from vlnbert.tasks.task import R2R, REVERIE, TASKS
 from vlnbert.world.world import World
 
@@ -51,7 +51,7 @@ def count_by_house(folder: DataFolder, task: str) -> Counter[str]:
 
 def file_of(folder: DataFolder, task: str, split: str) -> Path:
     """The file that a split is read from: dev_unseen and sub-instructions from train's, unless they have their own."""
-    derived = (split == DEV and DEV not in TASKS[task].files(folder)) or made_of_train(folder, task, split)
+    derived = (split == DEV and DEV not in TASKS[task].files(folder)) or is_cut_from_train(folder, task, split)
     return TASKS[task].file(folder, TRAIN if derived else split)
 
 

@@ -1,6 +1,7 @@
 """Paths that no training may learn from: in houses that are only evaluated in, or described by val_seen."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from torch import Tensor, tensor
 
@@ -47,6 +48,12 @@ def find_leaks(folder: DataFolder, world: World, episodes: Episodes) -> Leaks:
     walked = [(scan, *(world.viewpoints[hop] for hop in path[:length])) for scan, path, length in rows]
     outside = tensor([scan not in allowed for scan in houses])
     return Leaks(outside, tensor([path in seen for path in walked]) & ~outside)
+
+
+def files_looked_at(folder: DataFolder) -> list[Path]:
+    """The files that decide about leaks: those of R2R and REVERIE that a folder has."""
+    found = [TASKS[task].files(folder) for task in LOOKED_AT]
+    return [files[split] for files in found for split in ("train", "val_seen", *EVALUATED) if split in files]
 
 
 def _houses_and_paths(folder: DataFolder, split: str) -> tuple[set[str], set[tuple[str, ...]]]:

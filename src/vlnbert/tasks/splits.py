@@ -9,7 +9,7 @@ from torch import Tensor
 from vlnbert.errors import UsageError
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.episodes import Episodes, load_episodes
-from vlnbert.tasks.sub_instructions import cut_train_instructions, made_of_train
+from vlnbert.tasks.sub_instructions import cut_train_instructions, is_cut_from_train
 from vlnbert.tasks.targets import target_index
 from vlnbert.tasks.task import TASKS
 from vlnbert.tasks.tokens import Tokens, tokenise
@@ -24,7 +24,7 @@ class Split:
     episodes: Episodes
     tokens: Tokens
     target: Tensor | None = None  # [episode] REVERIE: its place among the objects of the goal, NONE where not shown
-    aligned: Tensor | None = None  # [episode, hop, token] bool: the words that lead on from there, where labels say
+    aligned: Tensor | None = None  # [episode, hop, token] bool: the words that are due there, where labels say
 
     @property
     def name(self) -> str:
@@ -61,7 +61,7 @@ def full_name(name: str, task: str) -> str:
 def read_episodes(folder: DataFolder, world: World, name: str, objects: ObjectTable | None = None) -> Episodes:
     """The episodes of a split by its full name: those of its file, or cut from train where there is none."""
     task, split = task_and_split(name)
-    if made_of_train(folder, task, split):
+    if is_cut_from_train(folder, task, split):
         parts = cut_train_instructions(folder, world.to("cpu"))
         return replace(parts.episodes, notes=(str(parts),)).to(world.device)
     return load_episodes(folder, world, task, split, objects)
@@ -83,7 +83,7 @@ def open_split(
     """
     task, split = task_and_split(name)
     episodes, asked = read_episodes(folder, world, name, objects), TASKS[task]
-    file = folder.word_labels if made_of_train(folder, task, split) else asked.file(folder, split)
+    file = folder.word_labels if is_cut_from_train(folder, task, split) else asked.file(folder, split)
     tokens = tokenise(episodes, tokenizer, file, max_tokens or asked.max_tokens)
     target = None if visible is None or not asked.sees_objects else target_index(visible, episodes)
     return Split(episodes, tokens, target).to(world.device)

@@ -1,26 +1,21 @@
 """Sub-instructions: people's R2R instructions cut in two, each part with the part of the path that it describes.
 
 The word is Fine-Grained R2R's (Hong et al. 2020, arXiv:2004.02707). Word labels say where to cut: before the first word
-that leads to a viewpoint, if that is one of an action, and if all words that lead to earlier viewpoints come before all
-that lead to this one and to later ones. The end of the instruction then describes the path from the viewpoint before,
-and its beginning the path to the last viewpoint that was led to.
+that is due at a viewpoint, if that is one of an action, and if all words that are due earlier come before all that are
+due there or later. The beginning then describes the path to that viewpoint, and the end the path from there.
 """
 
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Literal
 
-import torch
-from torch import Tensor
-
-from vlnbert.errors import DataError
+from vlnbert.errors import DataError, setting
 from vlnbert.sources.instructions import EpisodeRecord
 from vlnbert.sources.layout import DataFolder
 from vlnbert.sources.word_labels import LabelledWords, read_labelled_words, split_words
-from vlnbert.tasks.episodes import Episodes, bind, load_episodes
+from vlnbert.tasks.episodes import Episodes, bind, load_episodes, walkable
 from vlnbert.tasks.leaks import find_leaks
 from vlnbert.tasks.task import R2R, SUB_INSTRUCTIONS, TASKS
 from vlnbert.world.world import World
@@ -100,7 +95,7 @@ class SubInstructions:
         return f"{made}, of {self.cut:,} of {self.instructions:,} instructions" + f"; left out: {why}" * bool(why)
 
 
-def made_of_train(folder: DataFolder, task: str, split: str) -> bool:
+def is_cut_from_train(folder: DataFolder, task: str, split: str) -> bool:
     """Whether a split is R2R's sub-instructions without a file of their own: they are cut when they are asked for."""
     return (task, split) == (R2R.name, SUB_INSTRUCTIONS) and split not in TASKS[task].files(folder)
 
@@ -113,14 +108,14 @@ def cut_train_instructions(folder: DataFolder, world: World) -> SubInstructions:
     labels = read_labelled_words(folder.word_labels)
     train = load_episodes(folder, world, R2R.name, "train")
     left_out, records = Counter[str](), list[EpisodeRecord]()
-    walkable = _walkable(world, train).tolist()
+    whole = walkable(world, train.path, train.path_length).tolist()
     paths, lengths = train.path.tolist(), train.path_length.tolist()
     for row, (name, text) in enumerate(zip(train.ids, train.texts, strict=True)):
         path, said = paths[row][: lengths[row]], labels.get(name, {})
         if not said:
             left_out["instructions without labels"] += 1
             continue
-        if not walkable[row]:
+        if not whole[row]:
             left_out["instructions of paths that are not connected"] += 1
             continue
         hops = [world.viewpoints[viewpoint] for viewpoint in path]
@@ -133,59 +128,51 @@ def cut_train_instructions(folder: DataFolder, world: World) -> SubInstructions:
     left_out["labelled instructions that the train split does not have"] = len(labels.keys() - set(train.ids))
     episodes = bind(folder.word_labels, records, world, task=R2R.name, split=SUB_INSTRUCTIONS)
     if len(episodes):
-        leaks = find_leaks(folder, world, episodes).any
-        left_out["parts along paths of an evaluation"] = int(leaks.sum())
-        episodes = episodes.select((~leaks).nonzero().flatten())
+        leaks = find_leaks(folder, world, episodes)
+        left_out["parts along paths of val_seen"] = int(leaks.described.sum())
+        left_out["parts in houses that nobody trains in"] = int(leaks.house.sum())
+        episodes = episodes.select((~leaks.any).nonzero().flatten())
     if not len(episodes):
-        remedy = "take labels and instructions of one data set"
+        remedy = f"take labels and instructions of one data set, or do without: {setting('train_on', 'r2r/train')}"
         raise DataError(folder.word_labels, "cuts no instruction of r2r/train", remedy)
     return SubInstructions(episodes, len(train), {what: count for what, count in left_out.items() if count})
 
 
-def cut_in_parts(text: str, led: Sequence[LabelledWords | None]) -> Iterator[Part]:
-    """The parts of an instruction, by the words that lead to each hop of its path, if any.
-
-    The words for a hop are due at the hop before it: there begins the end of the instruction.
-    """
+def cut_in_parts(text: str, due: Sequence[LabelledWords | None]) -> Iterator[Part]:
+    """The parts of an instruction, by the words that are due at each hop of its path, if any."""
     spans = list(split_words(text))
     words = [text[start:end].lower() for start, end in spans]
-    within = {hop: said.before(len(words)) for hop, said in enumerate(led) if said is not None}
+    within = {hop: said.before(len(words)) for hop, said in enumerate(due) if said is not None}
     labelled = {hop: said for hop, said in within.items() if said.places}
-    for before, after in cuts(labelled):
-        cut, last = labelled[after].places[0], len(led) - 1
-        first = after - 1
-        if 0 < first <= last + 1 - FEWEST_VIEWPOINTS and len(words) - cut >= FEWEST_WORDS:
-            yield Part("end", text[spans[cut][0] :].strip(), first, last)
-        if before + 1 >= FEWEST_VIEWPOINTS and cut >= FEWEST_WORDS:
-            while cut > 1 and words[cut - 1] in DANGLING:
-                cut -= 1
-            yield Part("beginning", text[: spans[cut - 1][1]].strip() + ".", 0, before)
+    for hop in hops_to_cut_at(labelled):
+        cut, last = labelled[hop].places[0], len(due) - 1
+        if hop <= last + 1 - FEWEST_VIEWPOINTS and _count_words(words[cut:]) >= FEWEST_WORDS:
+            yield Part("end", text[spans[cut][0] :].strip(), hop, last)
+        while cut > 1 and words[cut - 1] in DANGLING:
+            cut -= 1
+        if FEWEST_VIEWPOINTS <= hop + 1 <= last and _count_words(words[:cut]) >= FEWEST_WORDS:
+            yield Part("beginning", text[: spans[cut - 1][1]].strip() + ".", 0, hop)
 
 
-def cuts(labelled: Mapping[int, LabelledWords]) -> Iterator[tuple[int, int]]:
-    """Labelled hops next to each other between which an instruction can be cut.
-
-    All words up to the one come before all words from the other on, whose own begin with an action.
-    """
+def hops_to_cut_at(labelled: Mapping[int, LabelledWords]) -> Iterator[int]:
+    """Hops whose words begin with an action, and come after all words of earlier hops, as those of later hops do."""
     hops = sorted(labelled)
-    for number, (before, after) in enumerate(pairwise(hops), start=1):
-        so_far = max(labelled[hop].places[-1] for hop in hops[:number])
-        from_here = min(labelled[hop].places[0] for hop in hops[number:])
-        if so_far < from_here and labelled[after].places[0] in labelled[after].action:
-            yield before, after
+    for number, hop in enumerate(hops[1:], start=1):
+        so_far = max(labelled[earlier].places[-1] for earlier in hops[:number])
+        from_here = min(labelled[later].places[0] for later in hops[number:])
+        if so_far < from_here and labelled[hop].places[0] in labelled[hop].action:
+            yield hop
+
+
+def _count_words(words: Sequence[str]) -> int:
+    """How many there are, punctuation aside."""
+    return sum(word[0].isalnum() for word in words)
 
 
 def _count_beyond(text: str, said: Mapping[str, LabelledWords]) -> int:
     """How many labels name words that an instruction does not have."""
     size = sum(1 for _ in split_words(text))
     return sum(place >= size for words in said.values() for place in words.places)
-
-
-def _walkable(world: World, episodes: Episodes) -> Tensor:
-    """[episode] whether an edge joins every two viewpoints of its path that follow each other."""
-    start, end = episodes.path[:, :-1], episodes.path[:, 1:]
-    padding = torch.arange(start.shape[1]) >= episodes.path_length[:, None] - 1
-    return (padding | (world.joined(start, end) & (start != end))).all(dim=1)
 
 
 def _heading_into(world: World, path: Sequence[int], hop: int) -> float:
