@@ -1,7 +1,7 @@
 """Runs the examples of a page, Python and shell, in order and in one folder, in a process of its own.
 
 Long work is cut short: trainings take two updates, houses are small, and all of it is on the CPU. `data` is a generated
-house, `checkpoint.pt` a published agent's in form, `examples` those of the repository.
+house with word labels, `checkpoint.pt` a published agent's in form, `examples` those of the repository.
 """
 
 import os
@@ -97,6 +97,7 @@ def commands(text: str) -> list[str]:
 
 def _prepare(page: Path) -> None:
     """What a reader of a page has before."""
+    from tests.learning.samples import write_labels
     from tests.perception.samples import write_bert
     from vlnbert.house import generate
 
@@ -104,6 +105,7 @@ def _prepare(page: Path) -> None:
     shell = " ".join(text for language, text in blocks(page) if language == "bash")
     if "data data" in shell:
         generate(Path("data"), scans=3, paths_per_scan=8)
+        write_labels(Path("data"))
         write_bert(Path("bert"), Path("data/vocab.txt"))
     if "checkpoint.pt" in shell:
         _must("train", "demo", "--data", "data", "--out", "published", *SHORT["train"])
