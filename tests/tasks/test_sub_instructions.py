@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -304,6 +305,18 @@ def test_from_labels_to_a_training(house: Path, tmp_path: Path) -> None:
     left = sum(item["scan"] not in kept_out for item in json.loads(out.read_text()))
     assert 0 < left < len(again)
     assert f"{left} of r2r/sub_instructions" in trained.err + trained.out
+
+
+def test_parts_of_somebodys_own_are_held_against_evaluations(house: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(house, tmp_path / "house")
+    seen = json.loads((folder / "r2r/R2R_val_seen.json").read_text())[:1]
+    (folder / "r2r/R2R_sub_instructions.json").write_text(json.dumps(seen))
+    splits = ("--train-on", "r2r/train", "r2r/sub_instructions")
+    told = called("train", "demo", "--data", folder, "--out", tmp_path / "run", *splits, *TINY)
+    count = len(seen[0]["instructions"])
+    assert (
+        f"r2r/sub_instructions: {count} of {count} are paths of val_seen; what learns from them" in told.err + told.out
+    )
 
 
 def test_all_of_it_is_of_train(house: Path, tmp_path: Path) -> None:

@@ -16,12 +16,11 @@ from vlnbert.speaker.paths import Paths, connected
 from vlnbert.tasks.holdout import DEV, file_of, inside_houses
 from vlnbert.tasks.leaks import find_leaks
 from vlnbert.tasks.splits import task_and_split
-from vlnbert.tasks.sub_instructions import is_cut_from_train
 from vlnbert.tasks.targets import report_targets
-from vlnbert.tasks.task import R2R, SUB_INSTRUCTIONS
+from vlnbert.tasks.task import SUB_INSTRUCTIONS
 from vlnbert.world.objects import NONE
 
-PARTS = f"{R2R.name}/{SUB_INSTRUCTIONS}"
+OWN_PARTS = f"R2R_{SUB_INSTRUCTIONS}.json"  # somebody's; those that are cut from train are checked as they are made
 
 
 def begin_notes(record: RunRecord, data: Data, trainer: Trainer) -> Iterator[str]:
@@ -89,10 +88,7 @@ def _told_paths(data: Data, trainer: Trainer) -> Iterator[str]:
     """What of augmented data, whoever made it, is of an evaluation or cannot be walked. It is told, not left out."""
     for split in trainer.batches.splits:
         file = file_of(data.folder, split.episodes.task, split.episodes.split)
-        own_parts = split.name == PARTS and not is_cut_from_train(
-            data.folder, split.episodes.task, split.episodes.split
-        )
-        if not is_augmented(file) and not own_parts:
+        if not is_augmented(file) and file.name != OWN_PARTS:
             continue
         try:
             leaks = find_leaks(data.folder, data.world, split.episodes).lines()

@@ -170,8 +170,10 @@ class ExperimentSettings:
         for place in ("train_on", "validate_on"):
             if (count := len(getattr(self, place))) > MOST_SPLITS:
                 raise UsageError(f"{setting(place)} names {count:,} splits; name at most {MOST_SPLITS}")
-        places = ("training.split_weights", "training.final_split_weights")
-        weights = dict(zip(places, (self.training.split_weights, self.training.final_split_weights), strict=True))
+        weights = {
+            "training.split_weights": self.training.split_weights,
+            "training.final_split_weights": self.training.final_split_weights,
+        }
         wrong = {place: len(given) for place, given in weights.items() if given and len(given) != len(self.train_on)}
         if wrong:
             problem = " and ".join(f"{setting(place)} has {count}" for place, count in wrong.items())
