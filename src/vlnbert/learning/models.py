@@ -1,6 +1,6 @@
 """What an experiment trains, a navigator or a speaker: made, opened again from a checkpoint, put before its trainer."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,7 +26,8 @@ from vlnbert.speaker import Paths, Speaker
 from vlnbert.speaker.paths import connected
 from vlnbert.tasks.alignment import LABELLED, align_words
 from vlnbert.tasks.holdout import without_houses
-from vlnbert.tasks.splits import Split
+from vlnbert.tasks.splits import Split, task_and_split
+from vlnbert.tasks.sub_instructions import is_cut_from_train, labels_of_parts
 
 
 def initial_model(experiment: AnyExperiment, data: Data, asked: Collection[str] = ()) -> Trained:
@@ -85,7 +86,7 @@ def _navigator_trainer(
         _require_scored(name, split)
     notes = list[str]()
     if experiment.aligns_words:
-        splits[LABELLED], notes = _aligned(splits[LABELLED], data, tokenizer)
+        splits, notes = _aligned(splits, data, tokenizer)
     trainer = NavigatorTrainer(
         run,
         navigator.float().to(data.device),
@@ -101,14 +102,23 @@ def _navigator_trainer(
     return trainer
 
 
-def _aligned(split: Split, data: Data, tokenizer: Tokenizer) -> tuple[Split, list[str]]:
-    """The split with the words to attend to, by the labels of the data folder; and what does not fit, line by line."""
-    path = data.folder.word_labels
-    aligned, report = align_words(split, read_word_labels(path), tokenizer, data.world)
-    if aligned.aligned is None or not aligned.aligned.any():
+def _aligned(splits: Mapping[str, Split], data: Data, tokenizer: Tokenizer) -> tuple[dict[str, Split], list[str]]:
+    """Splits with the words to attend to, by the labels of the data folder; and what does not fit, line by line.
+
+    Parts that are cut from train have labels of their own.
+    """
+    path, whole = data.folder.word_labels, splits[LABELLED]
+    labels = read_word_labels(path)
+    found, report = align_words(whole, labels, tokenizer, data.world)
+    if found.aligned is None or not found.aligned.any():
         remedy = f"do without: {setting('training.objective.alignment', 0)}, or fetch the file again"
-        raise DataError(path, f"no label is of a word that the navigator reads in {split.name}", remedy)
-    return aligned, [f"{split.name}: {line}" for line in report.lines()]
+        raise DataError(path, f"no label is of a word that the navigator reads in {whole.name}", remedy)
+    aligned = {**splits, LABELLED: found}
+    for name, split in splits.items():
+        if is_cut_from_train(data.folder, *task_and_split(name)):
+            own = labels_of_parts(split.episodes, whole.episodes, labels)
+            aligned[name], _ = align_words(split, own, tokenizer, data.world)
+    return aligned, [f"{LABELLED}: {line}" for line in report.lines()]
 
 
 def _speaker_trainer(

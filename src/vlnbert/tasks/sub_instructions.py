@@ -14,7 +14,7 @@ from typing import Any, Literal
 from vlnbert.errors import DataError, setting
 from vlnbert.sources.instructions import EpisodeRecord
 from vlnbert.sources.layout import DataFolder
-from vlnbert.sources.word_labels import LabelledWords, read_labelled_words, split_words
+from vlnbert.sources.word_labels import LabelledWords, WordLabels, read_labelled_words, split_words
 from vlnbert.tasks.episodes import Episodes, bind, load_episodes, walkable
 from vlnbert.tasks.leaks import find_leaks
 from vlnbert.tasks.task import R2R, SUB_INSTRUCTIONS, TASKS
@@ -136,6 +136,23 @@ def cut_train_instructions(folder: DataFolder, world: World) -> SubInstructions:
         remedy = f"take labels and instructions of one data set, or do without: {setting('train_on', 'r2r/train')}"
         raise DataError(folder.word_labels, "cuts no instruction of r2r/train", remedy)
     return SubInstructions(episodes, len(train), {what: count for what, count in left_out.items() if count})
+
+
+def labels_of_parts(parts: Episodes, train: Episodes, labels: WordLabels) -> WordLabels:
+    """The parts' own labels: those of the whole instruction's words that a part has, by their places in the part."""
+    texts = dict(zip(train.ids, train.texts, strict=True))
+    found = dict[str, dict[str, tuple[int, ...]]]()
+    for name, text in zip(parts.ids, parts.texts, strict=True):
+        whole, kind, _ = name.rsplit("_", 2)
+        size = len(list(split_words(text)))
+        # An end has the last words of the whole; a beginning the first, and a full stop that the whole does not have.
+        first, stop = (len(list(split_words(texts[whole]))) - size, size) if kind == "end" else (0, size - 1)
+        said = {
+            viewpoint: tuple(place - first for place in places if 0 <= place - first < stop)
+            for viewpoint, places in labels[whole].items()
+        }
+        found[name] = {viewpoint: places for viewpoint, places in said.items() if places}
+    return found
 
 
 def cut_in_parts(text: str, due: Sequence[LabelledWords | None]) -> Iterator[Part]:
