@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import vlnbert as vln
 from tests.learning.samples import CONFIG, EXPERIMENT, SCORED, SHAPE, Watcher, same, weights
 from tests.learning.test_flip import begun, learn, mirrored, retold, stop_after
 from tests.navigator.encoders import FAMILIES, save_encoder
@@ -78,6 +79,17 @@ def test_updates_of_other_splits_have_no_labels(labelled_house: Path, tmp_path: 
     experiment = replace(ALIGNED, train_on=("r2r/val_seen", "r2r/train"))
     found = parts_of(begin_run("mine", experiment, open_data(labelled_house), tmp_path))
     assert [parts["alignment"] > 0 for parts in found.values()] == [False, True] * 3
+
+
+def test_parts_that_are_cut_from_train_have_labels(labelled_house: Path, tmp_path: Path) -> None:
+    """Not those of a file, of which nobody knows where they come from."""
+    house, parts = shutil.copytree(labelled_house, tmp_path / "house"), "r2r/sub_instructions"
+    experiment = replace(ALIGNED, train_on=(parts, "r2r/train"))
+    found = parts_of(begin_run("mine", experiment, open_data(house), tmp_path / "cut"))
+    assert all(losses["alignment"] > 0 for losses in found.values())
+    vln.augment_sub_instructions(house, house / "r2r/R2R_sub_instructions.json")
+    found = parts_of(begin_run("mine", experiment, open_data(house), tmp_path / "read"))
+    assert [losses["alignment"] > 0 for losses in found.values()] == [False, True] * 3
 
 
 def test_what_does_not_fit_is_told_when_a_run_begins(labelled_house: Path, tmp_path: Path) -> None:

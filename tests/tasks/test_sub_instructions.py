@@ -18,8 +18,8 @@ from vlnbert.errors import DataError, UsageError
 from vlnbert.house import generate
 from vlnbert.learning.presets import presets
 from vlnbert.learning.runs import fingerprints
-from vlnbert.sources.word_labels import LabelledWords, split_words
-from vlnbert.tasks.sub_instructions import Part, cut_in_parts
+from vlnbert.sources.word_labels import LabelledWords, read_word_labels, split_words
+from vlnbert.tasks.sub_instructions import Part, cut_in_parts, labels_of_parts
 
 #       0    1    2   3   4 5   6    7    8    9  10  11  12 13 14 15  16     17  18  19
 TEXT = "Walk past the sofa, and then turn left at the door. Go up the stairs and stop."
@@ -247,6 +247,15 @@ def test_the_split_needs_no_file(labelled: TinyData, tmp_path: Path) -> None:
     assert len(cut.episodes) == len(written) > len(read.episodes) == 1
     assert cut.episodes.texts[0] == read.episodes.texts[0]
     assert torch.equal(cut.tokens.ids[0, : read.tokens.ids.shape[1]], read.tokens.ids[0])
+
+
+def test_parts_have_labels_of_their_own(labelled: TinyData) -> None:
+    """An end counts its words from the cut; the label of a comma does not become that of the beginning's full stop."""
+    labelled.edit("r2r/LAR2R_train.json", lambda labels: labels["5"].update(a1={"0": {"landmark": [4]}}))
+    data = vln.open_data(labelled.root)
+    parts, train = (data.episodes(f"r2r/{name}") for name in ("sub_instructions", "train"))
+    labels = labels_of_parts(parts, train, read_word_labels(labelled.folder.word_labels))
+    assert labels == {"5_0_end_2": {"a2": (0, 1, 4)}, "5_0_beginning_2": {"a0": (0, 1, 3)}}
 
 
 def test_a_resumed_run_must_find_the_same_parts(labelled: TinyData, tmp_path: Path) -> None:
