@@ -75,9 +75,9 @@ VARIANTS = [
 # presets of our own, their bases, and the settings that may differ, whose values are matters of tuning
 WHERE = {"train_on", "validate_on", "best_on"}
 PACE = {"training.iterations", "training.validate_every"}
+SHARES = {"training.split_weights", "training.final_split_weights"}
 MORE = {  # made of R2R's instructions in r2r-open
-    "training.split_weights",
-    "training.final_split_weights",
+    *SHARES,
     "training.flip",
     "training.objective.student_forcing",
     "training.objective.alignment",
@@ -90,9 +90,10 @@ OWN = [
         "r2r-open",
         {
             *WHERE,
-            *MORE,
+            *SHARES,
             "navigator.matching",
             "training.iterations",
+            "training.objective.student_forcing",
             "training.objective.grounding",
             "features.objects",
             "features.max_objects",
@@ -104,16 +105,7 @@ OWN = [
         {"train_on", "validate_on", *MORE, *PACE, "training.batch", "training.precision"},
     ),
     ("r4r-open", "r2r-open", {*WHERE, *MORE, "training.iterations"}),
-    (
-        "r2r-open-told",
-        "r2r-open",
-        {
-            "train_on",
-            "training.iterations",
-            "training.learning_rate",
-            "training.split_weights",
-        },
-    ),
+    ("r2r-open-told", "r2r-open", {"train_on", *SHARES, "training.iterations", "training.learning_rate"}),
     ("speaker-reverie-open", "speaker-open", {*WHERE, "features.objects", "features.max_objects"}),
 ]
 
