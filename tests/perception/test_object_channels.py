@@ -11,7 +11,13 @@ import torch
 import vlnbert as vln
 from tests.perception.samples import plainly, write_bert
 from vlnbert.data.spec import FeatureSpec
-from vlnbert.perception.object_channels import box_heading, open_object_observations, open_overlaps, overlap
+from vlnbert.perception.object_channels import (
+    box_heading,
+    open_object_observations,
+    open_overlaps,
+    open_overlaps_in_all_views,
+    overlap,
+)
 from vlnbert.sources.layout import DataFolder
 from vlnbert.world import ObjectTable, World, open_labels, open_object_table, open_world
 
@@ -65,6 +71,50 @@ def test_where_nothing_is_detected_nothing_overlaps(tiny: Any, world: World, obj
     found = open_overlaps(world, objects, tiny.folder.captions, bert)
     assert found.shape == (2, 24)
     assert not found.any()
+
+
+@pytest.fixture
+def shown_twice(tiny: Any, world: World, objects: ObjectTable) -> ObjectTable:
+    """The first object also in view 15, smaller, where a sofa lies on its box and a chair beside it."""
+    boxes = {"visible_pos": [15, 14], "bbox2d": [[0, 100, 50, 100], [100, 100, 100, 100]]}
+    seen = [detection("sofa", "0 100 50 200", 0.8, SOFA), detection("chair", "100 100 200 200", 1.0, LAMP)]
+    tiny.edit("reverie/BBox/alpha_a1.json", lambda document: document["a1"]["1"].update(boxes))
+    tiny.edit("captions/alpha.json", lambda document: document["a1"]["15"].update(dense_cap=seen))
+    found = open_object_table(world, tiny.folder.boxes)
+    return found.select((found.viewpoint == world.numbers["alpha", "a1"]).nonzero().flatten())
+
+
+def test_detections_in_all_views_that_show_an_object(
+    tiny: Any, world: World, shown_twice: ObjectTable, bert: Path
+) -> None:
+    folder = tiny.folder
+    assert shown_twice.view.tolist() == [14, 3]
+    found = open_overlaps_in_all_views(world, shown_twice, folder.captions, folder.boxes, bert)
+    weights = [1.0 * 0.5, 0.5 * 0.9, 2500 / 17500 * 0.7, 1.0 * 0.8]
+    assert found[0, :4].tolist() == pytest.approx([0.0, weights[0], weights[3], 0.0])  # the sofa of the other view
+    texts = plainly(bert, [LAMP, SOFA, TABLE, SOFA])
+    expected = (torch.tensor(weights)[:, None] * texts).sum(dim=0) / sum(weights)
+    assert (found[0, 4:] - expected).abs().max() < 1e-3
+    assert not found[1].any()
+
+
+def test_of_one_view_all_views_tell_the_same(tiny: Any, world: World, objects: ObjectTable, bert: Path) -> None:
+    folder = tiny.folder
+    found = open_overlaps_in_all_views(world, objects, folder.captions, folder.boxes, bert)
+    assert (found - open_overlaps(world, objects, folder.captions, bert)).abs().max() < 1e-6
+
+
+def test_a_box_in_another_view_is_another_entry_of_the_cache(
+    tiny: Any, world: World, shown_twice: ObjectTable, bert: Path
+) -> None:
+    """Though the largest boxes, which the table has, stay where they were."""
+    folder = tiny.folder
+    before = open_overlaps_in_all_views(world, shown_twice, folder.captions, folder.boxes, bert)
+    moved = {"bbox2d": [[120, 100, 50, 100], [100, 100, 100, 100]]}
+    tiny.edit("reverie/BBox/alpha_a1.json", lambda document: document["a1"]["1"].update(moved))
+    after = open_overlaps_in_all_views(world, shown_twice, folder.captions, folder.boxes, bert)
+    assert before[0, :4].tolist() == pytest.approx([0, 0.5, 0.8, 0])
+    assert after[0, :4].tolist() == pytest.approx([0.5, 0.5, 0.1, 0])
 
 
 def test_intersection_over_union() -> None:
@@ -137,19 +187,21 @@ def test_each_channel_stands_where_it_is_named(tiny: Any, objects: ObjectTable, 
         assert bank is not None
         return bank.look(torch.tensor([1]), torch.tensor([12])).features
 
-    alone = {name: seen(name) for name in ("name", "view-caption", "overlapping-detections", "observations")}
-    assert [one.shape[-1] for one in alone.values()] == [24, 24, 28, 24]
+    channels = ("name", "view-caption", "overlapping-detections", "detections-in-all-views", "observations")
+    alone = {name: seen(name) for name in channels}
+    assert [one.shape[-1] for one in alone.values()] == [24, 24, 28, 28, 24]
     for text, names in (
         ("names", ("name", "view-caption")),
         ("detections", ("view-caption", "overlapping-detections")),
         ("detections,observations", ("view-caption", "overlapping-detections", "observations")),
+        ("view-caption,detections-in-all-views", ("view-caption", "detections-in-all-views")),
         ("names,detections", ("name", "view-caption", "overlapping-detections")),
     ):
         assert torch.equal(seen(text), torch.cat([alone[name] for name in names], dim=-1))
 
 
 def test_names_do_not_matter_without_names(tiny: Any, world: World, objects: ObjectTable, bert: Path) -> None:
-    spec = FeatureSpec("captions", objects="detections,observations", encoder=str(bert))
+    spec = FeatureSpec("captions", objects="detections,detections-in-all-views,observations", encoder=str(bert))
     before = vln.open_data(tiny.root, spec).object_bank
     tiny.edit("reverie/BBox/alpha_a1.json", lambda document: document["a1"]["1"].update(name="elephant"))
     after = vln.open_data(tiny.root, spec).object_bank

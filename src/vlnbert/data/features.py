@@ -1,7 +1,7 @@
 """What a `FeatureSpec` names, opened as feature banks."""
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import torch
@@ -24,11 +24,17 @@ from vlnbert.perception.channels import (
     OBSERVATIONS_ABOVE_BELOW,
     OBSERVATIONS_AHEAD,
     OVERLAPS,
+    OVERLAPS_IN_ALL_VIEWS,
     VIEW_CAPTION,
     VIEW_CHANNELS,
     VIEW_GROUPS,
 )
-from vlnbert.perception.object_channels import open_object_observations, open_overlaps, open_view_captions
+from vlnbert.perception.object_channels import (
+    open_object_observations,
+    open_overlaps,
+    open_overlaps_in_all_views,
+    open_view_captions,
+)
 from vlnbert.perception.objects import open_descriptions, open_object_names
 from vlnbert.perception.observations import Observations, open_observations
 from vlnbert.registry import LOAD_PLUGIN
@@ -148,6 +154,7 @@ def _open_object_channel(
     opened: dict[str, tuple[Callable[..., Tensor], Path]] = {
         VIEW_CAPTION: (open_view_captions, folder.captions),
         OVERLAPS: (open_overlaps, folder.captions),
+        OVERLAPS_IN_ALL_VIEWS: (partial(open_overlaps_in_all_views, boxes=folder.boxes), folder.captions),
         OBSERVATIONS: (open_object_observations, folder.observations),
     }
     open_channel, files = opened[channel]

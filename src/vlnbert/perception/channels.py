@@ -42,10 +42,12 @@ VIEW_GROUPS = {
 }
 
 NAME, VIEW_CAPTION, OVERLAPS, OBSERVATIONS = "name", "view-caption", "overlapping-detections", "observations"
+OVERLAPS_IN_ALL_VIEWS = "detections-in-all-views"
 OBJECT_CHANNELS = {
     NAME: Channel("the annotated name of the object", CAPTION_FILES),
     VIEW_CAPTION: Channel("the caption of the view that shows it", CAPTION_FILES),
     OVERLAPS: Channel("classes and captions of the detections that overlap its box", CAPTION_FILES),
+    OVERLAPS_IN_ALL_VIEWS: Channel("the same in all views that show it", CAPTION_FILES),
     OBSERVATIONS: Channel("the observations in the direction of its box", OBSERVATION_FILES),
 }
 OBJECT_GROUPS = {

@@ -31,6 +31,7 @@ TABLES = ("name", "viewpoint", "view", "position", "first", "count")
 NONE = -1  # the place of an object that is not shown
 AREA = 4  # the column of `position` in which the area stands
 
+Boxes = list[tuple[int, tuple[float, ...]]]  # views, each with left, top, right and bottom as shares of it
 Sightings = dict[tuple[str, str], list[int]]  # (scan, object id) -> viewpoints
 
 
@@ -142,6 +143,18 @@ def build_object_table(world: World, boxes: Iterable[ViewpointObjects], folder: 
         first=count.cumsum(0) - count,
         count=count,
     )
+
+
+def boxes_by_view(world: World, objects: ObjectTable, folder: Path) -> list[Boxes]:
+    """[row] every view that shows an object, and its box there; read from the files, as few need it."""
+    shown: list[Boxes] = [[] for _ in range(len(objects))]
+    for place in read_box_folder(folder):
+        viewpoint = world.numbers.get((place.scan, place.viewpoint), NONE)
+        for item in place.objects if viewpoint != NONE else ():
+            if (index := objects.index(viewpoint, item.id)) != NONE:
+                boxes = (_shares(box)[:AREA] for box in item.boxes)
+                shown[int(objects.first[viewpoint]) + index] = list(zip(item.views, boxes, strict=True))
+    return shown
 
 
 def find_sightings(world: World, objects: ObjectTable) -> Sightings:
