@@ -1,6 +1,7 @@
 """Objects without names: what overlaps their box, what was said of their view, and what was observed behind them."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tests.perception.samples import plainly, write_bert
 from vlnbert.data.spec import FeatureSpec
 from vlnbert.perception.object_channels import (
     box_heading,
+    box_shapes,
     open_object_observations,
     open_overlaps,
     open_overlaps_in_all_views,
@@ -117,6 +119,16 @@ def test_a_box_in_another_view_is_another_entry_of_the_cache(
     assert after[0, :4].tolist() == pytest.approx([0.5, 0.5, 0.1, 0])
 
 
+def test_the_shape_of_a_box(objects: ObjectTable) -> None:
+    """The second is cut off by the right edge of its view, 140 pixels behind its left one."""
+    small, cut = box_shapes(objects).tolist()
+    assert small == pytest.approx([(math.log(101) - 5) / 2] * 2 + [0, 0, 0], abs=1e-5)
+    assert cut == pytest.approx([(math.log(141) - 5) / 2, (math.log(101) - 5) / 2, 0.5, 0, 0], abs=1e-5)
+    left, top, right, bottom, area = objects.position.T
+    mirrored = replace(objects, position=torch.stack((1 - right, top, 1 - left, bottom, area), dim=1))
+    torch.testing.assert_close(box_shapes(mirrored), box_shapes(objects))
+
+
 def test_intersection_over_union() -> None:
     others = np.array([[0, 0, 10, 10], [5, 0, 15, 10], [10, 0, 20, 10], [2, 2, 4, 4], [6, 6, 5, 5]], dtype=np.float64)
     assert overlap(np.array([0.0, 0, 10, 10]), others).tolist() == pytest.approx([1, 1 / 3, 0, 0.04, 0])
@@ -187,21 +199,23 @@ def test_each_channel_stands_where_it_is_named(tiny: Any, objects: ObjectTable, 
         assert bank is not None
         return bank.look(torch.tensor([1]), torch.tensor([12])).features
 
-    channels = ("name", "view-caption", "overlapping-detections", "detections-in-all-views", "observations")
-    alone = {name: seen(name) for name in channels}
-    assert [one.shape[-1] for one in alone.values()] == [24, 24, 28, 28, 24]
+    widths = {"name": 24, "view-caption": 24, "overlapping-detections": 28, "detections-in-all-views": 28}
+    widths |= {"observations": 24, "box-shape": 5}
+    alone = {name: seen(name) for name in widths}
+    assert {name: one.shape[-1] for name, one in alone.items()} == widths
     for text, names in (
         ("names", ("name", "view-caption")),
         ("detections", ("view-caption", "overlapping-detections")),
         ("detections,observations", ("view-caption", "overlapping-detections", "observations")),
         ("view-caption,detections-in-all-views", ("view-caption", "detections-in-all-views")),
+        ("box-shape,observations", ("box-shape", "observations")),
         ("names,detections", ("name", "view-caption", "overlapping-detections")),
     ):
         assert torch.equal(seen(text), torch.cat([alone[name] for name in names], dim=-1))
 
 
 def test_names_do_not_matter_without_names(tiny: Any, world: World, objects: ObjectTable, bert: Path) -> None:
-    spec = FeatureSpec("captions", objects="detections,detections-in-all-views,observations", encoder=str(bert))
+    spec = FeatureSpec("captions", objects="detections,detections-in-all-views,box-shape", encoder=str(bert))
     before = vln.open_data(tiny.root, spec).object_bank
     tiny.edit("reverie/BBox/alpha_a1.json", lambda document: document["a1"]["1"].update(name="elephant"))
     after = vln.open_data(tiny.root, spec).object_bank
@@ -228,6 +242,8 @@ def test_what_is_read() -> None:
     assert (spec.reads_captions, spec.reads_observations, spec.reads_object_file) == (True, False, False)
     spec = FeatureSpec("features.hdf5", objects="observations")
     assert (spec.reads_captions, spec.reads_observations, spec.uses_encoder) == (False, True, True)
+    spec = FeatureSpec("features.hdf5", objects="box-shape")
+    assert (spec.reads_captions, spec.reads_observations, spec.uses_encoder) == (False, False, False)
     assert FeatureSpec("captions", objects="objects.hdf5").reads_object_file
     assert not FeatureSpec("captions", objects="off").reads_object_file
 

@@ -13,6 +13,7 @@ from vlnbert.errors import DataError, UsageError, near_names, setting
 from vlnbert.navigator.storage.hub import exists
 from vlnbert.perception.captions import open_captions_beside, open_sentences
 from vlnbert.perception.channels import (
+    BOX_SHAPE,
     CAPTION_TEXT,
     CAPTIONS_BESIDE,
     DETECTION_PLACES,
@@ -30,6 +31,7 @@ from vlnbert.perception.channels import (
     VIEW_GROUPS,
 )
 from vlnbert.perception.object_channels import (
+    box_shapes,
     open_object_observations,
     open_overlaps,
     open_overlaps_in_all_views,
@@ -151,6 +153,8 @@ def _open_object_channel(
     if channel == NAME:
         said = open_descriptions(world, objects, folder.captions, spec.encoder, world.device)
         return said.names[said.name].float()
+    if channel == BOX_SHAPE:
+        return box_shapes(objects)
     opened: dict[str, tuple[Callable[..., Tensor], Path]] = {
         VIEW_CAPTION: (open_view_captions, folder.captions),
         OVERLAPS: (open_overlaps, folder.captions),

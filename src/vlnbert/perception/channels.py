@@ -10,7 +10,7 @@ from itertools import chain
 
 from vlnbert.errors import UnknownNameError, UsageError
 
-CAPTION_FILES, OBSERVATION_FILES = "captions", "observations"  # folders of a data folder
+CAPTION_FILES, OBSERVATION_FILES, BOX_FILES = "captions", "observations", "boxes"  # folders of a data folder
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,14 @@ VIEW_GROUPS = {
 }
 
 NAME, VIEW_CAPTION, OVERLAPS, OBSERVATIONS = "name", "view-caption", "overlapping-detections", "observations"
-OVERLAPS_IN_ALL_VIEWS = "detections-in-all-views"
+OVERLAPS_IN_ALL_VIEWS, BOX_SHAPE = "detections-in-all-views", "box-shape"
 OBJECT_CHANNELS = {
     NAME: Channel("the annotated name of the object", CAPTION_FILES),
     VIEW_CAPTION: Channel("the caption of the view that shows it", CAPTION_FILES),
     OVERLAPS: Channel("classes and captions of the detections that overlap its box", CAPTION_FILES),
     OVERLAPS_IN_ALL_VIEWS: Channel("the same in all views that show it", CAPTION_FILES),
     OBSERVATIONS: Channel("the observations in the direction of its box", OBSERVATION_FILES),
+    BOX_SHAPE: Channel("how wide and high its box is, and which edges of the view cut it", BOX_FILES, embeds=False),
 }
 OBJECT_GROUPS = {
     "names": (NAME, VIEW_CAPTION),
