@@ -154,8 +154,11 @@ REVERIE_OPEN = replace(
     _reverie(OPEN),
     train_on=("reverie/train", *R2R_OPEN.train_on),
     validate_on=(*_reverie(OPEN).validate_on, *OPEN.validate_on),
-    # 99.7 % of the viewpoints show no more than 20 objects; one shows 60
-    features=replace(OPEN.features, objects="detections,observations", max_objects=20),
+    features=replace(
+        OPEN.features,
+        objects="view-caption,detections-in-all-views,box-shape,observations",
+        max_objects=20,  # 99.7 % of the viewpoints show no more; one shows 60
+    ),
     training=replace(
         R2R_OPEN.training,
         iterations=3000,
