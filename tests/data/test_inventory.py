@@ -6,7 +6,8 @@ import h5py
 import numpy as np
 import pytest
 
-from vlnbert.data.inventory import meets, take_inventory
+from vlnbert.data.inventory import describe_need, meets, take_inventory
+from vlnbert.learning.presets import presets
 
 
 def faults(folder):
@@ -99,6 +100,15 @@ def test_one_damaged_file(tiny, need, file):
     found = faults(tiny.folder)
     assert str(path) in found[need][0]
     assert set(found) == {need}
+
+
+def test_what_a_speaker_told_is_needed_by_who_learns_from_it(tiny):
+    need, needs = "r2r told_aug", presets["r2r-open-told"].experiment.needs
+    assert set(needs) - set(presets["r2r-open"].experiment.needs) == {need}
+    assert not meets(need, take_inventory(tiny.folder))
+    tiny.path("r2r/prevalent_aug.json").rename(tiny.path("r2r/told_aug.json"))
+    assert meets(need, take_inventory(tiny.folder))
+    assert describe_need(need) == "r2r/told_aug.json, as vlnbert augment speak writes it"
 
 
 def test_an_empty_folder(tiny):

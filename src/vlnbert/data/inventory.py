@@ -43,7 +43,9 @@ NEEDS = {  # beside the tasks themselves
 
 
 def describe_need(need: str) -> str:
-    """What a kind of data is: the files of a task, or what `NEEDS` says."""
+    """What a kind of data is: the files of a task, one that a speaker told, or what `NEEDS` says."""
+    if need.endswith("_aug"):
+        return f"{need.replace(' ', '/')}.json, as vlnbert augment speak writes it"
     return f"{need}/{need.upper()}_{{train,val_seen,val_unseen}}.json" if need in TASKS else NEEDS[need]
 
 

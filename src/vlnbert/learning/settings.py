@@ -150,11 +150,13 @@ class ExperimentSettings:
     def needs(self) -> tuple[str, ...]:
         """The kinds of data that it reads, as `data.inventory.NEEDS` names them."""
         seen, tasks = self.seen, dict.fromkeys(self.tasks, True)
+        told = {name.replace("/", " "): True for name in self.splits if name.endswith("_aug")}
         needed = {
             "graphs": True,
             "vocabulary": True,
             **tasks,
             "augmented": AUGMENTED in self.splits,
+            **told,
             "boxes": any(TASKS[name].sees_objects for name in tasks),
             "features": seen.reads_view_file,
             "object features": seen.objects is None,
