@@ -175,14 +175,14 @@ PRESETS = (
     Preset("r2r-open", "R2R with open data alone: two sets of captions as features, from MiniLM", R2R_OPEN),
     Preset(
         "r2r-open-told",
-        "the same, and what a speaker told of other paths (r2r/told_aug.json, by vlnbert augment)",
+        "the same, and what a speaker told of other paths (vlnbert augment speak)",
         OPEN_TOLD,
     ),
     Preset("r2r-open-laptop", "R2R with open data in less than an hour on a laptop's CPU", LAPTOP),
     Preset("r2r-open-scratch", "R2R with open data alone, from random weights", replace(R2R_OPEN, start=None)),
     Preset(
         "reverie-open",
-        "REVERIE and R2R with one navigator and open data alone: captions and detections as features, from MiniLM",
+        "REVERIE and R2R with one navigator and open data alone: captions as features, from MiniLM",
         REVERIE_OPEN,
     ),
     Preset("r4r-open", "R4R, long paths to be followed, with open data alone", _on_r4r(OPEN)),
