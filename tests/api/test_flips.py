@@ -42,6 +42,13 @@ def test_objects_by_their_pictures(data: vln.Data, tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+def test_what_is_no_feature_is_no_matter_of_mirrors(data: vln.Data, tmp_path: Path) -> None:
+    seen = vln.FeatureSpec(views="detections", objects="box_shape")
+    words = r"no features of objects 'box_shape': no file and no channel \(.*\); did you mean box-shape\?"
+    with pytest.raises(vln.UsageError, match=words):
+        vln.train("demo-reverie", data, tmp_path / "run", **FLIP, features=seen)
+
+
 def test_features_in_memory(data: vln.Data, house: Path, tmp_path: Path) -> None:
     held: Any = torch.ones(len(data.world), 36, 3)
     words = "but features held in memory cannot be seen in a mirror; do without: flip=0"

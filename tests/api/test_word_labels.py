@@ -44,6 +44,9 @@ def test_a_preset_of_reverie(data: vln.Data, tmp_path: Path) -> None:
 def test_no_labels_in_the_folder(data: vln.Data, tmp_path: Path) -> None:
     words = "no such file of word labels; get it with: vlnbert data fetch DIR --only landmarks"
     refused(lambda: vln.train("demo", data, tmp_path / "run", **ALIGN), words)
+    refused(
+        lambda: vln.train("demo", data, tmp_path / "run", **{**ALIGN, "features": "captions"}), words
+    )  # not read yet
     assert not (tmp_path / "run").exists()
 
 

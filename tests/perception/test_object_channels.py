@@ -215,7 +215,9 @@ def test_each_channel_stands_where_it_is_named(tiny: Any, objects: ObjectTable, 
 
 
 def test_names_do_not_matter_without_names(tiny: Any, world: World, objects: ObjectTable, bert: Path) -> None:
-    spec = FeatureSpec("captions", objects="detections,detections-in-all-views,box-shape", encoder=str(bert))
+    spec = FeatureSpec(
+        "captions", objects="detections,detections-in-all-views,observations,box-shape", encoder=str(bert)
+    )
     before = vln.open_data(tiny.root, spec).object_bank
     tiny.edit("reverie/BBox/alpha_a1.json", lambda document: document["a1"]["1"].update(name="elephant"))
     after = vln.open_data(tiny.root, spec).object_bank

@@ -196,7 +196,11 @@ def test_labels_that_are_not_there(labelled: TinyData, tmp_path: Path) -> None:
     file = labelled.path("r2r/LAR2R_train.json")
     file.unlink()
     refused = cut(labelled, tmp_path / "R2R_parts.json")
-    remedy = "get it with: vlnbert data fetch DIR --only landmarks; a generated house has none: train demo there"
+    fetch, there = (
+        "vlnbert data fetch DIR --only landmarks",
+        "a generated house has none: train demo or demo-reverie there",
+    )
+    remedy = f"get it with: {fetch}; {there}"
     assert (refused.code, refused.err) == (2, f"vlnbert: {file}: no such file of word labels; {remedy}\n")
     assert not (tmp_path / "R2R_parts.json").exists()
 

@@ -1,6 +1,6 @@
 """What a `FeatureSpec` names, opened as feature banks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
 
@@ -56,8 +56,7 @@ def view_feature_file(folder: DataFolder, spec: FeatureSpec) -> Path:
     if spec.views is not None:
         known = ", ".join((*VIEW_GROUPS, *VIEW_CHANNELS))
         near = near_names(spec.views, (*VIEW_GROUPS, *VIEW_CHANNELS, *FEATURES))
-        hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        problem = f"no features '{spec.views}': no file, no channel ({known}), and nobody registers them{hint}"
+        problem = f"no features '{spec.views}': no file, no channel ({known}), and nobody registers them{_hint(near)}"
         return _named(spec.views, f"{problem}; name a file or channels, or {LOAD_PLUGIN}")
     return _only(folder, folder.feature_files(), "feature file", "features.views", instead=CAPTIONS)
 
@@ -65,8 +64,9 @@ def view_feature_file(folder: DataFolder, spec: FeatureSpec) -> Path:
 def object_feature_file(folder: DataFolder, spec: FeatureSpec) -> Path:
     """The same for the features of objects."""
     if spec.objects is not None:
-        known = ", ".join((*OBJECT_GROUPS, *OBJECT_CHANNELS))
-        problem = f"no features of objects '{spec.objects}': no file and no channel ({known})"
+        known = (*OBJECT_GROUPS, *OBJECT_CHANNELS)
+        problem = f"no features of objects '{spec.objects}': no file and no channel ({', '.join(known)})"
+        problem += _hint(near_names(spec.objects, known))
         return _named(spec.objects, f"{problem}; name a file or channels, or off to see none")
     return _only(folder, folder.object_feature_files(), "object feature file", "features.objects", instead=NAMES)
 
@@ -171,6 +171,10 @@ def _cut_width(path: Path, found: int, place: str, asked: int | None) -> int:
         problem = f"{setting(place)} is {asked}, but the features in {path} are {found} wide"
         raise UsageError(f"{problem}; choose at most {found}, or another file")
     return found if asked is None else asked
+
+
+def _hint(near: Sequence[str]) -> str:
+    return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
 def _named(name: str, refusal: str) -> Path:

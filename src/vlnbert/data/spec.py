@@ -67,8 +67,8 @@ class FeatureSpec:
     """What REVERIE's objects look like: a feature file, channels side by side, or off to see none. names are their
     annotated names and the captions of the views that show them (name,view-caption); detections do without names: those
     captions and what was detected there (view-caption,overlapping-detections); detections-in-all-views is what was
-    detected in all views that show them, observations what was described in their direction, box-shape how large they
-    are there. By default the only such file in the data folder's features/."""
+    detected in all views that show them, observations what was described in their direction, box-shape how large
+    their box is and whether the view cuts it off. By default the only such file in the data folder's features/."""
     object_width: int | None = None
     """How many numbers of an object's feature to use, the first ones. All by default."""
     max_objects: int | None = None

@@ -149,7 +149,7 @@ REVERIE_DEMO = _reverie(
     ),  # five times imitation and student forcing, as in the paper
 )
 # Half of the updates are of R2R: on houses kept out of train, REVERIE alone had a third less SR than beside R2R's whole
-# instructions, and that a third less than beside their parts too, with flips and word labels (docs/results.md).
+# instructions, and that a quarter less than beside their parts too, with flips and word labels (docs/results.md).
 REVERIE_OPEN = replace(
     _reverie(OPEN),
     train_on=("reverie/train", *R2R_OPEN.train_on),

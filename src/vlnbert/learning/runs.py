@@ -30,6 +30,7 @@ from vlnbert.ranks import ALONE, Ranks
 from vlnbert.registry import LOAD_PLUGIN, load_recorded, loaded_plugins
 from vlnbert.sources.boxes import box_files
 from vlnbert.sources.layout import DataFolder
+from vlnbert.sources.word_labels import require_word_labels
 from vlnbert.tasks.holdout import choose_houses, file_of
 from vlnbert.tasks.leaks import files_looked_at
 from vlnbert.tasks.splits import task_and_split
@@ -56,9 +57,9 @@ def begin_run(
     """
     with begun_alone(run, ranks):
         _require_used(experiment, asked)
-        _require_mirror(experiment)
         experiment = _anchored(experiment)
         digests = fingerprints(experiment, data.folder)
+        _require_mirror(experiment)  # of features that are there: what names no file and no channel was refused above
         held_out = choose_houses(data.folder, experiment.tasks, experiment.holdout, experiment.holdout_seed)
         data = data.seen_as(experiment.seen).holding_out(held_out)
         told_by = list(speaker_notes(experiment.train_on, data.folder, held_out))
@@ -138,7 +139,8 @@ def fingerprints(experiment: AnyExperiment, folder: DataFolder) -> dict[str, str
         path = file_of(folder, *task_and_split(name))
         files[str(path.relative_to(folder.root))] = [path]
         if is_cut_from_train(folder, *task_and_split(name)):
-            files[name] = [folder.word_labels, *files_looked_at(folder)]  # gone where it has a file of its own
+            labels = require_word_labels(folder.word_labels)
+            files[name] = [labels, *files_looked_at(folder)]  # gone where it has a file of its own
     if any(TASKS[name].sees_objects for name in experiment.tasks):
         files["reverie/BBox"] = box_files(folder.boxes)
     if seen.reads_captions:
@@ -146,7 +148,7 @@ def fingerprints(experiment: AnyExperiment, folder: DataFolder) -> dict[str, str
     if seen.reads_observations:
         files["observations"] = sorted(folder.observations.glob("*.json"))
     if isinstance(experiment, Experiment) and experiment.aligns_words:
-        files[str(folder.word_labels.relative_to(folder.root))] = [folder.word_labels]
+        files[str(folder.word_labels.relative_to(folder.root))] = [require_word_labels(folder.word_labels)]
     if seen.reads_view_file:
         files["features"] = [view_feature_file(folder, seen)]
     if seen.reads_object_file:

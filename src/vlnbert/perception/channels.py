@@ -10,7 +10,7 @@ from itertools import chain
 
 from vlnbert.errors import UnknownNameError, UsageError
 
-CAPTION_FILES, OBSERVATION_FILES, BOX_FILES = "captions", "observations", "boxes"  # folders of a data folder
+CAPTION_FILES, OBSERVATION_FILES, BOX_FILES = "captions", "observations", "reverie/BBox"  # folders of a data folder
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ OBJECT_CHANNELS = {
     OVERLAPS: Channel("classes and captions of the detections that overlap its box", CAPTION_FILES),
     OVERLAPS_IN_ALL_VIEWS: Channel("the same in all views that show it", CAPTION_FILES),
     OBSERVATIONS: Channel("the observations in the direction of its box", OBSERVATION_FILES),
-    BOX_SHAPE: Channel("how wide and high its box is, and which edges of the view cut it", BOX_FILES, embeds=False),
+    BOX_SHAPE: Channel("how wide and high its box is, and whether the view cuts it off", BOX_FILES, embeds=False),
 }
 OBJECT_GROUPS = {
     "names": (NAME, VIEW_CAPTION),

@@ -31,7 +31,7 @@ from vlnbert.world.sights import caption_files, index_captions_of, placed, read_
 from vlnbert.world.world import World
 
 VERSION = 1  # of embeddings and codes; a new one makes old caches unused
-USUAL_SIZE = 5.0  # the logarithm of 150 pixels
+LOG_USUAL_SIZE = 5.0  # of about 150 pixels
 FOCAL = (IMAGE_HEIGHT / 2) / math.tan(math.radians(30))  # pixels; the vertical field of view is 60 degrees
 
 Floats = NDArray[np.float64]
@@ -99,13 +99,13 @@ def open_object_observations(
 def box_shapes(objects: ObjectTable) -> Tensor:
     """[object, 5] the logarithms of each box's width and height, and how many sides, tops and bottoms cut it off.
 
-    A navigator is told a box's edges as well, but makes no logarithms of them: a lamp twice as wide is no other lamp.
-    A box in a mirror has the same shape.
+    Boxes differ in size by factors, so their logarithms are given: a navigator is told the edges, but makes none of
+    them. In a mirror a box has the same shape.
     """
     left, top, right, bottom, _ = objects.position.T
     pixels = torch.stack(((right - left) * IMAGE_WIDTH, (bottom - top) * IMAGE_HEIGHT), dim=1)
     cut = torch.stack(((left <= 0).float() + (right >= 1).float(), (top <= 0).float(), (bottom >= 1).float()), dim=1)
-    return torch.cat((((pixels + 1).log() - USUAL_SIZE) / 2, cut / 2), dim=1)  # about as large as confidences are
+    return torch.cat((((pixels + 1).log() - LOG_USUAL_SIZE) / 2, cut / 2), dim=1)  # about as large as confidences are
 
 
 def box_heading(objects: ObjectTable) -> Tensor:

@@ -12,10 +12,13 @@ from typing import Any, NamedTuple
 
 from vlnbert.errors import Faults
 from vlnbert.sources.checks import is_list_of
-from vlnbert.sources.files import FETCH_AGAIN, read_json
+from vlnbert.sources.files import FETCH_AGAIN, opened, read_json
 from vlnbert.sources.instructions import LONGEST_TEXT
 
-GET_THEM = "get it with: vlnbert data fetch DIR --only landmarks; a generated house has none: train demo there"
+GET_THEM = (
+    "get it with: vlnbert data fetch DIR --only landmarks; a generated house has none: train demo or demo-reverie there"
+)
+WHAT = "file of word labels"
 KINDS = ("action", "landmark")
 OWN_NAME = "id"  # a path's key beside its viewpoints
 
@@ -38,6 +41,12 @@ class LabelledWords(NamedTuple):
         return LabelledWords(*(tuple(place for place in places if place < end) for places in self))
 
 
+def require_word_labels(path: Path) -> Path:
+    """The file, which must be there: a training says so before it embeds features for minutes."""
+    with opened(path, WHAT, GET_THEM):
+        return path
+
+
 def read_word_labels(path: Path) -> WordLabels:
     """Read and check word labels, by instruction ids such as 4332_0, and in them by viewpoint."""
     found = read_labelled_words(path).items()
@@ -46,7 +55,7 @@ def read_word_labels(path: Path) -> WordLabels:
 
 def read_labelled_words(path: Path) -> Mapping[str, Mapping[str, LabelledWords]]:
     """The same, with words of action and of landmark told apart."""
-    paths: Any = read_json(path, "file of word labels", GET_THEM)
+    paths: Any = read_json(path, WHAT, GET_THEM)
     faults, found = Faults(path), dict[str, dict[str, LabelledWords]]()
     for name, viewpoints in _table(paths, "", "paths", faults):
         for viewpoint, labels in _table(viewpoints, f"path {name}", "viewpoints", faults):

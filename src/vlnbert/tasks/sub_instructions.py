@@ -133,7 +133,9 @@ def cut_train_instructions(folder: DataFolder, world: World) -> SubInstructions:
         left_out["parts in houses that nobody trains in"] = int(leaks.house.sum())
         episodes = episodes.select((~leaks.any).nonzero().flatten())
     if not len(episodes):
-        remedy = f"take labels and instructions of one data set, or do without: {setting('train_on', 'r2r/train')}"
+        remedy = (
+            f"take labels and instructions of one data set, or leave r2r/sub_instructions out of {setting('train_on')}"
+        )
         raise DataError(folder.word_labels, "cuts no instruction of r2r/train", remedy)
     return SubInstructions(episodes, len(train), {what: count for what, count in left_out.items() if count})
 
