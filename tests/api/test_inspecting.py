@@ -101,8 +101,8 @@ def test_features_of_captions(data: vln.Data, bert: Path, tmp_path: Path) -> Non
 
 
 def test_features_of_objects(data: vln.Data, bert: Path) -> None:
-    made = vln.object_features(data, str(bert), bar=False)
-    assert made["width"] == 48
+    made = vln.object_features(data, "names", str(bert), bar=False)
+    assert (made["channels"], made["width"]) == ({"name": 24, "view-caption": 24}, 48)
     assert set(made["targets"]) == {"train", "val_seen", "val_unseen", "test"}
     assert made["objects"] == len(data.objects)
 

@@ -21,7 +21,7 @@ from vlnbert.perception import texts
 from vlnbert.perception.objects import object_names_key, open_descriptions, open_object_names, readable_name
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.task import TASKS
-from vlnbert.world import ObjectTable, World, open_object_table, open_world
+from vlnbert.world import ObjectTable, World, open_labels, open_object_table, open_world
 from vlnbert.world.sights import index_captions_of
 
 Run = Callable[..., tuple[int, str, str]]
@@ -225,23 +225,20 @@ def test_the_verb_tells_what_was_made(run: Run, house: DataFolder, bert: Path, c
     facts = json.loads(out)
     world = open_world(house)
     objects = open_object_table(world, house.boxes)
-    said = open_descriptions(world, objects, house.captions, bert)
-    assert (facts["objects"], facts["names"], facts["captions"]) == (
-        len(objects),
-        *map(len, (said.names, said.captions)),
-    )
-    assert (facts["width"], facts["cache"]) == (48, str(next(cache.glob("object-names-*.safetensors"))))
+    assert facts["objects"] == len(objects)
+    classes = len(open_labels(world, house.captions)[1])
+    widths = {"view-caption": 24, "detections-in-all-views": classes + 24, "box-shape": 5, "observations": 24}
+    assert (facts["channels"], facts["width"]) == (widths, sum(widths.values()))
     assert facts["targets"].keys() == TASKS["reverie"].files(house).keys()
     assert facts["targets"]["train"]["at_goal"] > 0
     assert facts["targets"]["test"]["withheld"] > 0
     table = run(house.root, "--encoder", bert)[1]
     rows = dict(re.split(r"  +", line.strip()) for line in table.splitlines() if re.search(r"\S  +[\d,.]+$", line))
-    assert rows["objects shown"] == f"{len(objects):,}"
-    assert rows["distinct names"] == f"{facts['names']:,}"
-    assert rows["distinct captions of their views"] == f"{facts['captions']:,}"
-    assert rows["width of an object's feature"] == "48"
+    assert rows == {name: f"{width:,}" for name, width in {**widths, "all of them": facts["width"]}.items()}
+    assert f"{len(objects):,} objects, " in table
     assert f"train: {facts['targets']['train']['at_goal']:,} targets are visible at the goal" in table
-    assert table.splitlines()[-1] == f"cached in {facts['cache']}"
+    named = json.loads(run(house.root, "--encoder", bert, "--objects", "names", "--json")[1])
+    assert named["channels"] == {"name": 24, "view-caption": 24}
 
 
 def test_what_is_missing_is_one_line(run: Run, house: DataFolder, bert: Path, tmp_path: Path) -> None:
@@ -253,6 +250,8 @@ def test_what_is_missing_is_one_line(run: Run, house: DataFolder, bert: Path, tm
         ((empty, "--encoder", bert), "vlnbert data fetch DIR --only reverie"),
         ((house.root, "--encoder", tmp_path / "no-bert"), "no such file or folder"),
         ((house.root, "--encoder", bert, "--device", "tpu7"), "no device 'tpu7' here"),
+        ((house.root, "--encoder", bert, "--objects", "nonsense"), "'nonsense' names no channels; known: names, "),
+        ((house.root, "--encoder", bert, "--objects", "name,box"), "no channel 'box'; did you mean box-shape"),
     ):
         code, out, err = run(*words)
         assert (code, out, len(err.splitlines())) == (2, "", 1)

@@ -8,12 +8,11 @@ from typing import Any
 
 from vlnbert.api.arguments import checked
 from vlnbert.data.data import Data, open_data
-from vlnbert.data.features import open_view_channels
+from vlnbert.data.features import open_object_channels, open_view_channels
 from vlnbert.data.spec import FeatureSpec
 from vlnbert.errors import UsageError
 from vlnbert.perception.captions import captions_key, open_sentences
-from vlnbert.perception.channels import VIEW_CHANNELS, VIEW_GROUPS
-from vlnbert.perception.objects import object_names_key, open_descriptions
+from vlnbert.perception.channels import OBJECT_CHANNELS, OBJECT_GROUPS, VIEW_CHANNELS, VIEW_GROUPS, WITHOUT_NAMES
 from vlnbert.progress import quiet
 from vlnbert.runtime import require_device
 from vlnbert.tasks.episodes import bind
@@ -98,31 +97,38 @@ def caption_features(
 
 @checked("device")
 def object_features(
-    data: Data | str | Path, encoder: str = MINILM, *, device: str = "cpu", bar: bool = True
+    data: Data | str | Path,
+    objects: str = WITHOUT_NAMES,
+    encoder: str = MINILM,
+    *,
+    device: str = "cpu",
+    bar: bool = True,
 ) -> dict[str, Any]:
-    """Turn the names of objects into features, once; from then on they open from the cache.
+    """Make channels of the objects' feature, once; from then on they open from the cache.
 
-    Gives back objects shown, distinct names, distinct captions of their views, width, seconds, cache, and targets: what
-    becomes of those of each REVERIE split.
+    Gives back objects shown, the width of each of the channels, in their order, width of all together, seconds, and
+    targets: what becomes of those of each REVERIE split.
 
     Args:
         data: The data folder, or what `vln.open_data` gave.
-        encoder: The BERT that reads them: a folder or a hub name.
+        objects: Channels with commas between them, as the setting features.objects has them.
+        encoder: What reads the texts: a BERT, or any encoder that transformers opens; a folder or a hub name.
         device: Where it reads, such as cpu or cuda.
         bar: Show progress.
     """
     require_device(device)
+    spec = FeatureSpec(objects=objects, encoder=encoder)
+    if not spec.object_channels:
+        raise UsageError(f"'{objects}' names no channels; known: {', '.join((*OBJECT_GROUPS, *OBJECT_CHANNELS))}")
     opened = open_data(data)
-    world, objects, captions = opened.world, opened.objects, opened.folder.captions
+    world, shown = opened.world.to(device), opened.objects
     with quiet(not bar):
-        seconds, said = _timed(lambda: open_descriptions(world, objects, captions, encoder, device))
+        seconds, channels = _timed(lambda: open_object_channels(world, opened.folder, shown, spec))
     return {
-        "objects": len(objects),
-        "names": len(said.names),
-        "captions": len(said.captions),
-        "width": said.width,
+        "objects": len(shown),
+        "channels": {name: vectors.shape[1] for name, vectors in channels.items()},
+        "width": sum(vectors.shape[1] for vectors in channels.values()),
         "seconds": round(seconds, 3),
-        "cache": _kept(object_names_key(world, objects, captions, encoder).path),
         "targets": {split: asdict(report) for split, report in target_reports(opened).items()},
     }
 

@@ -138,12 +138,17 @@ def open_object_bank(
             world, objects, folder.captions, encoder=spec.encoder, device=world.device, max_objects=spec.max_objects
         )
     else:
-        vectors = torch.cat(
-            [_open_object_channel(world, folder, objects, spec, name) for name in spec.object_channels], 1
-        )
+        vectors = torch.cat([*open_object_channels(world, folder, objects, spec).values()], dim=1)
         bank = ObjectBank.from_codebook(objects, vectors.to(world.device), max_objects=spec.max_objects)
     _check_width("objects'", bank.width, spec.object_width)
     return bank, ()
+
+
+def open_object_channels(
+    world: World, folder: DataFolder, objects: ObjectTable, spec: FeatureSpec
+) -> dict[str, Tensor]:
+    """[object, width] each channel of every object's feature."""
+    return {name: _open_object_channel(world, folder, objects, spec, name) for name in spec.object_channels}
 
 
 def _open_object_channel(

@@ -12,6 +12,7 @@ from vlnbert.learning.rewards import RewardConfig
 from vlnbert.learning.speaker_experiment import AnyExperiment, SpeakerExperiment
 from vlnbert.learning.speaker_presets import SPEAKER_DEMO, SPEAKER_OPEN, SPEAKER_REVERIE_OPEN
 from vlnbert.navigator import SIZES, NavigatorConfig
+from vlnbert.perception.channels import WITHOUT_NAMES
 from vlnbert.tables import Table
 
 
@@ -156,7 +157,7 @@ REVERIE_OPEN = replace(
     validate_on=(*_reverie(OPEN).validate_on, *OPEN.validate_on),
     features=replace(
         OPEN.features,
-        objects="view-caption,detections-in-all-views,box-shape,observations",
+        objects=WITHOUT_NAMES,
         max_objects=20,  # 99.7 % of the viewpoints show no more; one shows 60
     ),
     training=replace(

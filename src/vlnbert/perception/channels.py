@@ -55,6 +55,7 @@ OBJECT_GROUPS = {
     "names": (NAME, VIEW_CAPTION),
     "detections": (VIEW_CAPTION, OVERLAPS),
 }
+WITHOUT_NAMES = ",".join((VIEW_CAPTION, OVERLAPS_IN_ALL_VIEWS, BOX_SHAPE, OBSERVATIONS))  # the best of them
 
 
 def channel_names(
