@@ -157,7 +157,7 @@ MISTAKES = {
         "{house}/r2r/prevalent_aug.json: no such file, which the split r2r/aug is read from; fetch PREVALENT's "
         "augmented paths, or do without: --train-on r2r/train",
     ),
-    "no captions": (("r2r-open", "--data", "{bare}", "--out", "{tmp}/run"), "captions"),
+    "no captions": (("r2r-open-laptop", "--data", "{bare}", "--out", "{tmp}/run"), "captions"),
     "no weights": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--start", "{tmp}/bert"), "no such file"),
     "another depth": (
         ("demo", "--data", "{house}", "--out", "{tmp}/run", "--start", "{whole}", "--navigator.layers", "3"),
