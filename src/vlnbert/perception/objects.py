@@ -29,11 +29,6 @@ class ObjectTextEmbeddings:
     name: Tensor  # [object] place in `names`
     caption: Tensor  # [object] place in `captions`
 
-    @property
-    def width(self) -> int:
-        """That of an object's feature: its name and its caption side by side."""
-        return self.names.shape[1] + self.captions.shape[1]
-
 
 def open_object_names(
     world: World,
