@@ -176,7 +176,14 @@ def _load(path: Path) -> Built | None:
         names = json.loads(metadata["names"])
         whole = metadata[FORMAT] == str(VERSION) and metadata["digest"] == _digest(tensors, names)
         return (tensors, names) if whole else None
-    except (OSError, SafetensorError, KeyError, ValueError, RecursionError, DataError):
+    except (
+        OSError,
+        SafetensorError,
+        KeyError,
+        ValueError,
+        RuntimeError,
+        DataError,
+    ):  # torch's, where the file just went
         return None
 
 

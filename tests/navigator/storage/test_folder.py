@@ -18,7 +18,7 @@ from vlnbert.learning.run_folder import Progress
 from vlnbert.learning.start import own_navigator
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.storage import hub
-from vlnbert.navigator.storage.folder import Limits
+from vlnbert.navigator.storage.folder import Limits, read_safetensors
 from vlnbert.tasks.tokens import load_tokenizer
 from vlnbert.weights.importing import open_navigator
 
@@ -50,6 +50,19 @@ def test_places_that_hold_no_navigator(saved: Path, tmp_path: Path) -> None:
     assert refused(tmp_path / "empty") == expected
     (saved / "model.safetensors").unlink()
     assert refused(saved) == f"{saved}: holds no model.safetensors; give a navigator's folder"
+
+
+def test_weights_that_go_while_they_are_opened(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch maps the file by its name when safetensors has opened it: a training may have swept it in between."""
+    mapped = torch.UntypedStorage.from_file
+
+    def swept(file: str, *options: Any, **named: Any) -> torch.UntypedStorage:
+        Path(file).unlink()
+        return mapped(file, *options, **named)
+
+    monkeypatch.setattr(torch.UntypedStorage, "from_file", swept)
+    with pytest.raises(DataError, match=r"model.safetensors: is gone since it was opened; check the file"):
+        read_safetensors(saved / "model.safetensors")
 
 
 def test_limits_travel_with_a_navigator(saved: Path) -> None:

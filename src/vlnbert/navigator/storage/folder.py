@@ -227,6 +227,10 @@ def _readable(path: Path) -> Iterator[None]:
         raise DataError(path, f"is not a whole safetensors file ({error})", FETCH_AGAIN) from None
     except OSError as error:
         raise DataError(path, f"cannot be read ({error.strerror or error})", "check the file") from None
+    except RuntimeError:  # torch's, which opens the file by its name once more, when it may be gone
+        if path.exists():
+            raise
+        raise DataError(path, "is gone since it was opened", "check the file") from None
 
 
 def check_fit(path: Path, found: Shapes, expected: Shapes, remedy: str = SAVE_AGAIN) -> None:
