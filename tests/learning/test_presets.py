@@ -68,6 +68,7 @@ VARIANTS = [
             "navigator.matching": ("cross-modal", "visual"),
             "training.batch": (16, 8),
             "training.iterations": (300_000, 200_000),
+            "training.objective.grounding_rows": ("all", "teacher-forced"),
         },
     ),
     ("reverie-two-stream", "reverie-one-stream", TWO_STREAM),

@@ -152,6 +152,19 @@ def test_only_reverie_s_batches_ground(both: Trainer) -> None:
     assert {name for name, grad in others.items() if grad is None} == things
 
 
+def test_a_run_can_ground_its_teacher_forced_rows_alone(house: Path, tmp_path: Path) -> None:
+    """The setting reaches the update: half of the rows are teacher-forced, and the others are left out."""
+    trainer = begin_run("mine", ONE, open_data(house), tmp_path / "run")
+    forced = replace(trainer.config.objective, grounding_rows="teacher-forced")
+    every, _ = losses(trainer, 0)
+    trainer.learner.config = replace(trainer.config, objective=forced)
+    found, _ = losses(trainer, 0)
+    assert 0 < found["grounding"] != every["grounding"]
+    assert {name: found[name] for name in PARTS[1:] if name != "grounding"} == {
+        name: every[name] for name in PARTS[1:] if name != "grounding"
+    }
+
+
 def test_r2r_s_batches_leave_the_objects_as_they_are(house: Path, tmp_path: Path) -> None:
     """Neither gradient nor weight decay: no update of R2R moves them."""
     trainer = begin_run("mine", BOTH, open_data(house), tmp_path / "run")

@@ -61,14 +61,18 @@ def aged(run: Path, version: int, *places: tuple[str, ...]) -> Path:
 
 FLIP, EMA = ("experiment", "training", "flip"), ("experiment", "training", "ema")
 ALIGNMENT = ("experiment", "training", "objective", "alignment")
+GROUNDED = ("experiment", "training", "objective", "grounding_rows")
 
 
 def test_an_older_record_need_not_know_every_setting(run: Path) -> None:
-    aged(run, 3, EMA, FLIP, ALIGNMENT)
+    aged(run, 3, EMA, FLIP, ALIGNMENT, GROUNDED)
     assert resume_run(run).config.ema == 0.0
 
 
-@pytest.mark.parametrize(("version", "unknown"), [(4, (FLIP, ALIGNMENT)), (5, (ALIGNMENT,))], ids=["4", "5"])
+BEFORE = {4: (FLIP, ALIGNMENT, GROUNDED), 5: (ALIGNMENT, GROUNDED), 6: (GROUNDED,)}
+
+
+@pytest.mark.parametrize(("version", "unknown"), BEFORE.items(), ids=map(str, BEFORE))
 def test_a_record_of_before_a_setting_opens_and_goes_on(
     finished: Path, run: Path, version: int, unknown: tuple[tuple[str, ...], ...]
 ) -> None:
@@ -78,6 +82,7 @@ def test_a_record_of_before_a_setting_opens_and_goes_on(
     (run / "last.json").unlink()
     trainer = resume_run(run)
     assert (trainer.config.flip, trainer.config.objective.alignment) == (0.0, 0.0)
+    assert trainer.config.objective.grounding_rows == "all"
     trainer.train()
     assert same(weights(finished), weights(run))
     assert json.loads(path.read_text())["format"] == version, "to go on is not to write it anew"
@@ -90,6 +95,7 @@ def test_a_record_of_before_a_setting_opens_and_goes_on(
         (4, (FLIP, ALIGNMENT, ("held_out",)), "held_out"),
         (5, (FLIP, ALIGNMENT), "experiment.training.flip"),
         (6, (ALIGNMENT,), "experiment.training.objective.alignment"),
+        (7, (GROUNDED,), "experiment.training.objective.grounding_rows"),
     ],
 )
 def test_a_record_of_every_field_lacks_none(

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -44,7 +45,7 @@ class Scene:
         start, goal = self.path[:, 0], self.path[:, -1]
         return collect_rollout(self.environment, agent, start, torch.zeros(len(how)), goal)
 
-    def objective(self, how: list[int], **weights: float) -> Objective:
+    def objective(self, how: list[int], **weights: Any) -> Objective:
         length = torch.tensor([len(walk.split()) for walk in WALKS])
         rewards, config = Rewards(self.environment.world, RewardConfig()), ObjectiveConfig(**weights)
         rollout = self.rollout(how)
@@ -131,6 +132,8 @@ def test_only_steps_before_the_end_count(scene: Scene) -> None:
     expected = (rollout.grounding_loss[2, 0] + rollout.grounding_loss[0, 3]).item()  # where the teacher's rows stop
     assert (rollout.grounding_loss[1:, 3] > 0).sum() >= 2, "who has stopped looks on"
     assert found.grounding.item() == pytest.approx(3 * expected / 4)
+    forced = scene.objective(how, grounding=3.0, grounding_rows="teacher-forced")
+    assert forced.grounding.item() == pytest.approx(3 * expected / 3), "which are three"
     nothing = scene.objective(how, grounding=0.0)
     assert nothing.grounding.item() == 0.0
     assert (found.total - nothing.total).item() == pytest.approx(found.grounding.item())

@@ -1,7 +1,7 @@
 """What a navigator learns from a rollout: imitation where rows followed the teacher, A2C where they explored."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from vlnbert.rollout.mixed import SAMPLE, TEACHER, Rollout
 
 @dataclass(frozen=True)
 class ObjectiveConfig:
-    """The weights of the objective; the defaults are the paper's."""
+    """The weights of the objective; the defaults are those of the paper's R2R recipe."""
 
     PLACE: ClassVar[str] = "training.objective"
 
@@ -24,6 +24,9 @@ class ObjectiveConfig:
     """Weight of imitation on the rows that explore; the paper has none."""
     grounding: float = 1.0
     """Weight, in REVERIE, of naming the target wherever the teacher stops."""
+    grounding_rows: Literal["teacher-forced", "all"] = "all"
+    """Rows that learn to name the target: the teacher-forced ones, divided by their number, as in published agents and
+    the paper's presets; or all, sampled rows too, divided by the number of all."""
     alignment: float = 0.0
     """Weight, in R2R, of attending to the words that are due at a viewpoint, as LAR2R's labels have them
     (r2r/LAR2R_train.json); the paper has none."""
@@ -78,7 +81,11 @@ def navigation_objective(
     live = rollout.live & sampled
     count = ranks.sum(live.sum()).clamp(min=1) / ranks.count
     loss = actor_critic_loss(chosen, entropy, rollout.value, returns, live, config.value, config.entropy, count)
-    grounding = config.grounding * (rollout.grounding_loss * rollout.live).sum() / len(row_policy)
+    named = rollout.grounding_loss * rollout.live
+    if config.grounding_rows == "teacher-forced":
+        grounding = config.grounding * (named * taught).sum() / rows
+    else:
+        grounding = config.grounding * named.sum() / len(row_policy)
     alignment = config.alignment * (rollout.alignment_loss * rollout.live).sum() / len(row_policy)
     total = imitation + loss.total + grounding + alignment
     return Objective(total, imitation, loss.policy, loss.value, loss.entropy, grounding, alignment)

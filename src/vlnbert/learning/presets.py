@@ -122,8 +122,9 @@ def _reverie(experiment: Experiment, **training: Any) -> Experiment:
 
 
 def _paper_reverie(navigator: NavigatorConfig) -> Experiment:
-    """The paper's REVERIE recipe: 200,000 updates of 4 + 4 rows."""
-    return _reverie(_paper(navigator), batch=8, iterations=200_000)
+    """The paper's REVERIE recipe: 200,000 updates of 4 + 4 rows, grounding as in the public agents (docs/paper.md)."""
+    objective = ObjectiveConfig(grounding_rows="teacher-forced")
+    return _reverie(_paper(navigator), batch=8, iterations=200_000, objective=objective)
 
 
 def _both(experiment: Experiment) -> Experiment:

@@ -11,11 +11,15 @@ from vlnbert.learning.speaker_experiment import AnyExperiment
 from vlnbert.sources.files import read_json, write_json
 from vlnbert.sources.formats import FORMAT, format_of
 
-# Of run.json. 6 knows training.objective.alignment and 5 training.flip; from 4 on every field is there, also those at
-# their defaults; 3 keeps the shape that was trained, 2 the one asked for.
-NEWEST = 6
-ALIGNMENT = "experiment.training.objective.alignment"
-LATER = {4: ("experiment.training.flip", ALIGNMENT), 5: (ALIGNMENT,)}  # what formats with every field do not know yet
+# Of run.json. From 4 on every field is there, also those at their defaults; 3 keeps the shape that was trained, 2 the
+# one asked for.
+NEWEST = 7
+# Fields by the format that brought them. Older records lack them, and their runs were trained as the defaults say.
+ADDED = {
+    5: ("experiment.training.flip",),
+    6: ("experiment.training.objective.alignment",),
+    7: ("experiment.training.objective.grounding_rows",),
+}
 # Settings that format 2 calls otherwise than format 1, by their places in an experiment.
 RENAMED = {
     "features": "features.views",
@@ -74,7 +78,8 @@ def read_record(run: Path) -> RunRecord:
             if version == 1 and isinstance(values.get("experiment"), dict):
                 values["experiment"] = moved(values["experiment"], RENAMED)
         record = from_plain(RunRecord, values)
-        if version >= 4 and (lost := sorted(set(missing(RunRecord, values)) - set(LATER.get(version, ())))):
+        later = {place for added, places in ADDED.items() if added > version for place in places}
+        if version >= 4 and (lost := sorted(set(missing(RunRecord, values)) - later)):
             raise UsageError(f"it lacks {', '.join(lost)}")
         return record
     except (UsageError, TypeError) as error:
