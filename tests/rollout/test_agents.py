@@ -181,7 +181,7 @@ def test_agents_are_registered_and_made(registered: Registry[Any], environment: 
     def seeded(environment: Environment, seed: int) -> Agent:
         return Random(environment, seed)
 
-    assert list(registered) == ["random", "stop", "shortest", "follow", "forward", "seeded"]
+    assert list(registered) == ["random", "stop", "shortest", "follow", "random-reverie", "forward", "seeded"]
     assert isinstance(find_agent("forward")(environment), Forward)
     made = find_agent("seeded")(environment, 5)
     assert isinstance(made, Random)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import UnknownNameError
 from vlnbert.rollout.agents import EpisodeBatch, find_agent
-from vlnbert.rollout.baselines import Random
+from vlnbert.rollout.baselines import Random, RandomReverie
 from vlnbert.rollout.episodes import run_episodes
 from vlnbert.world import STOP, build_world
 
@@ -147,6 +147,56 @@ def test_random_headings_are_even(environment):
     assert taken == 0
     assert heading.bincount(minlength=12).sub(1000).abs().max() < 150
     assert len(heading.bincount()) == 12
+
+
+def slow_reverie_walker(world, viewpoint, view, lot):
+    """REVERIE's random walker, one choice at a time; `lot` is in [0, 1)."""
+    path = [viewpoint]
+    for step in range(9):
+        aside = [
+            (
+                abs(
+                    math.remainder(float(world.heading[viewpoint, slot]) - math.radians(30 * (view % 12)), 2 * math.pi)
+                ),
+                slot,
+            )
+            for slot in range(1, int(world.choices[viewpoint]))
+        ]
+        ranked = [0, *(slot for _, slot in sorted(aside))]
+        slot = ranked[int(lot * len(aside))] if step == 0 else ranked[1]
+        if slot == STOP:
+            break
+        viewpoint, view = int(world.neighbour[viewpoint, slot]), int(world.view[viewpoint, slot])
+        path.append(viewpoint)
+    return path
+
+
+@given(seed=st.integers(0, 10_000), count=st.integers(2, 14), extra=st.integers(0, 20))
+def test_reverie_s_random_as_the_slow_walker(random_graph, seed, count, extra):
+    world = build_world([random_graph(seed, count, extra)])
+    environment = Environment(world)
+    start = torch.arange(count).repeat_interleave(24)
+    heading = torch.linspace(0.2, 6.0, 24).repeat(count)
+    batch = starting(environment, start, heading)
+    agent = RandomReverie(seed)
+    lots = agent.begin(batch)[0].tolist()
+    taken = run_episodes(environment, agent, batch)
+    for row, lot in enumerate(lots):
+        expected = slow_reverie_walker(world, int(start[row]), int(batch.state.view[row]), lot)
+        assert taken.viewpoint[row, : len(expected)].tolist() == expected
+        assert taken.length[row] == len(expected)
+
+
+def test_reverie_s_random_stays_as_often_as_it_takes_one_neighbour(world):
+    """a0 has two, north and east. Facing east, the one that lies most aside is never taken first."""
+    environment = Environment(world)
+    start = torch.full((3000,), world.find("alpha", "a0"))
+    assert world.choices[start[0]] == 3
+    taken = walked(environment, "random-reverie", start, torch.full((3000,), math.pi / 2))
+    first = [world.viewpoints[there] for there in taken.viewpoint[:, 1]]
+    assert set(first) == {"a0", "a3"}
+    assert 1400 < first.count("a0") < 1600
+    assert taken.length.unique().tolist() == [1, 10]
 
 
 def test_unknown_agents():

@@ -83,6 +83,38 @@ class Follow(Baseline):
         return path_teacher(self.world, observation.state.viewpoint, memory)
 
 
+@register_agent("random-reverie")
+class RandomReverie(Baseline):
+    """REVERIE's random walker, as its authors released it: it stays, or sets out somewhere and takes eight steps ahead.
+
+    Of n neighbours, in the order of how far aside they lie, each but the last is as likely as to stay: one in n. A step
+    ahead goes to the neighbour that lies least aside, even if that is behind.
+    """
+
+    STEPS = 9
+
+    def __init__(self, seed: int = 0) -> None:
+        self.seed = seed % 2**63
+
+    def begin(self, batch: EpisodeBatch) -> tuple[Tensor, int]:
+        """Lots are drawn in the order of the split, so that batches make no difference."""
+        generator, last = torch.Generator().manual_seed(self.seed), max(batch.index.tolist(), default=-1)
+        lot = torch.rand(last + 1, generator=generator)
+        return lot[batch.index].to(batch.state.view.device), 0
+
+    def act(self, observation: Observation, memory: tuple[Tensor, int]) -> tuple[Tensor, tuple[Tensor, int]]:
+        lot, taken = memory
+        neighbours = observation.choosable.sum(dim=1) - 1
+        if taken == self.STEPS:
+            return torch.full_like(neighbours, STOP), memory
+        sine, cosine = observation.direction[..., 0], observation.direction[..., 1]
+        aside = torch.atan2(sine, cosine).abs().masked_fill(~observation.choosable, torch.inf)
+        aside[:, STOP] = -torch.inf  # comes first: to stay is choice 0
+        choice = (lot * neighbours).long() if taken == 0 else neighbours.clamp(max=1)
+        slot = aside.argsort(dim=1, stable=True).gather(1, choice[:, None])
+        return slot.squeeze(1), (lot, taken + 1)
+
+
 def _forward(world: World) -> tuple[Tensor, Tensor]:
     """[viewpoint x heading] the slot nearest to straight ahead once turned right until there is one, and that heading.
 
