@@ -141,6 +141,16 @@ def test_every_preset_is_a_variant_or_a_base() -> None:
     assert set(BY_NAME) - {name for name, *_ in (*VARIANTS, *OWN)} == bases
 
 
+@pytest.mark.parametrize(("name", "task"), [("speaker-open", "r2r"), ("speaker-reverie-open", "reverie")])
+def test_an_open_speaker_stops_on_houses_of_train(name: str, task: str) -> None:
+    """On those that --holdout 6 keeps out of a navigator's training, so on nothing that navigators report."""
+    speaker = presets.speaker(name)
+    assert speaker.splits == (f"{task}/train", f"{task}/dev_unseen")
+    assert speaker.best_on == f"{task}/dev_unseen"
+    assert (speaker.holdout, speaker.holdout_seed) == (6, 0)
+    assert speaker.training.patience > 0
+
+
 def test_a_preset_is_a_navigator_s_or_a_speaker_s() -> None:
     assert presets.speaker("speaker-open").speaker.hidden == 384
     assert presets.navigator("r2r-open").navigator.hidden == 384

@@ -7,7 +7,12 @@ from vlnbert.learning.speaker_experiment import SpeakerExperiment, SpeakerTrainC
 from vlnbert.speaker import SpeakerConfig
 from vlnbert.weights.options import MINILM
 
+# It stops where its perplexity no longer falls. Houses of train decide that: val_unseen is left to the navigators that
+# learn from what it writes.
 SPEAKER_OPEN = SpeakerExperiment(
+    validate_on=("r2r/dev_unseen",),
+    best_on="r2r/dev_unseen",
+    holdout=6,
     features=FeatureSpec(views="captions,observations"),
     start=MINILM,
     speaker=SpeakerConfig(dropout=0.3),
@@ -26,7 +31,7 @@ def _speaker_reverie(experiment: SpeakerExperiment) -> SpeakerExperiment:
         experiment,
         train_on=("reverie/train",),
         validate_on=tuple(name.replace("r2r", "reverie") for name in experiment.validate_on),
-        best_on="reverie/val_unseen",
+        best_on=experiment.best_on.replace("r2r", "reverie"),
         features=replace(experiment.features, objects=NAMES, max_objects=20),
     )
 
