@@ -33,6 +33,19 @@ class Mine(nn.Module):
         seen = (visual.tokens @ state[:, :, None]).squeeze(2)
         return BackboneOutput(state, seen[:, {from_slot}:], language.mask.float(), language, None)
 """
+LEARNED = """
+import torch
+import vlnbert as vln
+
+@vln.register_reward("mine")
+class Learned(torch.nn.Module):
+    def __init__(self, world, config):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.ones(()))
+
+    def forward(self, rollout, batch):
+        return self.scale * rollout.live
+"""
 CAPTURING = """
 def waits():
     raise RuntimeError("operation not permitted when stream is capturing")
@@ -52,6 +65,11 @@ BAD: dict[str, tuple[str, tuple[str, ...], str]] = {
         (),
         "the task Nameless has no name; give it one: name = ...",
     ),
+    "a task with a metric that nobody has": (
+        "import vlnbert as vln\n\nvln.register_task(type('Odd', (vln.R2R,), {'name': 'odd', 'best_metric': 'wins'}))",
+        (),
+        "the task odd cannot choose its best weights by 'wins'; set best_metric to one of sr, osr, spl,",
+    ),
     "a wider backbone": (
         BACKBONE.format(wider=1, from_slot=0),
         ("--navigator.backbone", "mine"),
@@ -66,6 +84,11 @@ BAD: dict[str, tuple[str, tuple[str, ...], str]] = {
         REWARD.format(gives="rollout.viewpoint.float()"),
         ("--training.reward", "mine"),
         "the reward 'mine' has the shape [5, 4], not [time, row], here [4, 4]; mend it, or choose another",
+    ),
+    "a reward with parameters": (
+        LEARNED,
+        ("--training.reward", "mine"),
+        "the reward 'mine' has parameters to be trained, and a reward is not trained; freeze them (requires_grad_",
     ),
     "a reward that takes too few": (
         "import vlnbert as vln\n\nvln.register_reward('mine')(lambda rollout: rollout)",

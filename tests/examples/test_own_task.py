@@ -14,7 +14,7 @@ from tests.learning.samples import same, weights
 from vlnbert.errors import UsageError
 from vlnbert.house import generate
 from vlnbert.registry import load_plugin
-from vlnbert.tasks.task import TASKS
+from vlnbert.tasks.task import GROUNDING, NAVIGATION, TASKS
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "own_task.py"
 SPLITS = {"train_on": "exact/train", "validate_on": "exact/val_unseen", "best_on": "exact/val_unseen"}
@@ -107,10 +107,28 @@ def test_it_is_a_script(
     assert "r2r/val_unseen" in out
 
 
+@pytest.mark.parametrize("task", ["r2r", "reverie"])
+def test_every_metric_that_can_rank_weights_is_in_a_validation_s_scores(data: vln.Data, task: str) -> None:
+    scores = vln.evaluate("stop", data, f"{task}/val_unseen", bar=False).scores[f"{task}/val_unseen"]
+    known = {name for name, score in scores.items() if score is not None} - {"tl", "episodes"}
+    assert known == {*NAVIGATION, *(GROUNDING if task == "reverie" else ())}
+
+
 def test_faults_are_one_line() -> None:
     with pytest.raises(UsageError, match="the task Nameless has no name; give it one"):
         vln.register_task(type("Nameless", (vln.Task,), {}))
     with pytest.raises(UsageError, match=r"the task mute has no reader; define read\(self, path\)"):
         vln.register_task(type("Mute", (vln.Task,), {"name": "mute"}))
+    for metric, kind in (
+        ("spll", vln.REVERIE),
+        ("rgs", vln.R2R),
+        ("tl", vln.R2R),
+        (None, vln.R2R),
+        ("episodes", vln.R2R),
+    ):
+        told = f"the task odd cannot choose its best weights by {metric!r}; set best_metric to one of sr, osr, spl, "
+        with pytest.raises(UsageError, match=f"^{told}"):
+            vln.register_task(type("Odd", (kind,), {"name": "odd", "best_metric": metric}))
+    assert "odd" not in TASKS, "nothing is registered"
     with pytest.raises(UsageError, match="two tasks are called 'r2r'"):
         vln.register_task(type("Again", (vln.R2R,), {"__module__": "elsewhere"}))

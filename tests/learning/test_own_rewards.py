@@ -111,6 +111,40 @@ def test_what_does_not_fit_is_told(house: Path, tmp_path: Path, forget_plugins: 
         losses(house, tmp_path / "run", replace(ONCE, reward="broken"))
 
 
+class Scaled(torch.nn.Module):
+    """The live steps, times a parameter."""
+
+    def __init__(self, world: World, config: RewardConfig) -> None:
+        super().__init__()
+        self.scale = torch.nn.Linear(1, 1)
+
+    def forward(self, rollout: Rollout, batch: Batch) -> Tensor:
+        return self.scale.bias * rollout.live
+
+
+class Frozen(Scaled):
+    def __init__(self, world: World, config: RewardConfig) -> None:
+        super().__init__(world, config)
+        self.requires_grad_(False)
+
+
+def test_a_reward_with_parameters_is_refused_before_anything_is_written(
+    house: Path, tmp_path: Path, forget_plugins: Callable[[], None]
+) -> None:
+    register_reward("scaled")(Scaled)
+    register_reward("frozen")(Frozen)
+    register_reward("made")(lambda rollout, batch, world: rollout.live.float())
+    experiment = replace(EXPERIMENT, training=replace(EXPERIMENT.training, reward="scaled"))
+    words = (
+        r"^the reward 'scaled' has parameters to be trained, and a reward is not trained; freeze them \(requires_grad_"
+    )
+    with pytest.raises(UsageError, match=words):
+        begin_run("mine", experiment, open_data(house), tmp_path / "run")
+    assert not (tmp_path / "run" / "run.json").exists()
+    losses(house, tmp_path / "frozen", replace(ONCE, reward="frozen"))
+    losses(house, tmp_path / "made", replace(ONCE, reward="made"))
+
+
 def test_what_comes_after_a_stop_may_be_anything(
     house: Path, tmp_path: Path, forget_plugins: Callable[[], None]
 ) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vlnbert.errors import UsageError
 from vlnbert.evaluation.metrics import dtw_cost, dtw_table, ndtw
@@ -81,6 +81,7 @@ def open_reward(name: str, world: World, config: RewardConfig) -> Reward:
     """The reward of that name in a world; what it gives is checked as far as that does not wait for the device."""
     registered = REWARDS[name]
     made = registered(world, config) if isinstance(registered, type) else None
+    _require_fixed(name, registered if made is None else made)
 
     def reward(rollout: Rollout, batch: Batch) -> Tensor:
         with torch.no_grad():
@@ -89,6 +90,13 @@ def open_reward(name: str, world: World, config: RewardConfig) -> Reward:
         return found  # type: ignore[no-any-return]  # a tensor, as was checked
 
     return reward
+
+
+def _require_fixed(name: str, reward: object) -> None:
+    """Refuse parameters that no optimiser would update and no checkpoint would keep."""
+    if isinstance(reward, nn.Module) and any(parameter.requires_grad for parameter in reward.parameters()):
+        problem = f"the reward '{name}' has parameters to be trained, and a reward is not trained"
+        raise UsageError(f"{problem}; freeze them (requires_grad_(False)), or choose another")
 
 
 def _check(name: str, found: Any, rollout: Rollout) -> None:

@@ -23,8 +23,8 @@ from vlnbert.world.world import World
 AUGMENTED_FILE = "prevalent_aug.json"  # R2R's split "aug"
 SUB_INSTRUCTIONS = "sub_instructions"  # R2R's split of parts of train
 NEAR = 3.0  # metres: who stops closer than this to the goal has arrived, and the scale of nDTW and CLS
-NAVIGATION = ("sr", "osr", "spl", "ndtw", "sdtw", "cls", "tl", "ne")  # metrics of every task
-GROUNDING = ("rgs", "rgspl")  # metrics of tasks that ask for an object
+NAVIGATION = ("sr", "osr", "spl", "ndtw", "sdtw", "cls", "ne")  # metrics by which any task can rank weights
+GROUNDING = ("rgs", "rgspl")  # and those of tasks that ask for an object
 
 TeacherMemory = tuple[Tensor, ...]  # each [row, ...]: what the teacher knows of its rows
 
@@ -57,7 +57,6 @@ class Task:
     max_steps: int = 15  # of an episode
     sees_objects: bool = False  # whether agents see objects, stop at one and name it
     stop_distance: float = NEAR  # metres from the goal within which the paper's reward calls a stop right
-    metrics: tuple[str, ...] = NAVIGATION  # what tables show
     best_metric: str = "spl"  # by which a training chooses its best weights
 
     def files(self, folder: DataFolder) -> dict[str, Path]:
@@ -125,6 +124,10 @@ def register_task(task: AnyTask) -> AnyTask:
         raise UsageError(f"the task {task.__name__} has no name; give it one: name = ...")
     if task.read is Task.read:
         raise UsageError(f"the task {task.name} has no reader; define read(self, path), or inherit that of vln.R2R")
+    ranking = (*NAVIGATION, *GROUNDING) if task.sees_objects else NAVIGATION
+    if task.best_metric not in ranking:
+        problem = f"the task {task.name} cannot choose its best weights by {task.best_metric!r:.60}"
+        raise UsageError(f"{problem}; set best_metric to one of {', '.join(ranking)}")
     TASKS.register(task.name, task(), task.__module__)
     return task
 
@@ -159,7 +162,6 @@ class REVERIE(Task):
     max_tokens = 50
     sees_objects = True
     stop_distance = 1.0
-    metrics = (*NAVIGATION[:6], *GROUNDING, *NAVIGATION[6:])
 
     def files(self, folder: DataFolder) -> dict[str, Path]:
         return super().files(folder) | folder.augmented_files(self.name)
