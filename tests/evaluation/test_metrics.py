@@ -72,6 +72,16 @@ def test_three_metres_are_too_far(hall: World) -> None:
     assert float(scores.osr) == 1.0
 
 
+def test_oracle_success_counts_the_start(hall: World) -> None:
+    """Who starts at the goal and leaves was there once, and who never moves is there; who comes no nearer is not."""
+    left, stayed, astray = score(hall, "cdef", "c"), score(hall, "c", "c"), score(hall, "abc", "f")
+    assert [float(each.sr) for each in (left, stayed, astray)] == [0, 1, 0]
+    assert [float(each.osr) for each in (left, stayed, astray)] == [1, 1, 0]
+    assert float(left.oracle_error) == 0
+    sighted = torch.tensor([[True, False, False, False]])
+    assert float(measure(hall, *paths("abcd"), *paths("abcd"), arrived=sighted).osr) == 1
+
+
 def test_staying_at_the_start(hall: World) -> None:
     scores = score(hall, "a", "abcd")
     assert (float(scores.tl), float(scores.ne), float(scores.steps)) == (0.0, 6.0, 0.0)

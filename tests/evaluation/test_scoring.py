@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from vlnbert.errors import InvalidFileError
 from vlnbert.evaluation.results import Result
-from vlnbert.evaluation.scoring import ScoredFile, score_file, score_results
+from vlnbert.evaluation.scoring import ScoredFile, score_file, score_results, score_walks
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.episodes import Episodes
+from vlnbert.tasks.task import TASKS
 from vlnbert.world.world import World
 
 Open = Callable[[str, str], tuple[Episodes, World]]
@@ -119,3 +121,29 @@ def test_reverie(episodes_of: Open, way: str, target: str | None, success: int, 
     summary = {name: scores.summary()[name] for name in ("sr", "osr", "rgs", "spl", "rgspl")}
     wanted = {"sr": success, "osr": oracle, "rgs": grounded, "spl": success * weight, "rgspl": grounded * weight}
     assert summary == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize(
+    ("way", "success", "oracle"),
+    [
+        ("abcdef", 1, 1),  # f shows it, 4 m beyond the goal
+        ("abcd", 0, 0),  # the goal itself does not
+        ("abcde", 0, 0),  # nor does e
+        ("abcdefed", 0, 1),
+    ],
+)
+def test_reverie_s_success_is_to_see_the_target_wherever_that_is(
+    hall_folder: DataFolder, episodes_of: Open, way: str, success: int, oracle: int
+) -> None:
+    """In a house where what is visible and what is near part, by every way in which walks are scored."""
+    boxes = hall_folder.root / "reverie" / "BBox"
+    lamp = {"name": "lamp", "bbox2d": [[1, 2, 3, 4]]}
+    (boxes / "hall_d.json").write_text(json.dumps({"d": {"7": {**lamp, "visible_pos": [], "bbox2d": []}}}))
+    (boxes / "hall_f.json").write_text(json.dumps({"f": {"7": {**lamp, "visible_pos": [3]}}}))
+    episodes, world = episodes_of("reverie", "val")
+    found = score_results([Result("5_7_0", tuple(way), (None,) * len(way), "7")], episodes, world)
+    assert (float(found.sr), float(found.osr), float(found.rgs)) == (success, oracle, 1)
+    walked = torch.tensor([[world.find("hall", name) for name in way]])
+    assert float(score_walks(world, episodes, walked, torch.tensor([len(way)]), ["7"]).sr) == success
+    there = TASKS["reverie"].arrived(world, walked, episodes)
+    assert there.tolist() == [[name == "f" for name in way]]
