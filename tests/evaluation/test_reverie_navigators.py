@@ -13,8 +13,8 @@ from vlnbert.evaluation.scoring import score_file
 from vlnbert.evaluation.submission import write_results
 from vlnbert.house import generate
 from vlnbert.navigator import SIZES, Navigator
-from vlnbert.rollout.episodes import encode_tokens
 from vlnbert.rollout.greedy import GreedyAgent
+from vlnbert.rollout.recurrent import encode_tokens
 from vlnbert.sources.layout import DataFolder, open_folder
 from vlnbert.tasks import Episodes, load_episodes
 from vlnbert.tasks.tokens import Tokens, load_tokenizer, tokenise

@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 import torch
 
+from tests.learning.objectives import collected, navigation_objective
 from vlnbert.environment.environment import Environment
 from vlnbert.evaluation.evaluate import Evaluation, evaluate_agent
 from vlnbert.house import generate
-from vlnbert.learning.objective import ObjectiveConfig, navigation_objective
+from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.rewards import PaperReward, RewardConfig
 from vlnbert.navigator import SIZES, Navigator
 from vlnbert.rollout.greedy import GreedyAgent
-from vlnbert.rollout.mixed import TEACHER, MixedAgent, collect_rollout
+from vlnbert.rollout.mixed import TEACHER, MixedAgent
 from vlnbert.rollout.noise import keys
 from vlnbert.sources.boxes import BoxedObject, ViewpointObjects
 from vlnbert.sources.connectivity import ScanGraph
@@ -66,8 +67,8 @@ def learned(scene: Scene, updates: int, grounding: float = 1.0, seed: int = SEED
     how, weights = torch.full_like(rows, TEACHER), ObjectiveConfig(imitation=1.0, grounding=grounding)
     batch = take(train.episodes, train.tokens, rows, train.tokens.ids.shape[1], train.target)
     for update in range(updates):
-        agent = MixedAgent(navigator, environment, batch.tokens, how, keys(seed, update, rows), batch.target, LIMIT)
-        rollout = collect_rollout(environment, agent, batch.start, batch.heading, batch.goal)
+        agent = MixedAgent(navigator, environment, batch.tokens, how, keys(seed, update, rows), LIMIT)
+        rollout = collected(environment, agent, batch.start, batch.heading, batch.goal, target=batch.target)
         reward = rewards(rollout, batch)
         loss = navigation_objective(rollout, how, reward, weights)
         optimiser.zero_grad()

@@ -6,14 +6,15 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.learning.objectives import collected, navigation_objective
 from vlnbert.environment.environment import Environment
 from vlnbert.evaluation.evaluate import evaluate_agent
 from vlnbert.house import generate
-from vlnbert.learning.objective import ObjectiveConfig, navigation_objective
+from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.rewards import RewardConfig, Rewards
 from vlnbert.navigator import SIZES, Navigator
 from vlnbert.rollout.greedy import GreedyAgent
-from vlnbert.rollout.mixed import SAMPLE, TEACHER, MixedAgent, collect_rollout
+from vlnbert.rollout.mixed import SAMPLE, TEACHER, MixedAgent
 from vlnbert.rollout.noise import keys
 from vlnbert.sources.layout import open_folder
 from vlnbert.tasks import load_episodes
@@ -46,7 +47,7 @@ def test_a_few_episodes_are_learned_by_heart(backbone: str, tmp_path: Path) -> N
         agent = MixedAgent(
             navigator, environment, batch.tokens, how, keys(0, iteration, torch.arange(ROWS)), max_steps=8
         )
-        rollout = collect_rollout(environment, agent, batch.start, batch.heading, batch.goal)
+        rollout = collected(environment, agent, batch.start, batch.heading, batch.goal)
         reward = rewards(rollout.viewpoint, rollout.slot, batch.path, batch.path_length)
         loss = navigation_objective(rollout, how, reward, ObjectiveConfig(imitation=1.0))
         optimiser.zero_grad()

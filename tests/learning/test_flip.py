@@ -73,13 +73,13 @@ def learn(one: NavigatorTrainer, environment: Environment, flip: float, batch: B
     """The losses of a batch in some environment, its rollout and its rewards."""
     rows, policy = one.batches.teacher_rows(environment.world), one.batches.row_policy
     learner = Learner(one.navigator, environment, replace(one.config, flip=flip), ALONE, rows, policy)
-    earned, kept = learner.reward, list[tuple[Rollout, Tensor]]()
+    earned, kept = learner.objective.reward, list[tuple[Rollout, Tensor]]()
 
     def reward(rollout: Rollout, of: Batch) -> Tensor:
         kept.append((rollout, earned(rollout, of)))
         return kept[-1][1]
 
-    learner.reward = reward
+    learner.objective.reward = reward
     with watched(one.navigator) as seen:
         losses = learner(batch, key)
     found = torch.autograd.grad(losses[0], list(one.navigator.parameters()), allow_unused=True)
@@ -127,7 +127,7 @@ def test_a_mirror_teaches_what_the_mirrored_house_does(house: Path, tmp_path: Pa
     assert torch.equal(other_view(flipped.rollout.view), built.rollout.view)
     assert torch.equal(flipped.reward, built.reward)
     close = {"rtol": 1e-4, "atol": 1e-5}
-    for name in ("logits", "value", "last_value", "grounding_loss"):
+    for name in ("logits", "value", "last_value"):
         torch.testing.assert_close(getattr(flipped.rollout, name), getattr(built.rollout, name), **close)
     torch.testing.assert_close(flipped.losses, built.losses, **close)
     torch.testing.assert_close(flipped.gradients, built.gradients, **close)

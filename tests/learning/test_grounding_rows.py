@@ -8,10 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from vlnbert.learning.objective import Objective, ObjectiveConfig, navigation_objective
+from tests.learning.objectives import made, navigation_objective
+from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.presets import presets
 from vlnbert.ranks import ALONE, Ranks
-from vlnbert.rollout.mixed import SAMPLE, TEACHER, Rollout
+from vlnbert.rollout.mixed import SAMPLE, TEACHER
 
 POLICY = torch.tensor([TEACHER, SAMPLE, TEACHER, SAMPLE, TEACHER])
 LIVE = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 1, 0], [1, 1, 0, 1, 0]], dtype=torch.bool)
@@ -36,11 +37,12 @@ def beside(other: slice) -> Two:
     return Two(theirs=iter([(POLICY[other] == TEACHER).sum(), (LIVE[:, other] & (POLICY[other] == SAMPLE)).sum()]))
 
 
-def objective(rows: slice, ranks: Ranks = ALONE, **settings: Any) -> Objective:
+def objective(rows: slice, ranks: Ranks = ALONE, **settings: Any) -> Any:
     live, named = LIVE[:, rows], NAMED[:, rows].clone().requires_grad_()
     nothing = torch.zeros(live.shape, dtype=torch.float64)
     at = torch.zeros(len(live) + 1, live.shape[1], dtype=torch.long)
-    rollout = Rollout(
+    rollout = made(
+        POLICY[rows],
         viewpoint=at,
         view=at,
         slot=at[:-1],

@@ -10,15 +10,16 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from tests.learning.objectives import made, navigation_objective
 from tests.learning.samples import SHAPE
 from vlnbert.data.data import open_data
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.losses import actor_critic_loss
-from vlnbert.learning.objective import Objective, navigation_objective
 from vlnbert.learning.presets import presets
 from vlnbert.learning.runs import begin_run
 from vlnbert.learning.trainer import Trainer
@@ -26,7 +27,7 @@ from vlnbert.learning.updates import set_learning_rate
 from vlnbert.navigator import Step
 from vlnbert.rollout.agents import EpisodeBatch
 from vlnbert.rollout.episodes import run_episodes
-from vlnbert.rollout.mixed import SAMPLE, TEACHER, MixedAgent, Rollout, collect_rollout
+from vlnbert.rollout.mixed import SAMPLE, TEACHER, MixedAgent, collect_rollout
 from vlnbert.tasks.tokens import load_tokenizer, tokenise
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "paper.md").read_text()
@@ -45,13 +46,14 @@ def stated(begins: str) -> list[float]:
     return [float(number) for number in re.findall(r"[\d.]+", cell)]
 
 
-def objective(preset: str) -> Objective:
+def objective(preset: str) -> Any:
     """That of a row that follows the teacher beside one that samples, two steps each of two slots as likely.
 
     The critic expects nothing, the second step of the sampled row earns 1, and objects and words cost 1 at the stops.
     """
     nothing, at_the_stops = torch.zeros(2, 2), torch.tensor([[0.0, 0.0], [1.0, 1.0]])
-    rollout = Rollout(
+    rollout = made(
+        torch.tensor([TEACHER, SAMPLE]),
         viewpoint=torch.zeros(3, 2, dtype=torch.long),
         view=torch.zeros(3, 2, dtype=torch.long),
         slot=torch.zeros(2, 2, dtype=torch.long),

@@ -24,7 +24,7 @@ from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.rewards import PaperReward, RewardConfig
 from vlnbert.learning.runs import begin_run, read_record, resume_run
 from vlnbert.learning.trainer import Trainer
-from vlnbert.learning.updates import PARTS, Learner
+from vlnbert.learning.updates import Learner
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.sources.connectivity import ScanGraph
 from vlnbert.sources.layout import open_folder
@@ -110,7 +110,7 @@ def losses(trainer: Trainer, number: int) -> tuple[dict[str, float], dict[str, T
     found: Tensor = trainer.learner(batch, key)
     named = dict(trainer.navigator.named_parameters())
     grads = torch.autograd.grad(found[0], list(named.values()), allow_unused=True)
-    return dict(zip(PARTS, found.tolist(), strict=True)), dict(zip(named, grads, strict=True))
+    return dict(zip(trainer.parts, found.tolist(), strict=True)), dict(zip(named, grads, strict=True))
 
 
 def test_one_update_learns_to_name(house: Path, tmp_path: Path) -> None:
@@ -157,11 +157,11 @@ def test_a_run_can_ground_its_teacher_forced_rows_alone(house: Path, tmp_path: P
     trainer = begin_run("mine", ONE, open_data(house), tmp_path / "run")
     forced = replace(trainer.config.objective, grounding_rows="teacher-forced")
     every, _ = losses(trainer, 0)
-    trainer.learner.config = replace(trainer.config, objective=forced)
-    found, _ = losses(trainer, 0)
+    forced = replace(ONE, training=replace(ONE.training, objective=forced))
+    found, _ = losses(begin_run("mine", forced, open_data(house), tmp_path / "forced"), 0)
     assert 0 < found["grounding"] != every["grounding"]
-    assert {name: found[name] for name in PARTS[1:] if name != "grounding"} == {
-        name: every[name] for name in PARTS[1:] if name != "grounding"
+    assert {name: found[name] for name in trainer.parts[1:] if name != "grounding"} == {
+        name: every[name] for name in trainer.parts[1:] if name != "grounding"
     }
 
 
@@ -200,7 +200,7 @@ def test_where_targets_are_seen_can_decide_what_is_earned(house: Path, tmp_path:
     for sightings in (everywhere, torch.full_like(everywhere, NONE)):
         torch.manual_seed(0)
         found = trainer.learner(replace(batch, sightings=sightings), key)
-        costs.append(dict(zip(PARTS, found.tolist(), strict=True)))
+        costs.append(dict(zip(trainer.parts, found.tolist(), strict=True)))
     assert costs[0]["value"] != costs[1]["value"]
     assert costs[0]["grounding"] == costs[1]["grounding"]
 

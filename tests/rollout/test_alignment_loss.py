@@ -6,14 +6,16 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.learning.objectives import Costed, collected, navigation_objective
 from tests.navigator.samples import CONFIGS, make
 from vlnbert.environment.environment import Environment, State
 from vlnbert.errors import UsageError
-from vlnbert.learning.objective import ObjectiveConfig, navigation_objective
+from vlnbert.learning.objective import ObjectiveConfig
+from vlnbert.learning.terms import TINY, attention_loss
 from vlnbert.navigator import Navigator
-from vlnbert.rollout.episodes import encode_tokens
-from vlnbert.rollout.mixed import SAMPLE, TEACHER, TINY, MixedAgent, Rollout, _alignment_loss, collect_rollout
+from vlnbert.rollout.mixed import SAMPLE, TEACHER, MixedAgent, Rollout
 from vlnbert.rollout.noise import keys
+from vlnbert.rollout.recurrent import encode_tokens
 from vlnbert.tasks.episodes import pad_paths
 from vlnbert.world import FeatureBank, World
 from vlnbert.world.sights import facing_views
@@ -42,7 +44,7 @@ class Scene:
             for hop, tokens in enumerate(hops):
                 self.aligned[row, hop, [int(token) for token in tokens]] = True
 
-    def rollout(self, how: list[int], labelled: bool = True) -> Rollout:
+    def rollout(self, how: list[int], labelled: bool = True) -> Costed:
         agent = MixedAgent(
             self.navigator,
             self.environment,
@@ -50,9 +52,9 @@ class Scene:
             row_policy=torch.tensor(how),
             key=keys(0, 0, torch.arange(4)),
             max_steps=LIMIT,
-            alignment=(self.aligned, self.path) if labelled else None,
         )
-        return collect_rollout(self.environment, agent, self.path[:, 0], torch.zeros(4), self.path[:, -1])
+        start, goal, aligned = self.path[:, 0], self.path[:, -1], self.aligned if labelled else None
+        return collected(self.environment, agent, start, torch.zeros(4), goal, aligned=aligned, path=self.path)
 
     def plain_loss(self, rollout: Rollout) -> Tensor:
         """[time, row] of one row at a time, its words looked up by the names of WALKS."""
@@ -136,13 +138,13 @@ def test_attention_moves_to_the_words(scene: Scene) -> None:
 def test_shares_by_hand() -> None:
     weights = torch.tensor([[0.5, 0.25, 0.25], [0.0, 1.0, 0.0], [0.2, 0.3, 0.5]], dtype=torch.float64)
     words = torch.tensor([[True, True, False, True], [False, True, False, False], [True, False, False, False]])
-    found = _alignment_loss(weights, words)  # the first token is [CLS], which nobody weighs
+    found = attention_loss(weights, words)  # the first token is [CLS], which nobody weighs
     expected = -torch.tensor([0.75 + TINY, TINY, 1.0], dtype=torch.float64).log()
     torch.testing.assert_close(found, expected)
-    assert _alignment_loss(weights.bfloat16(), words).dtype == torch.float32
+    assert attention_loss(weights.bfloat16(), words).dtype == torch.float32
 
 
 def test_a_backbone_that_weighs_something_else_is_refused() -> None:
     problem = "the backbone weighs 2 words of an instruction that has 3; do without: alignment=0"
     with pytest.raises(UsageError, match=f"^{problem}$"):
-        _alignment_loss(torch.ones(1, 2), torch.ones(1, 4, dtype=torch.bool))
+        attention_loss(torch.ones(1, 2), torch.ones(1, 4, dtype=torch.bool))

@@ -6,10 +6,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from tests.learning.objectives import Costed, collected
 from tests.navigator.samples import TWO, make
 from vlnbert.environment.environment import Environment, State
 from vlnbert.rollout.agents import EpisodeBatch
-from vlnbert.rollout.mixed import GREEDY, SAMPLE, TEACHER, MixedAgent, Rollout, TeacherRows, collect_rollout
+from vlnbert.rollout.mixed import GREEDY, SAMPLE, TEACHER, MixedAgent, TeacherRows
 from vlnbert.rollout.noise import gumbel, keys
 from vlnbert.tasks.task import TASKS
 from vlnbert.world import STOP, FeatureBank, World
@@ -32,14 +33,14 @@ def scene(world: World) -> tuple[Environment, torch.Tensor, torch.Tensor]:
     return Environment(world, FeatureBank(table, views.row)), torch.tensor([0, 1, 5, 3]), torch.tensor([5, 4, 0, 3])
 
 
-def roll(scene: tuple, how: list[int], seed: int = 0) -> tuple[Rollout, MixedAgent]:
+def roll(scene: tuple, how: list[int], seed: int = 0) -> tuple[Costed, MixedAgent]:
     environment, start, goal = scene
     navigator = make(replace(TWO, feature_width=7))
     tokens = torch.randint(4, 50, (4, 6), generator=torch.Generator().manual_seed(1))
     agent = MixedAgent(
         navigator, environment, tokens, torch.tensor(how), keys(seed, 0, torch.arange(4)), max_steps=LIMIT
     )
-    return collect_rollout(environment, agent, start, torch.zeros(4), goal), agent
+    return collected(environment, agent, start, torch.zeros(4), goal), agent
 
 
 def test_the_teachers_rows_follow_the_teacher(scene: tuple) -> None:
@@ -74,10 +75,10 @@ def test_the_record_is_what_happened(scene: tuple) -> None:
 def test_who_goes_on_expects_what_the_next_step_would_show(scene: tuple) -> None:
     rollout, agent = roll(scene, [SAMPLE] * 4, seed=5)
     assert 0 < rollout.ended.sum() < 4
-    navigator, environment = agent.navigator, agent.environment
+    navigator, environment = agent.policy.navigator, agent.environment
     state = State(*rollout.viewpoint[:1], rollout.view[0], rollout.ended)
     memory = agent.begin(EpisodeBatch(state, agent.tokens, torch.arange(4), goal=scene[2]))
-    hidden, instruction = memory.hidden, memory.instruction
+    hidden, instruction = memory.memory.state, memory.memory.instruction
     for viewpoint, view in zip(rollout.viewpoint, rollout.view, strict=True):
         step = navigator.step(hidden, instruction, environment.observe(State(viewpoint, view, rollout.ended)))
         hidden, instruction = step.state, step.instruction
@@ -119,12 +120,12 @@ def test_rows_that_leave_change_nothing(scene: tuple, steps: int, monkeypatch: p
 
 def roll_with(
     scene: tuple, how: list[int], start: torch.Tensor, goal: torch.Tensor, teacher_rows: TeacherRows | None
-) -> Rollout:
+) -> Costed:
     navigator = make(replace(TWO, feature_width=7))
     tokens = torch.randint(4, 50, (4, 6), generator=torch.Generator().manual_seed(1))
     key = keys(5, 0, torch.arange(4))
-    agent = MixedAgent(navigator, scene[0], tokens, torch.tensor(how), key, None, LIMIT, teacher_rows)
-    return collect_rollout(scene[0], agent, start, torch.zeros(4), goal)
+    agent = MixedAgent(navigator, scene[0], tokens, torch.tensor(how), key, LIMIT, teacher_rows)
+    return collected(scene[0], agent, start, torch.zeros(4), goal)
 
 
 def test_the_teachers_steps_are_counted(scene: tuple) -> None:

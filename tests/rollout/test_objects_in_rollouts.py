@@ -8,14 +8,15 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.learning.objectives import Costed, collected, navigation_objective
 from tests.navigator.samples import CONFIGS, make
 from vlnbert.environment.environment import Environment, State
-from vlnbert.learning.objective import Objective, ObjectiveConfig, navigation_objective
+from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.rewards import RewardConfig, Rewards
 from vlnbert.navigator import Navigator, fast
-from vlnbert.rollout.episodes import encode_tokens
-from vlnbert.rollout.mixed import SAMPLE, TEACHER, MixedAgent, Rollout, collect_rollout
+from vlnbert.rollout.mixed import SAMPLE, TEACHER, MixedAgent, Rollout
 from vlnbert.rollout.noise import keys
+from vlnbert.rollout.recurrent import encode_tokens
 from vlnbert.sources.boxes import BoxedObject, ViewpointObjects
 from vlnbert.tasks.episodes import pad_paths
 from vlnbert.world import STOP, FeatureBank, ObjectBank, World
@@ -39,13 +40,13 @@ class Scene:
     tokens: Tensor
     target: Tensor
 
-    def rollout(self, how: list[int]) -> Rollout:
+    def rollout(self, how: list[int]) -> Costed:
         key = keys(0, 0, torch.arange(len(how)))
-        agent = MixedAgent(self.navigator, self.environment, self.tokens, torch.tensor(how), key, self.target, LIMIT)
+        agent = MixedAgent(self.navigator, self.environment, self.tokens, torch.tensor(how), key, LIMIT)
         start, goal = self.path[:, 0], self.path[:, -1]
-        return collect_rollout(self.environment, agent, start, torch.zeros(len(how)), goal)
+        return collected(self.environment, agent, start, torch.zeros(len(how)), goal, target=self.target)
 
-    def objective(self, how: list[int], **weights: Any) -> Objective:
+    def objective(self, how: list[int], **weights: Any) -> Any:
         length = torch.tensor([len(walk.split()) for walk in WALKS])
         rewards, config = Rewards(self.environment.world, RewardConfig()), ObjectiveConfig(**weights)
         rollout = self.rollout(how)
@@ -196,8 +197,8 @@ def test_to_stop_is_to_choose_the_best_object(scene: Scene) -> None:
 
 def test_reinforcement_reaches_the_objects(scene: Scene) -> None:
     """What a stop earned is learned by how objects are seen, without the grounding loss too."""
-    loss = scene.objective([SAMPLE] * 4, imitation=0.0, grounding=0.0)
-    found = scene.gradients(loss.policy)
+    loss = scene.objective([SAMPLE] * 4, imitation=0.0, grounding=0.0, value=0.0, entropy=0.0)
+    found = scene.gradients(loss.total)
     for name in ("object_embedding.project.weight", "object_embedding.position.weight"):
         assert found[name].abs().max() > 1e-6
 

@@ -6,7 +6,7 @@ A field's docstring is its help on the command line.
 from dataclasses import dataclass, field
 
 from vlnbert.errors import UsageError, setting
-from vlnbert.learning.objective import ObjectiveConfig
+from vlnbert.learning.objective import ObjectiveConfig, require_weights
 from vlnbert.learning.records import require_range
 from vlnbert.learning.rewards import PAPER, RewardConfig
 from vlnbert.learning.settings import MOST, ExperimentSettings, TrainingSettings
@@ -32,7 +32,13 @@ class TrainConfig(TrainingSettings):
     """Share of the rows that see their house in a mirror, left and right changed in directions and in words. For views
     that are described in words: pictures would have to be flipped too."""
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
-    """Weights of the losses."""
+    """Weights of the paper's losses, and what they are made with."""
+    losses: dict[str, float] = field(default_factory=dict, hash=False)
+    """Other losses to add, by name and weight (progress=0.5); vlnbert plugins lists them. One of the paper's
+    (imitation, policy, value, entropy, grounding, alignment) has this weight instead of the objective's, and 0 leaves
+    it out."""
+    final_losses: dict[str, float] = field(default_factory=dict, hash=False)
+    """Weights of losses at the end of the training, towards which they change evenly."""
     reward: str = PAPER
     """What a choice earns: the paper's reward, or the name of another that was registered (vlnbert plugins lists
     them)."""
@@ -44,6 +50,7 @@ class TrainConfig(TrainingSettings):
         if self.batch % 2:
             raise UsageError(f"a batch of {self.batch} has no two halves; choose an even number")
         require_range(self, 0.0, 1.0, "flip")
+        require_weights(self.losses, self.final_losses)
         if self.max_steps is not None:
             require_range(self, 1, MOST, "max_steps")
 

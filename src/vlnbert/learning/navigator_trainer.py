@@ -9,7 +9,7 @@ from vlnbert.evaluation.tables import Summary
 from vlnbert.learning.batches import BatchStream
 from vlnbert.learning.experiment import TrainConfig, best_metric
 from vlnbert.learning.trainer import Trainer
-from vlnbert.learning.updates import PARTS, Learner
+from vlnbert.learning.updates import Learner
 from vlnbert.learning.validation import validation_scores
 from vlnbert.navigator import Navigator
 from vlnbert.ranks import ALONE, Ranks
@@ -19,7 +19,6 @@ from vlnbert.tasks.splits import Split
 class NavigatorTrainer(Trainer):
     """A navigator that learns on some splits."""
 
-    parts = PARTS
     config: TrainConfig
 
     def __init__(
@@ -37,24 +36,26 @@ class NavigatorTrainer(Trainer):
         """`best_on` names the validation split whose score decides; `card` is what the best's model card shall tell."""
         self.navigator, self.environment = navigator, environment
         batches = BatchStream.of(train, config, ranks, environment.world.device)
+        learner = Learner(
+            navigator,
+            environment,
+            config,
+            ranks=ranks,
+            teacher_rows=batches.teacher_rows(environment.world),
+            row_policy=batches.row_policy,
+        )
+        self.parts = learner.objective.parts
         super().__init__(
             run,
             navigator,
-            Learner(
-                navigator,
-                environment,
-                config,
-                ranks=ranks,
-                teacher_rows=batches.teacher_rows(environment.world),
-                row_policy=batches.row_policy,
-            ),
+            learner,
             batches,
             validation=validation,
             config=config,
             best_on=best_on,
             ranks=ranks,
             card=card,
-            unclipped=list(navigator.critic.parameters()),
+            unclipped=learner.objective.unclipped(),
             some_unused=navigator.object_embedding is not None,
         )
 

@@ -1,15 +1,30 @@
-"""What a navigator learns from a rollout: imitation where rows followed the teacher, A2C where they explored."""
+"""What a policy learns from a batch: named loss terms, each with a weight, and their sum."""
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from vlnbert.learning.losses import actor_critic_loss, discounted_returns, imitation_loss
+from vlnbert.errors import UsageError, setting
+from vlnbert.learning.losses import LOSSES, Loss, discounted_returns
 from vlnbert.learning.records import require_range
+from vlnbert.learning.rewards import Reward
+from vlnbert.learning.terms import Value
+from vlnbert.navigator import fast
 from vlnbert.ranks import ALONE, Ranks
-from vlnbert.rollout.mixed import SAMPLE, TEACHER, Rollout
+from vlnbert.rollout.mixed import Rollout, at_least_float32
+from vlnbert.rollout.policy import Policy
+from vlnbert.tasks.batches import Batch
+
+if TYPE_CHECKING:
+    from vlnbert.learning.experiment import TrainConfig
+
+MOST_WEIGHT = 1e6
+PAPER_TERMS = ("imitation", "policy", "value", "entropy", "grounding", "alignment")
 
 
 @dataclass(frozen=True)
@@ -42,50 +57,164 @@ class ObjectiveConfig:
         require_range(self, 0.0, 1.0, "discount")
 
 
-@dataclass(frozen=True)
-class Objective:
-    """The total to be minimised, and its parts as they enter it."""
+class Objective(nn.Module):
+    """The loss terms of a training, made for a policy, and their weighted sum."""
 
-    total: Tensor
-    imitation: Tensor
-    policy: Tensor
-    value: Tensor
-    entropy: Tensor
-    grounding: Tensor
-    alignment: Tensor
+    def __init__(
+        self,
+        config: "TrainConfig",
+        policy: Policy,
+        reward: Reward | None,
+        ranks: Ranks = ALONE,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        super().__init__()
+        self.config, self.reward, self.ranks = config, reward, ranks
+        self.names = term_names(config)
+        self.terms = nn.ModuleList(_made(name, config, policy) for name in self.names).to(device)
+        for name, term in self.named_terms():
+            fixed = weight_of(name, config)
+            # A recorded graph would keep a number as it was.
+            term.weight = torch.tensor(fixed, device=device) if name in config.final_losses else fixed
+        self.reads = frozenset(what for _, term in self.named_terms() for what in term.reads)
+        self.needs_rollout = any(term.needs_rollout for _, term in self.named_terms())
+        self.needs_returns = any(term.needs_returns for _, term in self.named_terms())
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The names of what `forward` gives: the total, then the terms."""
+        return ("total", *self.names)
+
+    def named_terms(self) -> Iterator[tuple[str, Loss]]:
+        """Each term by its name, in the order in which they are summed."""
+        yield from zip(self.names, cast("Iterable[Loss]", self.terms), strict=True)
+
+    def begin_update(self, iteration: int) -> None:
+        """Set the weights that change over the training to those of an update."""
+        done = min(1.0, iteration / max(1, self.config.iterations - 1))
+        for name, term in self.named_terms():
+            if isinstance(term.weight, Tensor):
+                term.weight.fill_((1 - done) * weight_of(name, self.config) + done * self.config.final_losses[name])
+
+    @property
+    def critic(self) -> Callable[[Tensor], Tensor] | None:
+        """The critic of the value term, where some term reads values."""
+        values = (term.value for _, term in self.named_terms() if isinstance(term, Value))
+        return next(values, None) if self.needs_returns else None
+
+    def unclipped(self) -> list[nn.Parameter]:
+        """The parameters whose gradients may be of any size."""
+        return [one for _, term in self.named_terms() if not term.clipped for one in term.own_parameters()]
+
+    def forward(self, rollout: Rollout | None, batch: Batch) -> Tensor:
+        """[part] the total, which carries the gradient, and the terms as they enter it.
+
+        Sums are divided by the mean counts of all ranks, so that the mean of their objectives is that of the whole
+        batch.
+        """
+        if rollout is not None and self.needs_returns:
+            rollout = self._with_returns(rollout, batch)
+        totals, parts, counts = dict[str, Tensor](), list[Tensor](), dict[int, Tensor]()
+        for name, term in self.named_terms():
+            part = self._part(name, term, rollout, batch, counts)
+            group = term.group or name
+            if part is not None and group in totals:
+                totals[group] = totals[group] - part if term.rewarded else totals[group] + part
+            elif part is not None:
+                totals[group] = -part if term.rewarded else part
+            parts.append(batch.goal.new_zeros((), dtype=torch.float32) if part is None else part.detach())
+        total = reduce(add, totals.values())
+        return torch.stack([total, *(part.to(total.dtype) for part in parts)])
+
+    def _part(
+        self, name: str, term: Loss, rollout: Rollout | None, batch: Batch, counts: dict[int, Tensor]
+    ) -> Tensor | None:
+        """One term, weighted: the sum over the steps that count, divided by their number."""
+        each: Tensor | None = _evaluated(term, rollout, batch)
+        if each is None:
+            return None
+        _check(name, each, rollout)
+        weight = 1.0 if term.weighs_rows else term.weight
+        if each.dim() == 0 or rollout is None:
+            return each if _is_one(weight) else weight * each
+        steps, count = term.counted(rollout)
+        total = (each * steps).sum()
+        total = total if _is_one(weight) else weight * total
+        if isinstance(count, Tensor):
+            if id(count) not in counts:
+                counts[id(count)] = self.ranks.sum(count).clamp(min=1) / self.ranks.count
+            count = counts[id(count)]
+        return total / count
+
+    def _with_returns(self, rollout: Rollout, batch: Batch) -> Rollout:
+        assert self.reward is not None
+        assert rollout.value is not None
+        assert rollout.last_value is not None
+        reward = self.reward(rollout, batch).to(rollout.value.dtype)
+        discount = self.config.objective.discount
+        returns = discounted_returns(reward, rollout.live, rollout.last_value, rollout.ended, discount)
+        return replace(rollout, reward=reward, returns=returns)
 
 
-def navigation_objective(
-    rollout: Rollout,
-    row_policy: Tensor,
-    reward: Tensor,
-    config: ObjectiveConfig,
-    ranks: Ranks = ALONE,
-) -> Objective:
-    """The objective of a mixed rollout; `row_policy` [row] says which rows imitate and which explore.
+def require_weights(losses: Mapping[str, float], final: Mapping[str, float]) -> None:
+    """Refuse weights that are no numbers, of nothing, or of nobody."""
+    for place, weights in (("training.losses", losses), ("training.final_losses", final)):
+        for name, weight in weights.items():
+            said = setting(place, f"{name}={weight}")
+            if not 0 <= weight <= MOST_WEIGHT:
+                raise UsageError(f"{said} is no weight; choose 0 to {MOST_WEIGHT:,.0f}")
+            if place == "training.losses" and not weight and not final.get(name) and name not in PAPER_TERMS:
+                raise UsageError(f"{said} adds nothing; leave it out")
+    for name in final:
+        if name not in PAPER_TERMS and name not in losses:
+            problem = f"{setting('training.final_losses', name)} has no weight to begin with"
+            raise UsageError(f"{problem}; add it to {setting('training.losses')}")
 
-    `reward` [time, row] is what each choice earned.
 
-    Sums are divided by the mean counts of all ranks, so that the mean of their objectives is that of the whole batch.
-    """
-    taught, sampled = row_policy == TEACHER, row_policy == SAMPLE
-    weight = (config.imitation * taught + config.student_forcing * sampled) * rollout.live
-    rows = ranks.sum(taught.sum()).clamp(min=1) / ranks.count
-    imitation = imitation_loss(rollout.logits, rollout.teacher, weight, rows)
-    reward = reward.to(rollout.value.dtype)
-    returns = discounted_returns(reward, rollout.live, rollout.last_value, rollout.ended, config.discount)
-    log_policy = rollout.logits.log_softmax(dim=-1)
-    chosen = log_policy.gather(-1, rollout.slot[..., None]).squeeze(-1)
-    finite = torch.where(rollout.logits.isneginf(), 0.0, log_policy)
-    entropy = -(finite.exp() * finite * ~rollout.logits.isneginf()).sum(dim=-1)
-    live = rollout.live & sampled
-    count = ranks.sum(live.sum()).clamp(min=1) / ranks.count
-    loss = actor_critic_loss(chosen, entropy, rollout.value, returns, live, config.value, config.entropy, count)
-    named = rollout.grounding_loss * rollout.live
-    if config.grounding_rows == "teacher-forced":
-        grounding = config.grounding * (named * taught).sum() / rows
-    else:
-        grounding = config.grounding * named.sum() / len(row_policy)
-    alignment = config.alignment * (rollout.alignment_loss * rollout.live).sum() / len(row_policy)
-    total = imitation + loss.total + grounding + alignment
-    return Objective(total, imitation, loss.policy, loss.value, loss.entropy, grounding, alignment)
+def term_names(config: "TrainConfig") -> tuple[str, ...]:
+    """The loss terms of a training: the paper's, but for those whose weight in `losses` is 0, then the others."""
+    paper = [name for name in PAPER_TERMS if config.losses.get(name) != 0]
+    return (*paper, *(name for name in config.losses if name not in PAPER_TERMS))
+
+
+def weight_of(name: str, config: "TrainConfig") -> float:
+    """The weight of a term: what `losses` says, else `objective`."""
+    return config.losses[name] if name in config.losses else float(getattr(config.objective, name, 1.0))
+
+
+def _made(name: str, config: "TrainConfig", policy: Policy) -> Loss:
+    kind = LOSSES[name]
+    made = kind(config, policy)
+    if not hasattr(made, "weight"):
+        raise UsageError(f"the loss '{name}' was not made whole; call super().__init__(config, policy) in it")
+    return made
+
+
+def _evaluated(term: Loss, rollout: Rollout | None, batch: Batch) -> Any:
+    """What a term gives; one that knows nothing of `fast` is called under autocast to the pass's precision."""
+    shared = fast.current()
+    if term.uses_fast or shared is None or shared.dtype is None:
+        return term(rollout, batch)
+    with torch.autocast(batch.goal.device.type, shared.dtype, cache_enabled=False):
+        each = term(rollout, batch)
+    return at_least_float32(each) if isinstance(each, Tensor) and each.is_floating_point() else each
+
+
+def _is_one(weight: float | Tensor) -> bool:
+    return not isinstance(weight, Tensor) and weight == 1.0
+
+
+def _check(name: str, each: Any, rollout: Rollout | None) -> None:
+    """Look at kind and shape alone: nothing waits for the device."""
+    problem = ""
+    if not isinstance(each, Tensor):
+        problem = f"gives a {type(each).__name__}, not a tensor"
+    elif each.dim() and (rollout is None or each.shape != rollout.slot.shape):
+        expected = (
+            "a single number" if rollout is None else f"[time, row], here {list(rollout.slot.shape)}, or one number"
+        )
+        problem = f"has the shape {list(each.shape)}, not {expected}"
+    elif not each.is_floating_point():
+        problem = f"is of {str(each.dtype).removeprefix('torch.')}, not of floating-point numbers"
+    if problem:
+        raise UsageError(f"the loss '{name}' {problem}")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -48,7 +48,7 @@ class Callback(Protocol):
 class Trainer(ABC):
     """One run: something that learns on some splits, in a folder that holds all it needs to go on after a kill."""
 
-    parts: ClassVar[tuple[str, ...]]  # the names of what the learner gives: the loss, then its parts
+    parts: tuple[str, ...]  # the names of what the learner gives: the loss, then its parts
 
     def __init__(
         self,

@@ -20,16 +20,16 @@ from vlnbert.environment.environment import Environment
 from vlnbert.environment.flip import flip_words, other_sides
 from vlnbert.errors import UsageError, setting
 from vlnbert.learning.experiment import TrainConfig
-from vlnbert.learning.objective import Objective, navigation_objective
+from vlnbert.learning.objective import Objective
 from vlnbert.learning.rewards import open_reward
-from vlnbert.navigator import Navigator, fast
+from vlnbert.navigator import fast
 from vlnbert.ranks import Ranks
-from vlnbert.rollout.mixed import MixedAgent, TeacherRows, collect_rollout
+from vlnbert.rollout.mixed import MixedAgent, Rollout, TeacherRows, collect_rollout
 from vlnbert.rollout.noise import uniform
+from vlnbert.rollout.recurrent import as_policy
 from vlnbert.tasks.batches import Batch
 from vlnbert.tasks.task import TASKS
 
-PARTS = ("total", "imitation", "policy", "value", "entropy", "grounding", "alignment")
 TORCH = Path(torch.__file__).parent
 FLIP = -1  # the counter of that draw; from 0 up they are what is sampled
 
@@ -44,55 +44,53 @@ class Learner(nn.Module):
 
     def __init__(
         self,
-        navigator: Navigator,
+        policy: nn.Module,
         environment: Environment,
         config: TrainConfig,
         ranks: Ranks,
         teacher_rows: TeacherRows,
         row_policy: Tensor,
     ) -> None:
+        """`policy` is one, or a navigator."""
         super().__init__()
-        self.navigator, self.config, self.ranks = navigator, config, ranks
+        self.policy, self.config = as_policy(policy), config
         self.environment = environment.in_dtype(fast.dtype_of(config.precision))
         # No buffer: what is random differs between ranks, and so may this.
         self.teacher_rows, self.row_policy = teacher_rows, row_policy
-        self.reward = open_reward(config.reward, environment.world, config.rewards)
-        self.sides = other_sides(navigator.tokenizer).to(environment.world.device) if config.flip else None
+        reward = open_reward(config.reward, environment.world, config.rewards)
+        self.objective = Objective(config, self.policy, reward, ranks, environment.world.device)
+        self.sides = other_sides(self.policy.tokenizer).to(environment.world.device) if config.flip else None
 
     def forward(self, batch: Batch, key: Tensor) -> Tensor:
-        """[part] the objective of a batch and its parts, as PARTS names them; the first carries the gradient.
+        """[part] the objective of a batch and its terms, as its `parts` are named; the first carries the gradient.
 
         `key` [row] is that of what exploring rows sample, and of who sees the house in a mirror.
         """
+        with fast.enabled(fast.dtype_of(self.config.precision)):
+            rollout = self._rollout(batch, key) if self.objective.needs_rollout else None
+            losses: Tensor = self.objective(rollout, batch)
+            return losses
+
+    def _rollout(self, batch: Batch, key: Tensor) -> Rollout:
         task, environment = TASKS[batch.task], self.environment.for_task(batch.task)
         tokens, flipped = batch.tokens, None
         if self.sides is not None:
             flipped = draw_flips(key, self.config.flip)
             tokens = flip_words(tokens, flipped, self.sides)
         agent = MixedAgent(
-            self.navigator,
+            self.policy,
             environment,
             tokens,
             row_policy=self.row_policy,
             key=key,
-            target=batch.target,
             max_steps=self.config.max_steps or task.max_steps,
             teacher_rows=self.teacher_rows,
             task=task,
             lesson=task.begin_teacher(batch),
             flipped=flipped,
-            alignment=None if batch.aligned is None else (batch.aligned, batch.path),
+            reads=self.objective.reads,
         )
-        with fast.enabled(fast.dtype_of(self.config.precision)):
-            rollout = collect_rollout(environment, agent, batch.start, batch.heading, batch.goal)
-        objective = navigation_objective(
-            rollout,
-            self.row_policy,
-            self.reward(rollout, batch),
-            config=self.config.objective,
-            ranks=self.ranks,
-        )
-        return _stacked(objective)
+        return collect_rollout(environment, agent, batch.start, batch.heading, batch.goal, self.objective.critic)
 
 
 class EagerUpdate:
@@ -201,8 +199,3 @@ def unrecordable(error: RuntimeError) -> Exception:
     where = f"{Path(own[-1].filename).name} line {own[-1].lineno} ({own[-1].line})" if own else "something"
     problem = f"{where} waits for the device, or has a shape that depends on values, while an update is recorded"
     return UsageError(f"{problem}; keep it on the device, or train with {setting('training.graphs', False)}")
-
-
-def _stacked(objective: Objective) -> Tensor:
-    parts = [getattr(objective, name) for name in PARTS]
-    return torch.stack([parts[0], *(part.detach() for part in parts[1:])])

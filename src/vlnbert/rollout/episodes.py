@@ -5,7 +5,7 @@ without them; on a GPU, to ask which ones have stopped would be to wait for it, 
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from typing import Any, Self, TypeVar
 
@@ -14,15 +14,13 @@ from torch import Tensor
 
 from vlnbert.environment.environment import Environment, Observation, State
 from vlnbert.errors import UsageError
-from vlnbert.navigator import Instruction, Navigator
 from vlnbert.rollout.agents import Agent, EpisodeBatch, Explanation, agent_name
 from vlnbert.world.objects import NONE
 from vlnbert.world.world import STOP
 
 MAX_STEPS = 15  # as in the paper
-PAD = 0  # the token that fills short instructions up
 
-Value = TypeVar("Value", Tensor, State)
+Tree = TypeVar("Tree")
 
 
 class RowMemory(ABC):
@@ -159,11 +157,6 @@ def _checked_explanation(agent: Agent, given: Any, observation: Observation) -> 
     return given
 
 
-def encode_tokens(navigator: Navigator, tokens: Tensor) -> Instruction:
-    """Let a navigator read instructions [row, token]."""
-    return navigator.encode(tokens, tokens != PAD)
-
-
 def active_rows(state: State, rows: Tensor | None) -> Tensor | None:
     """The places, among `rows`, of those that have not stopped; None where that is all, or where to ask is to wait."""
     if state.ended.device.type != "cpu":
@@ -177,13 +170,22 @@ def narrow_rows(rows: Tensor | None, kept: Tensor) -> Tensor:
     return kept if rows is None else rows.index_select(0, kept)
 
 
-def select_rows(value: Value, rows: Tensor | None) -> Value:
-    """A tensor or a state of some rows only."""
+def select_rows(tree: Tree, rows: Tensor | None) -> Tree:
+    """Some rows, by their places, of every tensor of a tree: of tuples, lists, dictionaries and dataclasses."""
+    found: Any = tree
     if rows is None:
-        return value
-    if isinstance(value, Tensor):
-        return value.index_select(0, rows)
-    return State(*(part.index_select(0, rows) for part in (value.viewpoint, value.view, value.ended)))
+        return tree
+    if isinstance(tree, Tensor):
+        found = tree.index_select(0, rows)
+    elif isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        found = type(tree)(*(select_rows(part, rows) for part in tree))
+    elif isinstance(tree, tuple | list):
+        found = type(tree)(select_rows(part, rows) for part in tree)
+    elif isinstance(tree, dict):
+        found = {name: select_rows(part, rows) for name, part in tree.items()}
+    elif is_dataclass(tree) and not isinstance(tree, type):
+        found = replace(tree, **{one.name: select_rows(getattr(tree, one.name), rows) for one in fields(tree)})
+    return found  # type: ignore[no-any-return]  # of the type that was given
 
 
 def scatter_rows(part: Tensor, rows: Tensor | None, count: int) -> Tensor:

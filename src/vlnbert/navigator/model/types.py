@@ -26,13 +26,6 @@ class Instruction:
     state: Tensor  # [row, hidden]
     language: Language
 
-    def only(self, rows: Tensor) -> "Instruction":
-        """Those of some rows, by their places."""
-        known, cache = self.language, self.language.kv_cache
-        kept = None if cache is None else tuple(kv.index_select(0, rows) for kv in cache)
-        features, mask = known.features.index_select(0, rows), known.mask.index_select(0, rows)
-        return Instruction(self.state.index_select(0, rows), Language(features, mask, kept))
-
     def uncached(self) -> "Instruction":
         """The same without kept keys and values: each step projects them again. Slower, never different."""
         return replace(self, language=replace(self.language, kv_cache=None))
