@@ -15,10 +15,10 @@ from tests.api.conftest import QUIETLY, SPLIT, TINY
 from tests.cli.conftest import called
 from tests.learning.samples import Watcher, same, weights
 from vlnbert.learning.presets import presets
-from vlnbert.learning.records import with_changes
 from vlnbert.learning.rewards import REWARDS
 from vlnbert.learning.trainer import Trainer
 from vlnbert.ranks import RankError
+from vlnbert.records import with_changes
 
 ITERATIONS = TINY["iterations"]
 

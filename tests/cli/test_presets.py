@@ -8,7 +8,7 @@ import pytest
 
 from vlnbert.cli import options
 from vlnbert.learning.presets import PRESETS
-from vlnbert.learning.records import from_plain
+from vlnbert.records import from_plain
 
 
 def test_the_table_has_a_row_for_each(run: Callable) -> None:

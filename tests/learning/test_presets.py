@@ -9,7 +9,7 @@ import pytest
 from vlnbert.data.inventory import NEEDS
 from vlnbert.errors import UnknownNameError, UsageError
 from vlnbert.learning.presets import PRESETS, Preset, presets
-from vlnbert.learning.records import from_plain, to_plain
+from vlnbert.records import from_plain, to_plain
 from vlnbert.tasks.task import TASKS
 
 BY_NAME = {preset.name: preset for preset in PRESETS}

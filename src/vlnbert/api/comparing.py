@@ -19,9 +19,9 @@ from vlnbert.errors import UsageError, setting
 from vlnbert.evaluation.evaluate import Evaluation
 from vlnbert.evaluation.parting import Parting, Walk, find_partings
 from vlnbert.evaluation.tables import METRICS, Summary, score_table, shown
-from vlnbert.learning.records import to_plain
 from vlnbert.navigator import Navigator
 from vlnbert.progress import quiet, say
+from vlnbert.records import to_plain
 from vlnbert.tables import Table
 
 SHOWN = 10  # episodes that are listed, unless told otherwise

@@ -6,7 +6,7 @@ from typing import Any
 from vlnbert import __version__
 from vlnbert.analysis.report import Folded, Listing, Section, Words
 from vlnbert.api.runs import Run
-from vlnbert.learning.records import to_plain
+from vlnbert.records import to_plain
 from vlnbert.tables import Table
 
 

@@ -17,7 +17,6 @@ from vlnbert.errors import DataError, setting
 from vlnbert.learning.callbacks import JsonLog, ProgressBar, TensorBoard, require_callbacks
 from vlnbert.learning.experiment_file import SUFFIX, read_experiment
 from vlnbert.learning.presets import Preset, presets
-from vlnbert.learning.records import asked_places, chosen, with_changes
 from vlnbert.learning.run_folder import CHECKPOINTS, POINTER, RECORD, is_run
 from vlnbert.learning.run_lock import begun_alone, kept
 from vlnbert.learning.run_record import RENAMED, read_record
@@ -26,6 +25,7 @@ from vlnbert.learning.speaker_experiment import AnyExperiment
 from vlnbert.learning.trainer import Callback, Trainer
 from vlnbert.progress import Bar, quiet, say
 from vlnbert.ranks import TIMEOUT, RankError, Ranks, is_first, joined
+from vlnbert.records import asked_places, chosen, with_changes
 from vlnbert.registry import load_recorded
 from vlnbert.runtime import require_device, use_threads
 from vlnbert.sources.locks import LOCK

@@ -104,7 +104,7 @@ def presets(
 
     from vlnbert.learning import presets as menu
     from vlnbert.learning.experiment_file import experiment_values
-    from vlnbert.learning.records import to_plain
+    from vlnbert.records import to_plain
 
     if name is not None:
         print(dumps(experiment_values(menu.presets[name]), indent=2))

@@ -102,8 +102,8 @@ def _options(parse: Parse) -> tuple[list[str], list[str]]:
 
 def _instead(option: str, known: list[str], by_place: list[str], command: str) -> str:
     """What is taken without a name, the new name of an old option, or those that may have been meant."""
-    from vlnbert.learning.records import name_now
     from vlnbert.learning.run_record import RENAMED
+    from vlnbert.records import name_now
 
     places = {one.removeprefix("--").replace("-", "_"): one for one in known}
     name = option.removeprefix("--").replace("-", "_")

@@ -72,7 +72,7 @@ def _beginning(preset: "Preset", word: str, *options: str) -> Callable[..., None
         from dataclasses import replace
 
         from vlnbert.api.training import train
-        from vlnbert.learning.records import asked_places
+        from vlnbert.records import asked_places
 
         given = [option[2:] for option in options if option.startswith("--")]
         names = [option.partition("=")[0].replace("-", "_") for option in given]

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 from vlnbert.errors import UsageError, setting
 from vlnbert.learning.objective import ObjectiveConfig, require_weights
-from vlnbert.learning.records import require_range
 from vlnbert.learning.rewards import PAPER, RewardConfig
 from vlnbert.learning.settings import MOST, ExperimentSettings, TrainingSettings
 from vlnbert.navigator import NavigatorConfig
+from vlnbert.records import require_range
 from vlnbert.tasks.alignment import LABELLED
 from vlnbert.tasks.splits import task_and_split
 from vlnbert.tasks.task import TASKS

@@ -15,8 +15,8 @@ from typing import Any
 from vlnbert.errors import DataError, UnknownNameError, UsageError
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.presets import Preset, presets
-from vlnbert.learning.records import asked_places, places_of, to_plain, with_changes
 from vlnbert.learning.speaker_experiment import AnyExperiment, SpeakerExperiment
+from vlnbert.records import asked_places, places_of, to_plain, with_changes
 from vlnbert.registry import load_plugin
 from vlnbert.sources.checks import is_list_of
 from vlnbert.sources.files import read_json, write_json

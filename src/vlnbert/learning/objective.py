@@ -11,11 +11,11 @@ from torch import Tensor, nn
 
 from vlnbert.errors import UsageError, setting
 from vlnbert.learning.losses import LOSSES, Loss, discounted_returns
-from vlnbert.learning.records import require_range
 from vlnbert.learning.rewards import Reward
 from vlnbert.learning.terms import Value
 from vlnbert.navigator import fast
 from vlnbert.ranks import ALONE, Ranks
+from vlnbert.records import require_range
 from vlnbert.rollout.mixed import Rollout, at_least_float32
 from vlnbert.rollout.policy import Policy
 from vlnbert.tasks.batches import Batch

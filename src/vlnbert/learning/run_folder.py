@@ -17,9 +17,9 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from vlnbert.errors import DataError, UsageError
-from vlnbert.learning.records import from_plain
 from vlnbert.learning.settings import MOST
 from vlnbert.navigator.storage.hub import exists
+from vlnbert.records import from_plain
 from vlnbert.sources.files import read_json, require_regular, write_json
 from vlnbert.sources.folders import Read, read_whole, sweep
 from vlnbert.sources.moves import aside, remove

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from vlnbert.errors import DataError, UsageError, setting
-from vlnbert.learning.records import from_plain, missing, moved, to_plain
 from vlnbert.learning.run_folder import RECORD
 from vlnbert.learning.speaker_experiment import AnyExperiment
+from vlnbert.records import from_plain, missing, moved, to_plain
 from vlnbert.sources.files import read_json, write_json
 from vlnbert.sources.formats import FORMAT, format_of
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from vlnbert.learning.experiment import Experiment
-from vlnbert.learning.records import require_range
 from vlnbert.learning.settings import ExperimentSettings, TrainingSettings
+from vlnbert.records import require_range
 from vlnbert.speaker import SpeakerConfig
 
 PERPLEXITY = "perplexity"

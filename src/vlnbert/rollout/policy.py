@@ -5,14 +5,26 @@ checkpoints and the evaluation know policies by this contract alone.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from vlnbert.environment.environment import Observation
-from vlnbert.errors import UsageError
+from vlnbert.errors import DataError, UsageError
+from vlnbert.navigator.storage.folder import (
+    WEIGHTS,
+    WHOLE_WEIGHTS,
+    Limits,
+    check_fit,
+    read_safetensors,
+    stored_shapes,
+    weight_problem,
+)
+from vlnbert.navigator.storage.shown import Shown
 from vlnbert.rollout.agents import EpisodeBatch
 
 
@@ -30,6 +42,26 @@ class Decision:
     """[row, object + 1] of the objects in view, where there are any; the last stands for "no object"."""
     language_weights: Tensor | None = None
     """[row, token] attention over the tokens after the first, of policies that attend to words."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a policy will be shown: it is made for this, beside its settings."""
+
+    feature_width: int = 0
+    """Width of a view's feature."""
+    object_width: int = 0
+    """Width of an object's feature; 0 where no objects are shown."""
+    vocabulary: int = 0
+    """Word pieces: tokens are below."""
+    tasks: tuple[str, ...] = ()
+    """The tasks that it learns, such as r2r."""
+    tokenizer: Tokenizer | None = field(default=None, compare=False)
+    """What instructions are tokenised with."""
+
+    def values(self) -> dict[str, Any]:
+        """Those that a policy's folder keeps in its configuration."""
+        return {name: value for name, value in vars(self).items() if name != "tokenizer"}
 
 
 class Policy(nn.Module):
@@ -53,6 +85,16 @@ class Policy(nn.Module):
 
     tokenizer: Tokenizer | None = None
     """What instructions are tokenised with; saved and opened with the policy."""
+    limits: Limits = Limits()
+    """How long the episodes are that it is trained for; saved and opened with it."""
+    features: Shown | None = None
+    """What it is shown, as plain values: `vln.FeatureSpec(**policy.features)`; saved and opened with it."""
+    name: str = ""
+    """What it is registered as; set, with the next two, where it is made by its name."""
+    settings: Mapping[str, Any] = MappingProxyType({})
+    """The values of its configuration."""
+    inputs: Inputs = Inputs()
+    """What it is shown, by widths."""
 
     @property
     def trained(self) -> nn.Module:
@@ -67,6 +109,20 @@ class Policy(nn.Module):
     def value(self, hidden: Tensor) -> Tensor:
         """[...] what the policy's own critic expects of hidden vectors [..., width]."""
         raise NotImplementedError
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of each tensor that is saved."""
+        return {name: tuple(tensor.shape) for name, tensor in self.state_dict().items()}
+
+    def read_weights(self, folder: Path) -> dict[str, Tensor]:
+        """The weights in a folder, if they are all of this policy's, no others, in their shapes."""
+        path = folder / WEIGHTS
+        check_fit(path, stored_shapes(path), self.shapes())
+        tensors, _ = read_safetensors(path)
+        for name, tensor in tensors.items():
+            if (problem := weight_problem(tensor)) is not None and tensor.is_floating_point():
+                raise DataError(path, problem, WHOLE_WEIGHTS, name)
+        return tensors
 
 
 def require_rows(policy: Policy, memory: Any, rows: int) -> None:

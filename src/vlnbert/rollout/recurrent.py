@@ -8,8 +8,10 @@ from torch import Tensor, nn
 from vlnbert.environment.environment import Observation
 from vlnbert.errors import UsageError
 from vlnbert.navigator import Instruction, Navigator
+from vlnbert.navigator.storage.folder import Limits
+from vlnbert.navigator.storage.shown import Shown
 from vlnbert.rollout.agents import EpisodeBatch
-from vlnbert.rollout.policy import Decision, Policy
+from vlnbert.rollout.policy import Decision, Inputs, Policy
 
 PAD = 0  # the token that fills short instructions up
 
@@ -36,6 +38,19 @@ class RecurrentPolicy(Policy):
     @property
     def tokenizer(self) -> Tokenizer | None:  # type: ignore[override]  # the navigator's
         return self.navigator.tokenizer
+
+    @property
+    def limits(self) -> Limits:  # type: ignore[override]
+        return self.navigator.limits
+
+    @property
+    def features(self) -> Shown | None:  # type: ignore[override]
+        return self.navigator.features
+
+    @property
+    def inputs(self) -> Inputs:  # type: ignore[override]
+        shape = self.navigator.config
+        return Inputs(shape.feature_width, shape.object_width, shape.vocabulary, tokenizer=self.navigator.tokenizer)
 
     @property
     def trained(self) -> Navigator:

@@ -16,10 +16,10 @@ from vlnbert.data.data import open_data
 from vlnbert.errors import DataError, UnknownNameError, UsageError
 from vlnbert.house import generate
 from vlnbert.learning.experiment import Experiment
-from vlnbert.learning.records import from_plain, to_plain, with_changes
 from vlnbert.learning.runs import begin_run, resume_run
 from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import BACKBONES, Navigator, NavigatorConfig, key_shapes, register_backbone
+from vlnbert.records import from_plain, to_plain, with_changes
 from vlnbert.registry import Registry
 from vlnbert.weights.exporting import export_weights
 from vlnbert.weights.importing import open_navigator

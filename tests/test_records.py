@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from vlnbert.data.spec import FeatureSpec
 from vlnbert.errors import UsageError, printable
 from vlnbert.learning.experiment import Experiment, TrainConfig
-from vlnbert.learning.records import from_plain, to_plain
 from vlnbert.learning.rewards import RewardConfig
+from vlnbert.records import from_plain, to_plain
 
 
 def places(kind: type, before: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:

@@ -1,0 +1,208 @@
+"""Policies by name, and their folders: made from a configuration and from what they will be shown, saved and opened."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, is_dataclass, replace
+from html import escape
+from inspect import Parameter, signature
+from pathlib import Path
+from typing import Any, TypeVar, get_type_hints
+
+import torch
+from safetensors.torch import save_file
+
+from vlnbert.errors import DataError, UsageError, VlnbertError, setting
+from vlnbert.navigator.storage.digests import check_file, noting
+from vlnbert.navigator.storage.folder import (
+    CONFIG,
+    SAVE_AGAIN,
+    TOKENIZER,
+    WEIGHTS,
+    Limits,
+    check_fit,
+    find_folder,
+    read_tokenizer,
+    require_files,
+    stored_shapes,
+    write_tokenizer,
+)
+from vlnbert.navigator.storage.shown import FEATURES, read_shown, require_no_path
+from vlnbert.records import from_plain
+from vlnbert.registry import LOAD_PLUGIN, Registry, require_name
+from vlnbert.rollout.policy import Inputs, Policy
+from vlnbert.sources.files import read_json
+from vlnbert.sources.folders import read_whole
+from vlnbert.sources.formats import FORMAT, format_of
+
+RECURRENT = "recurrent"  # the paper's, which is a navigator's folder
+POLICY, SETTINGS, INPUTS = "policy", "settings", "inputs"  # in the config.json of any other
+NEWEST = 1  # format of that
+GIVE = "give a policy's folder, as a training writes it"
+CARD = """---
+library_name: vlnbert
+tags: [vision-and-language-navigation, embodied-ai]
+---
+
+# A {policy} policy
+
+An agent that reads an instruction and walks through a house.
+{told}
+| configuration | |
+| --- | --- |
+{facts}
+"""
+
+AnyPolicy = TypeVar("AnyPolicy", bound=type[Policy])
+
+
+@dataclass(frozen=True)
+class PolicyKind:
+    """A class of policies and the dataclass of its settings."""
+
+    policy: Callable[[Any, Inputs], Policy]
+    settings: type[Any]
+
+
+POLICIES: Registry[PolicyKind] = Registry("policy")
+
+
+def register_policy(name: str) -> Callable[[AnyPolicy], AnyPolicy]:
+    """A decorator that gives a class of policies a name: `vln.train("r2r-open", ..., policy="map-memory")` trains one.
+
+    The class is made with `(config, inputs)`: a dataclass of settings, which the annotation of the first parameter
+    names and whose fields all have defaults, and `vln.Inputs`, what the policy will be shown.
+
+    Args:
+        name: What an experiment's setting `policy.name` calls it.
+    """
+    require_name(POLICIES.kind, name)
+
+    def register(policy: AnyPolicy) -> AnyPolicy:
+        POLICIES.register(name, PolicyKind(policy, _settings_of(name, policy)), policy.__module__)
+        return policy
+
+    return register
+
+
+def _settings_of(name: str, policy: type) -> type[Any]:
+    """The dataclass that the first parameter of a policy's class asks for."""
+    if not issubclass(policy, Policy):
+        raise UsageError(f"the policy '{name}' is no class of policies; derive it from vln.Policy")
+    asked = [one for one in signature(policy).parameters.values() if one.kind is Parameter.POSITIONAL_OR_KEYWORD]
+    if len(asked) != 2:
+        raise UsageError(f"the policy '{name}' takes other arguments; its class is made with (config, inputs)")
+    found = get_type_hints(policy.__init__).get(asked[0].name)
+    if not (isinstance(found, type) and is_dataclass(found)):
+        problem = f"the policy '{name}' does not say what it is configured by"
+        raise UsageError(f"{problem}; annotate the first argument of its __init__ with a dataclass")
+    try:
+        found()
+    except TypeError:
+        raise UsageError(
+            f"settings of the policy '{name}' lack defaults; give each field of {found.__name__} one"
+        ) from None
+    return found
+
+
+def make_policy(name: str, settings: Mapping[str, Any], inputs: Inputs) -> Policy:
+    """A new policy of that name, with these settings beside its defaults."""
+    kind = POLICIES[name]
+    policy = kind.policy(from_plain(kind.settings, settings, setting("policy.settings")), inputs)
+    if "_modules" not in vars(policy):
+        raise UsageError(f"the policy '{name}' was not made whole; call super().__init__() in it first")
+    policy.name, policy.settings, policy.inputs = name, whole_settings(name, settings), inputs
+    policy.tokenizer = inputs.tokenizer
+    return policy
+
+
+def whole_settings(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """All settings of a policy, with its defaults where nothing else is said."""
+    return asdict(from_plain(POLICIES[name].settings, settings, setting("policy.settings")))
+
+
+def save_policy(policy: Policy, folder: Path, card: Mapping[str, Any] | None = None) -> None:
+    """Write a policy's folder: configuration, weights, tokenizer, digests and a card, which may tell preset and scores.
+
+    Args:
+        policy: A policy that was made by its name.
+        folder: Where to write it.
+        card: What its model card shall tell.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    told = {FORMAT: NEWEST, POLICY: policy.name, SETTINGS: policy.settings, INPUTS: policy.inputs.values()}
+    told |= {**policy.limits.values(), **({} if policy.features is None else {FEATURES: policy.features})}
+    weights = {name: tensor.detach().contiguous() for name, tensor in policy.state_dict().items()}
+    with noting(folder, {WEIGHTS: weights, CONFIG: None, TOKENIZER: None}):
+        save_file(weights, folder / WEIGHTS)
+        (folder / CONFIG).write_text(json.dumps(told, sort_keys=True, indent=2), encoding="utf-8")
+        if policy.tokenizer is not None:
+            write_tokenizer(folder / TOKENIZER, policy.tokenizer)
+    (folder / "README.md").write_text(_card(policy, card or {}), encoding="utf-8")
+
+
+def open_policy(source: str | Path) -> Policy:
+    """A policy from its folder; every weight is loaded, or it is a fault."""
+    folder = find_folder(source, GIVE)
+    require_files(source, folder, (CONFIG, WEIGHTS), GIVE)
+    return read_whole(folder, _opened)
+
+
+def _opened(folder: Path) -> Policy:
+    policy = unfilled_policy(folder)
+    policy.load_state_dict(policy.read_weights(folder))
+    return policy.eval()
+
+
+def unfilled_policy(folder: Path) -> Policy:
+    """A policy in the shape that a folder describes, its weights yet to be read; held against the header first."""
+    path = folder / CONFIG
+    check_file(path)
+    told = read_json(path, "configuration")
+    if not isinstance(told, dict) or not isinstance(told.get(POLICY), str):
+        raise DataError(path, "does not describe a policy", GIVE)
+    format_of(path, told, NEWEST)
+    name = told[POLICY]
+    if name not in POLICIES:
+        raise DataError(path, f"names the policy '{name:.60}', which nobody registers here", LOAD_PLUGIN)
+    tokenizer = read_tokenizer(folder / TOKENIZER) if (folder / TOKENIZER).exists() else None
+    try:
+        inputs = replace(from_plain(Inputs, told.get(INPUTS, {}), INPUTS), tokenizer=tokenizer)
+        with torch.device("meta"):  # no room is made for what does not fit
+            expected = make_policy(name, told.get(SETTINGS, {}), inputs).shapes()
+        check_fit(folder / WEIGHTS, stored_shapes(folder / WEIGHTS), expected, SAVE_AGAIN)
+        policy = make_policy(name, told.get(SETTINGS, {}), inputs)
+    except DataError:
+        raise
+    except VlnbertError as error:
+        raise DataError(path, str(error), SAVE_AGAIN) from None
+    policy.limits = Limits.from_values(told)
+    if FEATURES in told:
+        policy.features = read_shown(path, told[FEATURES], "policy", SAVE_AGAIN)
+        require_no_path(path, policy.features, SAVE_AGAIN)
+    return policy
+
+
+def describes_policy(folder: Path) -> bool:
+    """Whether a folder is that of a policy other than the paper's, be it whole or not."""
+    try:
+        told = read_json(folder / CONFIG, "configuration")
+    except DataError:
+        return False
+    return isinstance(told, dict) and POLICY in told
+
+
+def _card(policy: Policy, card: Mapping[str, Any]) -> str:
+    lines = [f"\nTrained with the preset `{card['preset']}`.\n"] if card.get("preset") else []
+    rates = [
+        (split, *(f"{100 * score[name]:.2f}" for name in ("sr", "spl")))
+        for split, score in card.get("scores", {}).items()
+        if {"sr", "spl"} <= score.keys()
+    ]
+    if rates:
+        lines += ["", "| split | SR | SPL |", "| --- | --- | --- |", *(f"| {' | '.join(row)} |" for row in rates), ""]
+    facts = {**policy.settings, **policy.inputs.values()}
+    return CARD.format(
+        policy=policy.name,
+        told="\n".join(lines),
+        facts="\n".join(f"| {escape(str(name))} | {escape(str(value))} |" for name, value in facts.items()),
+    )
