@@ -214,7 +214,7 @@ def gradient(house: Path, run: Path, graphs: bool) -> Tensor:
     one = trainer(house, run, replace(TRAINING, graphs=graphs), device="cuda")
     for iteration in range(5):
         one.advance(iteration)
-    return torch.cat([weight.grad.flatten() for weight in one.navigator.parameters() if weight.grad is not None])
+    return torch.cat([weight.grad.flatten() for weight in one.model.parameters() if weight.grad is not None])
 
 
 @pytest.mark.parametrize("shape", [SHAPE, replace(SHAPE, backbone="one-stream", cross_layers=0)])
@@ -343,12 +343,12 @@ def flat(tensors: Iterable[Tensor]) -> Tensor:
 def test_averages_follow_the_weights_and_nobody_waits(house: Path, tmp_path: Path, graphs: bool) -> None:
     """By hand from the weights after each update: a replayed graph must not keep the decay of when it was recorded."""
     one = trainer(house, tmp_path, replace(TRAINING, ema=0.9, graphs=graphs), device="cuda")
-    expected = flat(one.navigator.parameters())
+    expected = flat(one.model.parameters())
     for iteration in range(12):
         with no_synchronisation() if iteration > 2 else nullcontext():  # the first warms up, the second is recorded
             one.advance(iteration)
         decay = min(0.9, (1 + iteration) / (10 + iteration))
-        expected = decay * expected + (1 - decay) * flat(one.navigator.parameters())
+        expected = decay * expected + (1 - decay) * flat(one.model.parameters())
     torch.testing.assert_close(flat(one.averaged.average.values()), expected, rtol=1e-5, atol=1e-7)
 
 
@@ -372,7 +372,7 @@ def test_a_resumed_run_has_the_average_that_it_would_have(house: Path, tmp_path:
     second = trainer(house, tmp_path / "halves", config, device="cuda")
     second.resume()
     assert torch.equal(flat(second.averaged.average.values()), flat(first.averaged.average.values()))
-    assert torch.equal(flat(second.navigator.parameters()), flat(first.navigator.parameters()))
+    assert torch.equal(flat(second.model.parameters()), flat(first.model.parameters()))
     second.train()
     ends = (flat(one.averaged.average.values()) for one in (second, whole))
     torch.testing.assert_close(*ends, rtol=1e-3, atol=1e-4)

@@ -162,6 +162,8 @@ def one_kind(kind: Any, values: Any) -> Any:
 
 def _value(kind: Any, value: Any, place: str) -> Any:
     kind = one_kind(kind, value)
+    if is_dataclass(kind) and isinstance(value, kind):  # type: ignore[arg-type]  # made already
+        return value
     if is_dataclass(kind):
         return from_plain(kind, value, place)  # type: ignore[arg-type]  # a type, not an instance
     if get_origin(kind) is tuple and isinstance(value, list | tuple):

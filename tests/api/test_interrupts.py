@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import vlnbert as vln
-import vlnbert.learning.navigator_trainer
+import vlnbert.learning.navigator_recipe
 from tests.api.conftest import QUIETLY, TINY
 from tests.learning.samples import Watcher, same, weights
 
@@ -33,7 +33,7 @@ class Interrupting(Watcher):
 @pytest.fixture
 def interrupted_walk(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The first number is how often Ctrl-C is pressed in the next validation."""
-    real, presses = vlnbert.learning.navigator_trainer.validation_scores, [0]
+    real, presses = vlnbert.learning.navigator_recipe.validation_scores, [0]
 
     def walk(*words: Any, **more: Any) -> Any:
         times, presses[0] = presses[0], 0
@@ -41,7 +41,7 @@ def interrupted_walk(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             signal.raise_signal(signal.SIGINT)
         return real(*words, **more)
 
-    monkeypatch.setattr(vlnbert.learning.navigator_trainer, "validation_scores", walk)
+    monkeypatch.setattr(vlnbert.learning.navigator_recipe, "validation_scores", walk)
     return presses
 
 

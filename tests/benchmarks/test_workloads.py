@@ -15,7 +15,7 @@ from vlnbert.benchmarks.workloads import (
     first_scans,
 )
 from vlnbert.learning.experiment import TrainConfig
-from vlnbert.learning.navigator_trainer import NavigatorTrainer
+from vlnbert.learning.recipes import NAVIGATOR
 from vlnbert.world import World
 from vlnbert.world.build import open_world
 
@@ -55,8 +55,8 @@ def test_who_never_stops_learns_all_the_same(house: Path, tmp_path: Path) -> Non
     config = TrainConfig(batch=4, learning_rate=1e-3, max_steps=11)
     usual = trainer(house, tmp_path, config)
     environment = StepCounter(usual.environment.world, usual.environment.view_bank)
-    navigator = NeverStops(usual.navigator.config)
-    endless = NavigatorTrainer(tmp_path, navigator, environment, usual.batches.splits, {}, config, "")
+    navigator = NeverStops(usual.model.config)
+    endless = NAVIGATOR.trainer(tmp_path, navigator, environment, usual.batches.splits, {}, config, "")
     for iteration in range(2):
         environment.steps = 0
         endless.advance(iteration)

@@ -124,7 +124,7 @@ def resumed(root: Path, path: Path) -> object:
     trainer = resume_run(run.folder, data, tell=TOLD.append)
     state = trainer.optimiser.state_dict()["state"]
     averaged, progress = dict(trainer.averaged.weights), (run.progress, trainer.progress)
-    return dict(trainer.navigator.state_dict()), state, averaged, progress, run.record
+    return dict(trainer.model.state_dict()), state, averaged, progress, run.record
 
 
 def shown_run(root: Path, path: Path) -> object:

@@ -15,10 +15,10 @@ import torch
 from vlnbert.data.data import open_data
 from vlnbert.environment.environment import Environment
 from vlnbert.learning.experiment import Experiment, TrainConfig
-from vlnbert.learning.navigator_trainer import NavigatorTrainer
+from vlnbert.learning.recipes import NAVIGATOR
 from vlnbert.learning.run_folder import POINTER, last_checkpoint
 from vlnbert.learning.runs import begin_run
-from vlnbert.learning.trainer import Summary
+from vlnbert.learning.trainer import Summary, Trainer
 from vlnbert.navigator import SIZES, Navigator, NavigatorConfig
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.sources.layout import open_folder
@@ -54,7 +54,7 @@ def trainer(
     dtype: torch.dtype = torch.float32,
     device: str = "cpu",
     **more: Any,
-) -> NavigatorTrainer:
+) -> Trainer:
     """A small run on twelve episodes, validated on four; with dropout, so that what is random counts."""
     torch.set_num_threads(1)
     folder = open_folder(house)
@@ -74,7 +74,7 @@ def trainer(
     train = split("r2r/train", 12)
     if config.objective.alignment:
         train, _ = align_words(train, read_word_labels(folder.word_labels), tokenizer, world)
-    return NavigatorTrainer(run, navigator, environment, [train], validation, config, SCORED, ranks, **more)
+    return NAVIGATOR.trainer(run, navigator, environment, [train], validation, config, SCORED, ranks, **more)
 
 
 def write_labels(house: Path) -> Path:
@@ -141,7 +141,7 @@ def first_gradient_norm(experiment: Experiment, folder: Path, run: Path) -> floa
     first = begin_run("first", experiment, open_data(folder), run)
     seen = list[float]()
     first.eager.optimiser.step = lambda: seen.append(
-        torch.nn.utils.get_total_norm([weight.grad for weight in first.navigator.parameters()]).item()
+        torch.nn.utils.get_total_norm([weight.grad for weight in first.model.parameters()]).item()
     )
     first.eager.grad_clip = math.inf
     first.advance(0)

@@ -130,7 +130,7 @@ def test_an_encoder_s_own_tokens_are_found_in_the_text(labelled_house: Path, tmp
     trainer = begin_run("mine", experiment, open_data(labelled_house), tmp_path / "run")
     [split] = trainer.batches.splits
     for row, text in enumerate(split.episodes.texts):
-        spans = trainer.navigator.tokenizer.encode(text).offsets
+        spans = trainer.model.tokenizer.encode(text).offsets
         due = [spans[place] for place in split.aligned[row, 0].nonzero().flatten().tolist()]
         covered = {place for begin, end in due for place in range(begin, end) if not text[place].isspace()}
         assert covered == {place for word in list(split_words(text))[:2] for place in range(*word)}

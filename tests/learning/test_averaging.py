@@ -30,11 +30,11 @@ AVERAGED = replace(CONFIG, ema=0.5)  # low, so that the ramp reaches it within t
 
 def by_hand(one: Trainer, updates: int) -> dict[str, Tensor]:
     """The average over the first updates of a run, computed with plain numbers from the weights after each."""
-    mean = {name: weight.detach().double() for name, weight in one.navigator.named_parameters()}
+    mean = {name: weight.detach().double() for name, weight in one.model.named_parameters()}
     for number in range(updates):
         one.advance(number)
         decay = min(0.5, (1 + number) / (10 + number))
-        for name, weight in one.navigator.named_parameters():
+        for name, weight in one.model.named_parameters():
             mean[name] = decay * mean[name] + (1 - decay) * weight.detach().double()
     return mean
 
@@ -64,7 +64,7 @@ def test_the_average_is_over_updates(house: Path, tmp_path: Path, accumulate: in
     one = trainer(house, tmp_path, replace(AVERAGED, accumulate=accumulate))
     expected = by_hand(one, 12)
     close(one.averaged.average, expected)
-    live = dict(one.navigator.named_parameters())
+    live = dict(one.model.named_parameters())
     assert any(not torch.allclose(live[name].double(), expected[name]) for name in live)
 
 
@@ -79,12 +79,12 @@ def test_learning_is_the_same_with_and_without(house: Path, tmp_path: Path) -> N
 def test_the_averaged_are_validated_and_kept(house: Path, tmp_path: Path) -> None:
     """The scores that are told are those of a navigator that is given the averaged weights by hand."""
     found, one = list[tuple[object, object]](), trainer(house, tmp_path / "run", replace(AVERAGED, iterations=12))
-    other = Navigator(one.navigator.config)
+    other = Navigator(one.model.config)
 
     class Validating(Watcher):
         def updated(self, iteration: int, *_: object) -> None:
             """Before each validation."""
-            other.load_state_dict({**one.navigator.state_dict(), **one.averaged.average})
+            other.load_state_dict({**one.model.state_dict(), **one.averaged.average})
 
         def validated(self, iteration: int, scores: object) -> None:
             split = one.validation[SCORED]
@@ -105,18 +105,18 @@ def test_the_averaged_are_validated_and_kept(house: Path, tmp_path: Path) -> Non
     assert same(Navigator.from_pretrained(tmp_path / "run" / "best").state_dict(), watcher.best)
     assert same(weights(tmp_path / "run"), other.state_dict()), "the last checkpoint walks with its average too"
     raw, _ = read_safetensors(last_checkpoint(tmp_path / "run") / TRAINER)
-    for name, weight in one.navigator.named_parameters():
+    for name, weight in one.model.named_parameters():
         assert torch.equal(raw[f"weights.{name}"], weight)
 
 
 def test_a_validation_that_breaks_leaves_the_weights(house: Path, tmp_path: Path) -> None:
     one = trainer(house, tmp_path, AVERAGED)
     one.advance(0)
-    before = {name: weight.detach().clone() for name, weight in one.navigator.named_parameters()}
+    before = {name: weight.detach().clone() for name, weight in one.model.named_parameters()}
     one.validation = {SCORED: None}  # type: ignore[dict-item]
     with pytest.raises(AttributeError), one.averaged.applied():
         one._validate()
-    assert same(dict(one.navigator.named_parameters()), before)
+    assert same(dict(one.model.named_parameters()), before)
 
 
 def test_killed_and_resumed_it_ends_with_the_same_bits(house: Path, tmp_path: Path) -> None:
@@ -194,9 +194,9 @@ def test_a_run_may_start_from_the_average(house: Path, tmp_path: Path) -> None:
             shutil.rmtree(tmp_path / "first" / "best")
         expected = Navigator.from_pretrained(best_weights(tmp_path / "first")).state_dict()
         second = begin_run("mine", replace(experiment, start=str(tmp_path / "first")), data, tmp_path / name)
-        assert same(second.navigator.state_dict(), expected)
-        assert same(second.averaged.average, dict(second.navigator.named_parameters()))
-        assert not same(second.navigator.state_dict(), first.navigator.state_dict())
+        assert same(second.model.state_dict(), expected)
+        assert same(second.averaged.average, dict(second.model.named_parameters()))
+        assert not same(second.model.state_dict(), first.model.state_dict())
 
 
 def learn(ranks: Ranks, house: Path, folder: Path, config: TrainConfig) -> tuple[dict[str, Tensor], object]:

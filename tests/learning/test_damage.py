@@ -108,7 +108,7 @@ def test_weights_that_are_no_numbers_are_not_saved(house: Path, run: Path) -> No
     one = trainer(house, run, replace(SHORT, iterations=6))
     one.resume()
     with torch.no_grad():  # nothing that a loss is made of here, so that only a look at the weights can tell
-        one.navigator.backbone.embeddings.words.weight[-1].fill_(torch.nan)
+        one.model.backbone.embeddings.words.weight[-1].fill_(torch.nan)
     with pytest.raises(
         TrainingError, match=r"no longer numbers after update 6; .* begin another run with a lower learning rate"
     ):

@@ -50,7 +50,7 @@ def learn(ranks: Ranks, house: Path, folder: Path, config: TrainConfig, kind: ty
     watcher = Watcher()
     one.callbacks = [watcher]
     one.train()
-    found = {name: value.numpy() for name, value in one.navigator.state_dict().items()}
+    found = {name: value.numpy() for name, value in one.model.state_dict().items()}
     return Learned(found, watcher.losses, watcher.scores, (one.progress.best, one.progress.best_iteration))
 
 
@@ -87,7 +87,7 @@ def learn_until(ranks: Ranks, house: Path, folder: Path, trouble: str) -> tuple[
     if ranks.rank == 1 and trouble == "asked":
         one.stopping = True
     if ranks.rank == 1 and trouble == "broken":
-        torch.nn.init.constant_(one.navigator.critic[3].bias, torch.nan)
+        torch.nn.init.constant_(one.model.critic[3].bias, torch.nan)
     try:
         one.train()
     except TrainingError as error:

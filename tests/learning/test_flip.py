@@ -16,7 +16,6 @@ from vlnbert.data.spec import FeatureSpec
 from vlnbert.environment.environment import Environment, Observation
 from vlnbert.learning.batches import BatchStream
 from vlnbert.learning.experiment import Experiment
-from vlnbert.learning.navigator_trainer import NavigatorTrainer
 from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.runs import begin_run, resume_run
 from vlnbert.learning.trainer import Trainer
@@ -69,10 +68,10 @@ def watched(navigator: Navigator) -> Iterator[list[Observation]]:
         del navigator.step
 
 
-def learn(one: NavigatorTrainer, environment: Environment, flip: float, batch: Batch, key: Tensor) -> Learned:
+def learn(one: Trainer, environment: Environment, flip: float, batch: Batch, key: Tensor) -> Learned:
     """The losses of a batch in some environment, its rollout and its rewards."""
     rows, policy = one.batches.teacher_rows(environment.world), one.batches.row_policy
-    learner = Learner(one.navigator, environment, replace(one.config, flip=flip), ALONE, rows, policy)
+    learner = Learner(one.model, environment, replace(one.config, flip=flip), ALONE, rows, policy)
     earned, kept = learner.objective.reward, list[tuple[Rollout, Tensor]]()
 
     def reward(rollout: Rollout, of: Batch) -> Tensor:
@@ -80,9 +79,9 @@ def learn(one: NavigatorTrainer, environment: Environment, flip: float, batch: B
         return kept[-1][1]
 
     learner.objective.reward = reward
-    with watched(one.navigator) as seen:
+    with watched(one.model) as seen:
         losses = learner(batch, key)
-    found = torch.autograd.grad(losses[0], list(one.navigator.parameters()), allow_unused=True)
+    found = torch.autograd.grad(losses[0], list(one.model.parameters()), allow_unused=True)
     return Learned(losses, [grad for grad in found if grad is not None], *kept[0], seen)
 
 
@@ -98,18 +97,18 @@ def mirrored(environment: Environment) -> Environment:
     return Environment(built, environment.view_bank, objects)
 
 
-def retold(one: NavigatorTrainer, tokens: Tensor) -> Tensor:
+def retold(one: Trainer, tokens: Tensor) -> Tensor:
     """Instructions with left for right and right for left."""
-    left, right = (one.navigator.tokenizer.token_to_id(word) for word in ("left", "right"))
+    left, right = (one.model.tokenizer.token_to_id(word) for word in ("left", "right"))
     swapped = torch.where(tokens == left, right, tokens)
     return torch.where(tokens == right, left, swapped)
 
 
-def begun(house: Path, run: Path, **changes: object) -> NavigatorTrainer:
+def begun(house: Path, run: Path, **changes: object) -> Trainer:
     """A run in double precision, without dropout."""
     experiment = replace(EXPERIMENT, navigator=PLAIN_SHAPE, training=replace(EXPERIMENT.training, batch=16))
     one = begin_run("mine", replace(experiment, **changes), open_data(house), run)
-    one.navigator.double()
+    one.model.double()
     return one
 
 

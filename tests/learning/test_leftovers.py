@@ -10,7 +10,7 @@ import pytest
 
 import vlnbert as vln
 import vlnbert.learning.checkpoints
-import vlnbert.learning.navigator_trainer
+import vlnbert.learning.navigator_recipe
 import vlnbert.learning.trainer
 import vlnbert.navigator.storage.navigator
 from tests.learning.samples import CONFIG, SCORED, SHAPE, Watcher, same, trainer, weights
@@ -83,7 +83,7 @@ def begun(house: Path, whole: Path, run: Path) -> Trainer:
 
 def kill_validation(monkeypatch: pytest.MonkeyPatch, name: str, number: int) -> None:
     """End the process when a part of a validation is reached for the `number`th time."""
-    home = vlnbert.learning.navigator_trainer if name == "validation_scores" else vlnbert.learning.trainer
+    home = vlnbert.learning.navigator_recipe if name == "validation_scores" else vlnbert.learning.trainer
     real, calls = getattr(home, name), list[object]()
 
     def call(*words: object, **more: object) -> object:
@@ -134,15 +134,15 @@ def test_what_was_validated_is_not_validated_again(
 
 def cut_in_its_validation(ranks: Ranks, house: Path, folder: Path, config: TrainConfig) -> tuple[list[int], Progress]:
     """A rank that is killed in the first validation with the others, and resumed with them."""
-    real, run = vlnbert.learning.navigator_trainer.validation_scores, folder / "cut"
+    real, run = vlnbert.learning.navigator_recipe.validation_scores, folder / "cut"
 
     def kill(*_: object, **more: object) -> None:
         raise Killed
 
-    vlnbert.learning.navigator_trainer.validation_scores = kill
+    vlnbert.learning.navigator_recipe.validation_scores = kill
     with pytest.raises(Killed):
         trainer(house, run, config, ranks).train()
-    vlnbert.learning.navigator_trainer.validation_scores = real
+    vlnbert.learning.navigator_recipe.validation_scores = real
     ranks.wait()  # as a new start of all does
     again, watcher = trainer(house, run, config, ranks), Watcher()
     again.resume()

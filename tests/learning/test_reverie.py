@@ -108,7 +108,7 @@ def losses(trainer: Trainer, number: int) -> tuple[dict[str, float], dict[str, T
     torch.manual_seed(0)
     batch, key = trainer.batches[number]
     found: Tensor = trainer.learner(batch, key)
-    named = dict(trainer.navigator.named_parameters())
+    named = dict(trainer.model.named_parameters())
     grads = torch.autograd.grad(found[0], list(named.values()), allow_unused=True)
     return dict(zip(trainer.parts, found.tolist(), strict=True)), dict(zip(named, grads, strict=True))
 
@@ -117,7 +117,7 @@ def test_one_update_learns_to_name(house: Path, tmp_path: Path) -> None:
     trainer = begin_run(
         "mine", replace(ONE, training=replace(CONFIG, iterations=1)), open_data(house), tmp_path / "run"
     )
-    before = {name: weight.detach().clone() for name, weight in trainer.navigator.named_parameters()}
+    before = {name: weight.detach().clone() for name, weight in trainer.model.named_parameters()}
     watcher = Watcher()
     trainer.callbacks = [watcher]
     trainer.train()
@@ -125,7 +125,7 @@ def test_one_update_learns_to_name(house: Path, tmp_path: Path) -> None:
     assert parts["grounding"] > 0
     others = parts["imitation"] + parts["policy"] + parts["value"] - parts["entropy"]
     assert parts["total"] == pytest.approx(others + parts["grounding"], rel=1e-5)
-    moved = {name for name, weight in trainer.navigator.named_parameters() if not torch.equal(before[name], weight)}
+    moved = {name for name, weight in trainer.model.named_parameters() if not torch.equal(before[name], weight)}
     assert {name for name in before if name.startswith("object_embedding.")} <= moved
     assert 0 <= watcher.scores[1][SCORED[0]]["rgs"] <= 1
 
@@ -168,10 +168,10 @@ def test_a_run_can_ground_its_teacher_forced_rows_alone(house: Path, tmp_path: P
 def test_r2r_s_batches_leave_the_objects_as_they_are(house: Path, tmp_path: Path) -> None:
     """Neither gradient nor weight decay: no update of R2R moves them."""
     trainer = begin_run("mine", BOTH, open_data(house), tmp_path / "run")
-    before = {name: weight.detach().clone() for name, weight in trainer.navigator.named_parameters()}
+    before = {name: weight.detach().clone() for name, weight in trainer.model.named_parameters()}
     for number in (0, 1):
         trainer.update(*trainer.batches[number])
-        after = {name: weight.detach().clone() for name, weight in trainer.navigator.named_parameters()}
+        after = {name: weight.detach().clone() for name, weight in trainer.model.named_parameters()}
         moved = {name for name in before if not torch.equal(before[name], after[name])}
         assert ("object_embedding.project.weight" in moved) == (number == 0)
         assert "view_embedding.project.weight" in moved
@@ -265,7 +265,7 @@ def test_both_tasks_are_validated_and_reverie_s_score_decides(house: Path, tmp_p
 
 def test_without_objects_there_is_nothing_to_name(house: Path, tmp_path: Path) -> None:
     trainer = begin_run("mine", replace(ONE, features=FeatureSpec(objects="off")), open_data(house), tmp_path / "run")
-    assert trainer.navigator.object_embedding is None
+    assert trainer.model.object_embedding is None
     parts, _ = losses(trainer, 0)
     assert parts["grounding"] == 0.0
     assert parts["imitation"] > 0

@@ -181,8 +181,8 @@ def test_to_resume_reads_the_weights_once(run: Path, monkeypatch: pytest.MonkeyP
     trainer = resume_run(run)
     read = sorted(name for name, framework in opened if framework == "pt")  # headers are looked at by numpy
     assert read == ["model.safetensors", "trainer.safetensors"]
-    assert same(trainer.navigator.state_dict(), weights(run))
-    assert trainer.navigator.tokenizer is not None
+    assert same(trainer.model.state_dict(), weights(run))
+    assert trainer.model.tokenizer is not None
 
 
 @pytest.mark.parametrize("name", ["trainer.safetensors", "model.safetensors", "config.json", "tokenizer.json"])
@@ -230,7 +230,7 @@ def test_a_run_may_start_from_another(house: Path, finished: Path, tmp_path: Pat
     best = Navigator.from_pretrained(finished / "best").state_dict()
     for start in (finished, finished / "best"):
         one = begin_run("mine", replace(EXPERIMENT, start=str(start)), open_data(house), tmp_path / start.name)
-        assert all(torch.equal(weight, best[name]) for name, weight in one.navigator.state_dict().items())
+        assert all(torch.equal(weight, best[name]) for name, weight in one.model.state_dict().items())
     reverie = replace(
         EXPERIMENT,
         start=str(finished),
@@ -246,7 +246,7 @@ def test_a_run_may_start_from_another(house: Path, finished: Path, tmp_path: Pat
 def test_a_run_that_validated_nothing_is_a_start_too(house: Path, run: Path, tmp_path: Path) -> None:
     shutil.rmtree(run / "best")
     one = begin_run("mine", replace(EXPERIMENT, start=str(run)), open_data(house), tmp_path / "next")
-    assert same(one.navigator.state_dict(), weights(run))
+    assert same(one.model.state_dict(), weights(run))
 
 
 def test_weights_are_drawn_only_where_some_are_new(

@@ -25,7 +25,6 @@ from vlnbert.learning.run_record import read_record
 from vlnbert.learning.runs import begin_run, resume_run
 from vlnbert.learning.speaker_experiment import SpeakerExperiment
 from vlnbert.learning.speaker_start import initial_speaker, read_words
-from vlnbert.learning.speaker_trainer import SpeakerTrainer
 from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator.storage.folder import read_safetensors
 from vlnbert.ranks import ALONE, Ranks
@@ -44,10 +43,8 @@ def small(**training: Any) -> SpeakerExperiment:
     return replace(DEMO, speaker=SHAPE, training=replace(DEMO.training, **{**usual, **training}))
 
 
-def begun(house: Path, run: Path, experiment: SpeakerExperiment, **more: Any) -> SpeakerTrainer:
-    trainer = begin_run("mine", experiment, open_data(house), run, **more)
-    assert isinstance(trainer, SpeakerTrainer)
-    return trainer
+def begun(house: Path, run: Path, experiment: SpeakerExperiment, **more: Any) -> Trainer:
+    return begin_run("mine", experiment, open_data(house), run, **more)
 
 
 def stop_after(trainer: Trainer, updates: int) -> None:

@@ -162,7 +162,7 @@ def test_what_a_navigator_to_start_from_keeps_is_told(house: Path, earlier: Path
     told: list[str] = []
     visual = replace(EXPERIMENT, start=str(earlier), navigator=replace(SHAPE, matching="visual"))
     one = begin_run("mine", visual, open_data(house), tmp_path / "run", tell=told.append)
-    assert one.navigator.config.matching == "cross-modal"
+    assert one.model.config.matching == "cross-modal"
     expected = "matching stays cross-modal, as in the weights to start from; the experiment has visual"
     assert told == [expected]
     assert read_record(tmp_path / "run").experiment.navigator.matching == "cross-modal"

@@ -22,7 +22,7 @@ def gradients(one: Trainer, number: int) -> list[Tensor]:
     """Of one batch, taken by hand."""
     batch, key = one.batches[number]
     loss = one.learner(batch, key)[0]
-    return list(torch.autograd.grad(loss, list(one.navigator.parameters())))
+    return list(torch.autograd.grad(loss, list(one.model.parameters())))
 
 
 def test_an_update_from_two_batches_has_their_mean_gradient(house: Path, tmp_path: Path) -> None:
@@ -30,16 +30,16 @@ def test_an_update_from_two_batches_has_their_mean_gradient(house: Path, tmp_pat
     one = plain(house, tmp_path / "one", config)
     expected = [(first + second) / 2 for first, second in zip(gradients(one, 0), gradients(one, 1), strict=True)]
     one.train()
-    found = [weight.grad for weight in one.navigator.parameters()]
+    found = [weight.grad for weight in one.model.parameters()]
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
     assert any(not torch.allclose(mean, first) for mean, first in zip(expected, gradients(one, 0), strict=True))
 
 
 def test_the_critic_is_not_clipped(house: Path, tmp_path: Path) -> None:
     one = plain(house, tmp_path / "one", replace(ONCE, grad_clip=0.01))
-    expected = dict(zip(dict(one.navigator.named_parameters()), gradients(one, 0), strict=True))
+    expected = dict(zip(dict(one.model.named_parameters()), gradients(one, 0), strict=True))
     one.train()
-    found = {name: weight.grad for name, weight in one.navigator.named_parameters()}
+    found = {name: weight.grad for name, weight in one.model.named_parameters()}
     critic = [name for name in found if name.startswith("critic.")]
     torch.testing.assert_close([found[name] for name in critic], [expected[name] for name in critic])
     others = torch.cat([found[name].flatten() for name in found if name not in critic])
@@ -50,10 +50,10 @@ def test_half_precision_learns_much_the_same(house: Path, tmp_path: Path) -> Non
     losses = {}
     for precision in ("float32", "bfloat16"):
         one, watcher = plain(house, tmp_path / precision, replace(ONCE, precision=precision)), Watcher()
-        before = [weight.detach().clone() for weight in one.navigator.parameters()]
+        before = [weight.detach().clone() for weight in one.model.parameters()]
         one.callbacks = [watcher]
         one.train()
-        after = list(one.navigator.parameters())
+        after = list(one.model.parameters())
         assert all(weight.dtype == torch.float32 and weight.isfinite().all() for weight in after)
         assert any(not torch.equal(old, new) for old, new in zip(before, after, strict=True))
         losses[precision] = watcher.losses[1]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from vlnbert.api.arguments import checked
 from vlnbert.data.data import Data
@@ -14,6 +14,7 @@ from vlnbert.errors import DataError, UsageError
 from vlnbert.evaluation.tables import METRICS, shown
 from vlnbert.learning.callbacks import read_log
 from vlnbert.learning.experiment import Experiment
+from vlnbert.learning.recipes import recipe_of
 from vlnbert.learning.run_folder import (
     ANEW,
     BEST,
@@ -25,7 +26,7 @@ from vlnbert.learning.run_folder import (
     while_trained,
 )
 from vlnbert.learning.run_record import RunRecord, read_record
-from vlnbert.learning.speaker_experiment import AnyExperiment, SpeakerExperiment
+from vlnbert.learning.settings import ExperimentSettings
 from vlnbert.learning.trainer import Callback
 from vlnbert.navigator import Navigator
 from vlnbert.registry import load_recorded
@@ -59,16 +60,16 @@ class Run:
         return self.record.preset
 
     @property
-    def experiment(self) -> AnyExperiment:
+    def experiment(self) -> ExperimentSettings:
         return self.record.experiment
 
     @property
     def navigator_experiment(self) -> Experiment:
         """The experiment of a navigator's run; a speaker's is refused."""
-        if isinstance(self.experiment, SpeakerExperiment):
-            problem = f"{self.folder} is a speaker's run, and a speaker does not walk"
+        if not recipe_of(self.experiment).walks:
+            problem = f"{self.folder} is a {self.experiment.RECIPE}'s run, and a {self.experiment.RECIPE} does not walk"
             raise UsageError(f"{problem}; let it tell of paths: vlnbert speak {self.folder}")
-        return self.experiment
+        return cast("Experiment", self.experiment)
 
     @property
     def progress(self) -> Progress:
@@ -122,7 +123,7 @@ class Run:
     @cached_property
     def speaker(self) -> Speaker:
         """Its best speaker, as `vln.Speaker.from_pretrained` opens it."""
-        if isinstance(self.experiment, Experiment):
+        if recipe_of(self.experiment).walks:
             problem = f"{self.folder} is a navigator's run, and a navigator does not speak"
             raise UsageError(f"{problem}; train a speaker: vlnbert train speaker-open")
         return while_trained(self.folder, lambda _: Speaker.from_pretrained(self.weights))
@@ -175,7 +176,7 @@ class Run:
         return Table(["updates", *(f"{METRICS[key][0]} {split}" for split, key in keys)], rows, str(self))
 
     def _shown_metrics(self, split: str) -> tuple[str, ...]:
-        if isinstance(self.experiment, SpeakerExperiment):
+        if not recipe_of(self.experiment).walks:
             return (self.experiment.best_metric,)
         return ("sr", "spl", *(("rgs",) if TASKS[task_and_split(split)[0]].sees_objects else ()))
 

@@ -21,7 +21,7 @@ from vlnbert.learning.run_folder import CHECKPOINTS, POINTER, RECORD, is_run
 from vlnbert.learning.run_lock import begun_alone, kept
 from vlnbert.learning.run_record import RENAMED, read_record
 from vlnbert.learning.runs import begin_run, resume_run
-from vlnbert.learning.speaker_experiment import AnyExperiment
+from vlnbert.learning.settings import ExperimentSettings
 from vlnbert.learning.trainer import Callback, Trainer
 from vlnbert.progress import Bar, quiet, say
 from vlnbert.ranks import TIMEOUT, RankError, Ranks, is_first, joined
@@ -36,7 +36,7 @@ CUSTOM = "custom"  # the preset that a run of somebody's own experiment names
 
 @checked("features", "device", "callbacks")
 def train(
-    experiment: str | Path | Preset | AnyExperiment,
+    experiment: str | Path | Preset | ExperimentSettings,
     data: Data | str | Path,
     out: str | Path,
     *,
@@ -131,7 +131,7 @@ def named_preset(name: str | Path) -> Preset:
     return read_experiment(name) if isinstance(name, Path) or name.endswith(SUFFIX) else presets[name]
 
 
-def changed_preset(experiment: str | Path | Preset | AnyExperiment, changes: dict[str, Any]) -> Preset:
+def changed_preset(experiment: str | Path | Preset | ExperimentSettings, changes: dict[str, Any]) -> Preset:
     """A preset by any of its names, with some settings changed by theirs."""
     if isinstance(experiment, str | Path):
         preset = named_preset(experiment)

@@ -27,7 +27,7 @@ from vlnbert.benchmarks.workloads import (
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import UsageError
 from vlnbert.learning.experiment import TrainConfig
-from vlnbert.learning.navigator_trainer import NavigatorTrainer
+from vlnbert.learning.navigator_recipe import NavigatorRecipe
 from vlnbert.navigator import Navigator, NavigatorConfig
 from vlnbert.tasks.splits import Split
 from vlnbert.tasks.tokens import piece_count
@@ -114,5 +114,5 @@ def _time_axis(axis: str, navigator: Navigator, setups: Mapping[int, TrainingSet
 
 def _updates(navigator: Navigator, environment: Environment, setup: TrainingSetup) -> Callable[[], None]:
     """Each call makes one more update; the weights are shared, the optimiser is not."""
-    trainer = NavigatorTrainer(Path(), navigator, environment, [setup.split], {}, setup.config, "")
+    trainer = NavigatorRecipe().trainer(Path(), navigator, environment, [setup.split], {}, setup.config, "")
     return update_blocks(update_function(trainer), first=0, updates=1)

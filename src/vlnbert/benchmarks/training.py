@@ -18,7 +18,8 @@ from vlnbert.benchmarks.plain.training import PlainTraining
 from vlnbert.benchmarks.workloads import random_environment, random_features
 from vlnbert.environment.environment import Environment, State
 from vlnbert.learning.experiment import TrainConfig
-from vlnbert.learning.navigator_trainer import NavigatorTrainer
+from vlnbert.learning.navigator_recipe import NavigatorRecipe
+from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import Navigator, NavigatorConfig, fast
 from vlnbert.tasks.splits import Split
 from vlnbert.world import World
@@ -76,7 +77,7 @@ def time_training(
         torch.cuda.reset_peak_memory_stats(device)
     navigator = _random_navigator(shape, device)
     navigator.tokenizer = tokenizer  # for flips
-    trainer = NavigatorTrainer(Path(), navigator, environment, [split], {}, config, "")
+    trainer = NavigatorRecipe().trainer(Path(), navigator, environment, [split], {}, config, "")
     advance = update_function(trainer)
     advance(0)
     wait(device)
@@ -91,7 +92,7 @@ def time_training(
         rivals["plain"] = update_blocks(rival.advance, 1 + warm_up, updates)  # of the same batches
     times = race(rivals, rounds, device)
     flops, steps = _count_work(
-        navigator=trainer.navigator,
+        navigator=navigator,
         environment=environment,
         split=split,
         config=config,
@@ -139,7 +140,7 @@ def _random_navigator(shape: NavigatorConfig, device: torch.device) -> Navigator
     return Navigator(shape).to(device)
 
 
-def update_function(trainer: NavigatorTrainer) -> Callable[[int], None]:
+def update_function(trainer: Trainer) -> Callable[[int], None]:
     """Makes an update by its number; nobody will ask for its losses."""
 
     def advance(number: int) -> None:
@@ -165,7 +166,7 @@ def _count_work(
 ) -> tuple[float, float]:
     """Floating-point operations of an eager update, padding included, and steps: means over some updates."""
     counting = StepCounter(environment.world, environment.view_bank)
-    trainer = NavigatorTrainer(Path(), navigator, counting, [split], {}, replace(config, graphs=False), "")
+    trainer = NavigatorRecipe().trainer(Path(), navigator, counting, [split], {}, replace(config, graphs=False), "")
     with fast.torch_kernels(), FlopCounterMode(display=False) as counter:
         for number in range(updates):
             trainer.advance(number)

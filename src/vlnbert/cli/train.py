@@ -150,7 +150,7 @@ def _resuming(run: Path, data: Path | None, device: str, threads: int | None, ra
 def _tell(run: "Run", data: Path | None, again: str) -> None:
     """How it ended, from the one process that talks to people; `data` is where the data lies, if not where it did."""
     from vlnbert.evaluation.tables import METRICS, shown
-    from vlnbert.learning.speaker_experiment import SpeakerExperiment
+    from vlnbert.learning.recipes import recipe_of
     from vlnbert.ranks import is_first
 
     if not is_first():
@@ -165,7 +165,7 @@ def _tell(run: "Run", data: Path | None, again: str) -> None:
         key = run.experiment.best_metric
         tell(f"{run.folder}: {when}, {METRICS[key][0]} {shown(key, done.best)} on {run.experiment.best_on}")
         elsewhere = "" if data is None else f" --data {shlex.quote(str(data))}"
-        if isinstance(run.experiment, SpeakerExperiment):
+        if not recipe_of(run.experiment).walks:
             tell(f"let it speak with: vlnbert speak {where}{elsewhere} --split {run.experiment.best_on}")
         else:
             tell(f"score it in full with: vlnbert evaluate {where}{elsewhere}")

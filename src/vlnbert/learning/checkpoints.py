@@ -10,9 +10,9 @@ validated; those that go on learning lie in `trainer.safetensors`, since only wh
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,32 +24,44 @@ from torch.optim import Optimizer
 
 from vlnbert.errors import DataError
 from vlnbert.learning.averaging import AveragedWeights
+from vlnbert.learning.optimisers import check_state, optimiser_tensors, read_state, restore_state
 from vlnbert.learning.run_folder import ANEW, CHECKPOINTS, TRAINER, Progress, point_to, read_header, remove_others
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.model import allocate, make_backbone
 from vlnbert.navigator.storage.digests import DigestError, noting
 from vlnbert.navigator.storage.folder import CONFIG, read_config, read_safetensors, require_fit, weight_problem
+from vlnbert.rollout.policy import Policy
 from vlnbert.sources.folders import replaced
 from vlnbert.sources.formats import NewerFormatError
 from vlnbert.speaker import Speaker
 
-Trained = Navigator | Speaker
+Trained = Navigator | Policy | Speaker
 
 ROOM = "free some space and resume"
 LEARNING = "weights."  # before the names of weights that go on learning, beside their average
-MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # AdamW's
+BESIDE = "learner."  # before the names of what the learner holds beside what is trained
 
 
-def save_checkpoint(
-    run: Path, model: Trained, optimiser: Optimizer, progress: Progress, averaged: AveragedWeights
-) -> Path:
+@dataclass(frozen=True)
+class TrainingState:
+    """What a checkpoint keeps of a training; all else follows from the update's number."""
+
+    model: Trained
+    optimiser: Optimizer
+    names: Sequence[str]  # of the optimiser's parameters, in its order
+    averaged: AveragedWeights
+    companions: Mapping[str, Tensor]  # parameters and buffers of losses and rewards, by name
+
+
+def save_checkpoint(run: Path, state: TrainingState, progress: Progress) -> Path:
     """Write a whole checkpoint and point to it."""
+    model, averaged = state.model, state.averaged
     learning = {LEARNING + name: weight.detach().contiguous() for name, weight in averaged.weights.items()}
     folder = run / CHECKPOINTS / f"{progress.iteration:07d}"
     with replaced(folder) as beside:  # one of this name may be left from a kill before the pointer was moved
         try:
             metadata = {"progress": json.dumps(asdict(progress))}
-            tensors = {**_optimiser_tensors(optimiser), **learning}
+            tensors = {**optimiser_tensors(state.optimiser, state.names), **learning, **_beside(state)}
             with noting(beside, {TRAINER: tensors}):
                 save_file(tensors, beside / TRAINER, metadata)
             with averaged.applied():
@@ -91,8 +103,9 @@ def unfilled_speaker(folder: Path) -> Speaker:
     return speaker
 
 
-def load_checkpoint(folder: Path, model: Trained, optimiser: Optimizer, averaged: AveragedWeights) -> Progress:
-    """Put a run back exactly where it was: weights, average and moments. All else follows from the update's number."""
+def load_checkpoint(folder: Path, state: TrainingState) -> Progress:
+    """Put a run back exactly where it was: weights, average, optimiser and what the learner holds beside."""
+    model, averaged = state.model, state.averaged
     with _ours():
         weights = model.read_weights(folder)
     model.load_state_dict(weights)
@@ -102,15 +115,22 @@ def load_checkpoint(folder: Path, model: Trained, optimiser: Optimizer, averaged
         learning = {name: tensors.pop(LEARNING + name) for name in averaged.weights}
         if any(learning[name].shape != weight.shape for name, weight in averaged.weights.items()):
             raise ValueError("weights of another shape")
-        _check_moments(optimiser, tensors, progress)
+        beside = {name: tensors.pop(BESIDE + name) for name in state.companions}
+        if any(beside[name].shape != tensor.shape for name, tensor in state.companions.items()):
+            raise ValueError("losses of another shape")
+        moments = read_state(tensors, state.names)
+        check_state(state.optimiser, moments, begun=progress.iteration > 0)
         if any(weight_problem(tensor) for tensor in (*learning.values(), *tensors.values())):
             raise ValueError("no numbers")
     except DigestError:
         raise
     except (DataError, KeyError, ValueError, IndexError):
         raise DataError(folder / TRAINER, "is not whole", ANEW) from None
-    _restore_optimiser(optimiser, tensors)
+    restore_state(state.optimiser, moments)
     averaged.restore(learning)
+    with torch.no_grad():
+        for name, tensor in state.companions.items():
+            tensor.copy_(beside[name])
     return progress
 
 
@@ -125,34 +145,5 @@ def _ours() -> Iterator[None]:
         raise DataError(error.path, error.problem, ANEW, error.place) from None
 
 
-def _check_moments(optimiser: Optimizer, tensors: dict[str, Tensor], progress: Progress) -> None:
-    """Moments must be those of the weights: an optimiser trusts their shapes, and would write beyond their ends."""
-    weights = [weight for group in optimiser.param_groups for weight in group["params"]]
-    known = {key.split(".")[1] for key in tensors}
-    expected = {
-        f"optimiser.{number}.{name}": () if name == "step" else tuple(weight.shape)
-        for number, weight in enumerate(weights)
-        if str(number) in known  # a weight that was never used has none
-        for name in MOMENTS
-    }
-    found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-    if found != expected or (progress.iteration and not known):
-        raise ValueError("moments of other weights")
-
-
-def _optimiser_tensors(optimiser: Optimizer) -> dict[str, Tensor]:
-    """The optimiser's moments, by the number of the parameter and the name of the moment."""
-    state: dict[int, dict[str, Any]] = optimiser.state_dict()["state"]
-    return {
-        f"optimiser.{number}.{name}": torch.as_tensor(value).contiguous()
-        for number, moments in state.items()
-        for name, value in moments.items()
-    }
-
-
-def _restore_optimiser(optimiser: Optimizer, tensors: dict[str, Tensor]) -> None:
-    state: dict[int, dict[str, Tensor]] = {}
-    for key, value in tensors.items():
-        _, number, name = key.split(".")
-        state.setdefault(int(number), {})[name] = value
-    optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
+def _beside(state: TrainingState) -> dict[str, Tensor]:
+    return {BESIDE + name: tensor.detach().contiguous() for name, tensor in state.companions.items()}

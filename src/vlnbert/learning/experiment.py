@@ -4,6 +4,7 @@ A field's docstring is its help on the command line.
 """
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from vlnbert.errors import UsageError, setting
 from vlnbert.learning.objective import ObjectiveConfig, require_weights
@@ -11,6 +12,7 @@ from vlnbert.learning.rewards import PAPER, RewardConfig
 from vlnbert.learning.settings import MOST, ExperimentSettings, TrainingSettings
 from vlnbert.navigator import NavigatorConfig
 from vlnbert.records import require_range
+from vlnbert.rollout.policies import POLICIES, RECURRENT, whole_settings
 from vlnbert.tasks.alignment import LABELLED
 from vlnbert.tasks.splits import task_and_split
 from vlnbert.tasks.task import TASKS
@@ -56,8 +58,33 @@ class TrainConfig(TrainingSettings):
 
 
 @dataclass(frozen=True)
+class PolicyChoice:
+    """Which policy is trained."""
+
+    PLACE: ClassVar[str] = "policy"
+
+    name: str = RECURRENT
+    """recurrent: Recurrent VLN-BERT, shaped by the settings of the navigator; or a registered policy (vlnbert plugins
+    lists them)."""
+    settings: dict[str, bool | int | float | str] = field(default_factory=dict, hash=False)
+    """Settings of a registered policy, as names and values (hidden=192); by default its own."""
+
+    def __post_init__(self) -> None:
+        if self.name == RECURRENT and self.settings:
+            names = ", ".join(self.settings)
+            problem = f"{setting('policy.settings')} names {names}, but recurrent has none"
+            raise UsageError(
+                f"{problem}; shape it by the settings of the navigator, such as {setting('navigator.hidden')}"
+            )
+        if self.name != RECURRENT and self.settings and self.name in POLICIES:
+            whole_settings(self.name, self.settings)
+
+
+@dataclass(frozen=True)
 class Experiment(ExperimentSettings):
     """A training, whole: with its data folder it makes the same navigator anywhere."""
+
+    RECIPE = "navigator"
 
     best_on: str = "r2r/val_unseen"
     """The split whose score says which weights are the best: SPL, or SDTW in R4R."""
@@ -67,6 +94,8 @@ class Experiment(ExperimentSettings):
     max_tokens: int | None = None
     """Longest instruction, in word pieces, [CLS] and [SEP] included; by default the task's: 80 in R2R, 50 in REVERIE,
     160 in R4R."""
+    policy: PolicyChoice = field(default_factory=PolicyChoice)
+    """What is trained."""
     navigator: NavigatorConfig = field(default_factory=NavigatorConfig)
     """The navigator's shape. The widths of features and the vocabulary are read from the data; with weights to start
     from, so are all sizes from those: what is asked for otherwise is refused. A Hugging Face encoder reads the

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from vlnbert.errors import DataError, UnknownNameError, UsageError
-from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.presets import Preset, presets
-from vlnbert.learning.speaker_experiment import AnyExperiment, SpeakerExperiment
+from vlnbert.learning.recipes import RECIPES
+from vlnbert.learning.settings import ExperimentSettings
 from vlnbert.records import asked_places, places_of, to_plain, with_changes
 from vlnbert.registry import load_plugin
 from vlnbert.sources.checks import is_list_of
@@ -41,8 +41,9 @@ def read_experiment(path: str | Path) -> Preset:
         raise DataError(path, f"plugins is {plugins!r}, where a list of texts is expected", 'write ["my.py"]')
     for plugin in dict.fromkeys(plugins):  # named twice, loaded once
         load_plugin(path.parent / plugin if plugin.endswith(".py") else plugin)
-    speaks = any(name.partition(".")[0] == "speaker" for name in settings)
-    plain = Preset("", "", SpeakerExperiment() if speaks else Experiment())
+    named = {name.partition(".")[0] for name in settings}
+    recipe = next((one for one in RECIPES.values() if one.shape in named), RECIPES["navigator"])
+    plain = Preset("", "", recipe.experiment())
     base = presets[told["preset"]] if "preset" in told else plain
     pairs = list(_settings(settings, set(_tables(base.experiment))))
     said = dict(pairs)
@@ -66,7 +67,7 @@ def _refuse_repeated(path: Path, places: list[str]) -> None:
         raise DataError(path, f"says {repeated[0]} twice", "leave one of them")
 
 
-def save_experiment(experiment: AnyExperiment | Preset, path: str | Path) -> Path:
+def save_experiment(experiment: ExperimentSettings | Preset, path: str | Path) -> Path:
     """Write an experiment with all its settings, as `vln.train(path)` and `vlnbert train FILE` read it.
 
     Args:
@@ -77,7 +78,7 @@ def save_experiment(experiment: AnyExperiment | Preset, path: str | Path) -> Pat
     return Path(path)
 
 
-def experiment_values(experiment: AnyExperiment | Preset) -> dict[str, Any]:
+def experiment_values(experiment: ExperimentSettings | Preset) -> dict[str, Any]:
     """What a file holds of an experiment."""
     if not isinstance(experiment, Preset):
         return to_plain(experiment)

@@ -1,6 +1,6 @@
 """What a policy learns from a batch: named loss terms, each with a weight, and their sum."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
@@ -71,7 +71,8 @@ class Objective(nn.Module):
         super().__init__()
         self.config, self.reward, self.ranks = config, reward, ranks
         self.names = term_names(config)
-        self.terms = nn.ModuleList(_made(name, config, policy) for name in self.names).to(device)
+        for name in self.names:
+            self.add_module(f"{name}_loss", _made(name, config, policy).to(device))
         for name, term in self.named_terms():
             fixed = weight_of(name, config)
             # A recorded graph would keep a number as it was.
@@ -87,7 +88,8 @@ class Objective(nn.Module):
 
     def named_terms(self) -> Iterator[tuple[str, Loss]]:
         """Each term by its name, in the order in which they are summed."""
-        yield from zip(self.names, cast("Iterable[Loss]", self.terms), strict=True)
+        for name in self.names:
+            yield name, cast("Loss", self.get_submodule(f"{name}_loss"))
 
     def begin_update(self, iteration: int) -> None:
         """Set the weights that change over the training to those of an update."""

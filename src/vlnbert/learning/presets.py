@@ -2,14 +2,15 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from vlnbert.data.spec import FeatureSpec
 from vlnbert.errors import UnknownNameError, UsageError
 from vlnbert.learning.experiment import Experiment, TrainConfig
 from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.rewards import RewardConfig
-from vlnbert.learning.speaker_experiment import AnyExperiment, SpeakerExperiment
+from vlnbert.learning.settings import ExperimentSettings
+from vlnbert.learning.speaker_experiment import SpeakerExperiment
 from vlnbert.learning.speaker_presets import SPEAKER_DEMO, SPEAKER_OPEN, SPEAKER_REVERIE_OPEN
 from vlnbert.navigator import SIZES, NavigatorConfig
 from vlnbert.perception.channels import WITHOUT_NAMES
@@ -22,7 +23,7 @@ class Preset:
 
     name: str
     description: str
-    experiment: AnyExperiment
+    experiment: ExperimentSettings
     start_hint: str = ""  # said to who starts from random weights where the recipe does not
     asked: tuple[str, ...] = ()  # places of the settings that somebody chose, beside what a preset of ours says
 
@@ -257,16 +258,17 @@ class Presets(Mapping[str, Preset]):
 
     def navigator(self, name: str) -> Experiment:
         """The experiment of a preset that trains a navigator; a speaker's is refused."""
-        experiment = self[name].experiment
-        if isinstance(experiment, SpeakerExperiment):
-            raise UsageError(f"{name} trains a speaker; name a preset that trains a navigator, such as r2r-open")
-        return experiment
+        return cast("Experiment", self._of(name, Experiment.RECIPE, "r2r-open"))
 
     def speaker(self, name: str) -> SpeakerExperiment:
         """The experiment of a preset that trains a speaker; a navigator's is refused."""
+        return cast("SpeakerExperiment", self._of(name, SpeakerExperiment.RECIPE, "speaker-open"))
+
+    def _of(self, name: str, recipe: str, example: str) -> ExperimentSettings:
         experiment = self[name].experiment
-        if isinstance(experiment, Experiment):
-            raise UsageError(f"{name} trains a navigator; name a preset that trains a speaker, such as speaker-open")
+        if recipe != experiment.RECIPE:
+            problem = f"{name} trains a {experiment.RECIPE}; name a preset that trains a {recipe}"
+            raise UsageError(f"{problem}, such as {example}")
         return experiment
 
     def __contains__(self, name: object) -> bool:

@@ -7,7 +7,7 @@ import torch
 
 from vlnbert.data.data import Data
 from vlnbert.errors import VlnbertError, setting
-from vlnbert.learning.navigator_trainer import NavigatorTrainer
+from vlnbert.learning.recipes import recipe_of
 from vlnbert.learning.run_folder import POINTER
 from vlnbert.learning.run_record import RunRecord, record_format
 from vlnbert.learning.trainer import Trainer
@@ -38,17 +38,7 @@ def resume_notes(run: Path, record: RunRecord, trainer: Trainer, lost: bool = Fa
     if trainer.progress.iteration >= trainer.config.iterations:
         return
     yield from _other_ranks(run, record, trainer)
-    if record_format(run) >= 3:
-        return
-    if not isinstance(trainer, NavigatorTrainer):  # speakers are younger
-        return
-    shape, changes = trainer.navigator.config, list[str]()
-    if shape.backbone == "one-stream" and shape.hidden_dropout > 0:
-        changes.append("dropout stands elsewhere in the one-stream navigator")
-    if trainer.config.accumulate > 1 and len(trainer.batches.splits) > 1:
-        changes.append("all batches of an update come from one split")
-    if changes:
-        yield f"{run} was begun by an older version and goes on otherwise: {', and '.join(changes)}"
+    yield from recipe_of(record.experiment).resume_notes(trainer, record_format(run))
 
 
 def _other_ranks(run: Path, record: RunRecord, trainer: Trainer) -> Iterator[str]:
@@ -58,8 +48,7 @@ def _other_ranks(run: Path, record: RunRecord, trainer: Trainer) -> Iterator[str
     before = (record.ranks or count, (record.threads or threads) if on_cpu else threads)
     if before == (count, threads):
         return
-    shape = vars(trainer.model.config).items()
-    dropped = count != before[0] and any(rate for name, rate in shape if name.endswith("dropout"))
+    dropped = count != before[0] and recipe_of(record.experiment).drops(trainer.model)
     same = "dropout differs, and so will the weights" if dropped else "the same but for rounding: the bits will differ"
     yield f"{run} was begun by {_team(*before)} and goes on by {_team(count, threads)}: {same}"
 

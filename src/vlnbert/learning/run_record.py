@@ -1,12 +1,13 @@
 """What a run's folder says of itself, `run.json`: the experiment as it is trained, its data and what was read of it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from vlnbert.errors import DataError, UsageError, setting
 from vlnbert.learning.run_folder import RECORD
-from vlnbert.learning.speaker_experiment import AnyExperiment
+from vlnbert.learning.settings import ExperimentSettings
 from vlnbert.records import from_plain, missing, moved, to_plain
 from vlnbert.sources.files import read_json, write_json
 from vlnbert.sources.formats import FORMAT, format_of
@@ -18,8 +19,18 @@ NEWEST = 7
 ADDED = {
     5: ("experiment.training.flip",),
     6: ("experiment.training.objective.alignment",),
-    7: ("experiment.training.objective.grounding_rows",),
+    7: (
+        "recipe",
+        "experiment.policy",
+        "experiment.training.objective.grounding_rows",
+        "experiment.training.losses",
+        "experiment.training.final_losses",
+        "experiment.training.optimizer",
+        "experiment.training.optimizer_settings",
+        "experiment.training.parts",
+    ),
 }
+NAMES_RECIPE = 7
 # Settings that format 2 calls otherwise than format 1, by their places in an experiment.
 RENAMED = {
     "features": "features.views",
@@ -41,8 +52,10 @@ class RunRecord:
 
     preset: str
     data: str
-    experiment: AnyExperiment
+    experiment: ExperimentSettings
     fingerprints: dict[str, str]
+    recipe: str = ""
+    """What trains it, by name: that of the experiment."""
     plugins: tuple[str, ...] = ()
     """The plugins that were loaded when it began, files by their whole paths."""
     asked: tuple[str, ...] = ()
@@ -55,6 +68,7 @@ class RunRecord:
     """How many CPU threads each of them had."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "recipe", self.experiment.RECIPE)
         if len(self.held_out) != self.experiment.holdout:
             raise UsageError(f"{self.experiment.holdout} houses are kept out, {len(self.held_out)} are named")
 
@@ -72,18 +86,36 @@ def read_record(run: Path) -> RunRecord:
     values: Any = read_json(path, "run", "name the folder that a training wrote", damaged=anew)
     version = NEWEST
     try:
+        absent = list[str]()
         if isinstance(values, dict):
             version = format_of(path, values, NEWEST)
             values = {name: value for name, value in values.items() if name != FORMAT}
-            if version == 1 and isinstance(values.get("experiment"), dict):
-                values["experiment"] = moved(values["experiment"], RENAMED)
+            absent = list(missing(RunRecord, values))
+            if isinstance(values.get("experiment"), dict):
+                experiment = _experiment_of(values, version)
+                absent += missing(type(experiment), values["experiment"], "experiment.")
+                values = {**values, "experiment": experiment}
         record = from_plain(RunRecord, values)
         later = {place for added, places in ADDED.items() if added > version for place in places}
-        if version >= 4 and (lost := sorted(set(missing(RunRecord, values)) - later)):
+        if version >= 4 and (lost := sorted(set(absent) - later)):
             raise UsageError(f"it lacks {', '.join(lost)}")
         return record
     except (UsageError, TypeError) as error:
         raise DataError(path, f"is damaged ({error})", anew) from None
+
+
+def _experiment_of(values: Mapping[str, Any], version: int) -> ExperimentSettings:
+    """The experiment of a record, of its recipe's kind; older formats did not name that."""
+    from vlnbert.learning.recipes import RECIPES  # here, since recipes know runs
+
+    settings, recipe = values["experiment"], values.get("recipe")
+    if version == 1:
+        settings = moved(settings, RENAMED)
+    if recipe is None and version < NAMES_RECIPE:
+        recipe = next((one.name for one in RECIPES.values() if one.shape in settings), "navigator")
+    if not isinstance(recipe, str) or recipe not in RECIPES:
+        raise UsageError(f"it names no recipe that is known here, {recipe!r:.60}")
+    return from_plain(RECIPES[recipe].experiment, settings, "experiment")
 
 
 def write_record(run: Path, record: RunRecord) -> None:

@@ -15,19 +15,17 @@ from vlnbert.data.features import object_feature_file, view_feature_file
 from vlnbert.data.own import bank_digest
 from vlnbert.data.spec import OFF
 from vlnbert.errors import DataError, UsageError, setting
-from vlnbert.learning.experiment import Experiment
-from vlnbert.learning.models import as_trained, initial_model, make_trainer, start_notes, unfilled_model
-from vlnbert.learning.rewards import REWARDS
+from vlnbert.learning.recipes import recipe_of
 from vlnbert.learning.run_folder import POINTER, has_checkpoint, last_checkpoint, point_to
 from vlnbert.learning.run_lock import begun_alone, kept
 from vlnbert.learning.run_notes import begin_notes, resume_notes
 from vlnbert.learning.run_record import RunRecord, extended, read_record, write_record
-from vlnbert.learning.speaker_experiment import AnyExperiment, SpeakerExperiment
+from vlnbert.learning.settings import ExperimentSettings
 from vlnbert.learning.told_splits import speaker_notes
 from vlnbert.learning.trainer import Trainer
 from vlnbert.perception.sentences import encoder_digest
 from vlnbert.ranks import ALONE, Ranks
-from vlnbert.registry import LOAD_PLUGIN, load_recorded, loaded_plugins
+from vlnbert.registry import load_recorded, loaded_plugins
 from vlnbert.sources.boxes import box_files
 from vlnbert.sources.layout import DataFolder
 from vlnbert.sources.word_labels import require_word_labels
@@ -43,7 +41,7 @@ OF_OBJECTS = ("features.object_width", "features.max_objects")
 
 def begin_run(
     preset: str,
-    experiment: AnyExperiment,
+    experiment: ExperimentSettings,
     data: Data,
     run: Path,
     ranks: Ranks = ALONE,
@@ -55,20 +53,22 @@ def begin_run(
     `tell` is told, line by line, what in the data or the weights does not fit. `asked` are the places of settings that
     somebody chose, such as navigator.layers: they are kept, or refused by name.
     """
+    recipe = recipe_of(experiment)
     with begun_alone(run, ranks):
         _require_used(experiment, asked)
-        experiment = _anchored(experiment)
+        recipe.require_trainable(experiment)
+        experiment = recipe.anchored(_anchored(experiment))
         digests = fingerprints(experiment, data.folder)
         _require_mirror(experiment)  # of features that are there: what names no file and no channel was refused above
         held_out = choose_houses(data.folder, experiment.tasks, experiment.holdout, experiment.holdout_seed)
         data = data.seen_as(experiment.seen).holding_out(held_out)
         told_by = list(speaker_notes(experiment.train_on, data.folder, held_out))
-        model = initial_model(experiment, data, asked)
-        notes = [*start_notes(experiment, model), *told_by]
+        model = recipe.initial(experiment, data, asked)
+        notes = [*recipe.start_notes(experiment, model), *told_by]
         record = RunRecord(
             preset=preset,
             data=str(data.folder.root.resolve()),
-            experiment=as_trained(experiment, model),
+            experiment=recipe.as_trained(experiment, model),
             fingerprints={**digests, **_own_fingerprint(data)},
             plugins=loaded_plugins(),
             held_out=held_out,
@@ -76,7 +76,7 @@ def begin_run(
             ranks=ranks.count,
             threads=torch.get_num_threads(),
         )
-        trainer = make_trainer(record, run, data, model, ranks)
+        trainer = recipe.make_trainer(record, run, data, model, ranks)
         ranks.wait()  # until all have found the folder empty
         if ranks.writes:
             write_record(run, record)
@@ -102,18 +102,19 @@ def resume_run(
         record = read_record(run)
         longer = record if iterations is None else extended(record, run, iterations)
         load_recorded(record.plugins)
-        _require_reward(record.experiment)
+        recipe = recipe_of(record.experiment)
+        recipe.require_trainable(record.experiment)
         data = (open_data(record.data) if data is None else data).seen_as(record.experiment.seen)
         data = data.holding_out(record.held_out)
         _require_unchanged(record, data)
         lost = not (run / POINTER).exists()
         if has_checkpoint(run):
-            model = unfilled_model(record.experiment, last_checkpoint(run))
-            trainer = make_trainer(longer, run, data, model, ranks)
+            model = recipe.reopen(last_checkpoint(run))
+            trainer = recipe.make_trainer(longer, run, data, model, ranks)
             trainer.resume()
         else:
-            model = initial_model(record.experiment, data, record.asked)
-            trainer = make_trainer(longer, run, data, model, ranks)
+            model = recipe.initial(record.experiment, data, record.asked)
+            trainer = recipe.make_trainer(longer, run, data, model, ranks)
         notes = list(resume_notes(run, record, trainer, lost))  # before the record is of today's format
         if longer != record and trainer.stale:
             problem = f"{run} stopped since it no longer got better ({setting('training.patience')})"
@@ -121,7 +122,7 @@ def resume_run(
         ranks.wait()  # until all have read what may be written now
         if ranks.writes:
             if longer != record:
-                write_record(run, replace(longer, experiment=as_trained(longer.experiment, model)))
+                write_record(run, replace(longer, experiment=recipe.as_trained(longer.experiment, model)))
             if lost and trainer.saved is not None:
                 point_to(run, last_checkpoint(run))
             for line in notes:
@@ -129,7 +130,7 @@ def resume_run(
         return trainer
 
 
-def fingerprints(experiment: AnyExperiment, folder: DataFolder) -> dict[str, str]:
+def fingerprints(experiment: ExperimentSettings, folder: DataFolder) -> dict[str, str]:
     """A digest of everything that an experiment reads while it learns, by name: a resumed run must find the same."""
     seen = experiment.seen
     files = {"connectivity": list(folder.graphs().values())}
@@ -147,8 +148,7 @@ def fingerprints(experiment: AnyExperiment, folder: DataFolder) -> dict[str, str
         files["captions"] = sorted(folder.captions.glob("*.json"))
     if seen.reads_observations:
         files["observations"] = sorted(folder.observations.glob("*.json"))
-    if isinstance(experiment, Experiment) and experiment.aligns_words:
-        files[str(folder.word_labels.relative_to(folder.root))] = [require_word_labels(folder.word_labels)]
+    files |= recipe_of(experiment).also_read(experiment, folder)
     if seen.reads_view_file:
         files["features"] = [view_feature_file(folder, seen)]
     if seen.reads_object_file:
@@ -159,7 +159,7 @@ def fingerprints(experiment: AnyExperiment, folder: DataFolder) -> dict[str, str
     return digests
 
 
-def _require_used(experiment: AnyExperiment, asked: Collection[str]) -> None:
+def _require_used(experiment: ExperimentSettings, asked: Collection[str]) -> None:
     """Refuse, by name, what somebody chose for something that is not there: objects, captions, houses kept out."""
     seen, reasons = experiment.seen, dict[str, str]()
     if not any(TASKS[name].sees_objects for name in experiment.tasks):
@@ -176,18 +176,11 @@ def _require_used(experiment: AnyExperiment, asked: Collection[str]) -> None:
             raise UsageError(f"{setting(place)} was chosen, but {reasons[place]}; leave it out")
 
 
-def _require_mirror(experiment: AnyExperiment) -> None:
+def _require_mirror(experiment: ExperimentSettings) -> None:
     """Refuse flips of what cannot be seen in a mirror."""
-    if isinstance(experiment, Experiment) and experiment.training.flip and (sided := experiment.seen.sided):
+    if getattr(experiment.training, "flip", 0.0) and (sided := experiment.seen.sided):
         problem = f"{setting('training.flip')} changes left and right, but {sided} cannot be seen in a mirror"
         raise UsageError(f"{problem}; do without: {setting('training.flip', 0)}")
-
-
-def _require_reward(experiment: AnyExperiment) -> None:
-    """Refuse to go on by a reward that nobody knows any more."""
-    if isinstance(experiment, Experiment) and (reward := experiment.training.reward) not in REWARDS:
-        problem = f"the run learns by the reward '{reward}', which nobody registers here"
-        raise UsageError(f"{problem}; {LOAD_PLUGIN}")
 
 
 def _own_fingerprint(data: Data) -> dict[str, str]:
@@ -195,7 +188,7 @@ def _own_fingerprint(data: Data) -> dict[str, str]:
     return {"features": bank_digest(data.world, data.view_bank)} if data.features.own_views else {}
 
 
-def _anchored(experiment: AnyExperiment) -> AnyExperiment:
+def _anchored(experiment: ExperimentSettings) -> ExperimentSettings:
     """Files and folders by their whole paths, so that the run can be resumed from anywhere."""
     seen = experiment.features
     anchored = replace(
@@ -204,13 +197,7 @@ def _anchored(experiment: AnyExperiment) -> AnyExperiment:
         objects=_whole_path(seen.objects) if seen.reads_object_file else seen.objects,
         encoder=_whole_path(seen.encoder) or seen.encoder,
     )
-    experiment = replace(experiment, start=_whole_path(experiment.start), features=anchored)
-    if isinstance(experiment, SpeakerExperiment):
-        return experiment
-    navigator, settings = experiment.navigator, experiment.navigator.backbone_settings
-    if isinstance(encoder := settings.get("encoder"), str):
-        navigator = replace(navigator, backbone_settings={**settings, "encoder": _whole_path(encoder) or encoder})
-    return replace(experiment, navigator=navigator)
+    return replace(experiment, start=_whole_path(experiment.start), features=anchored)
 
 
 def _whole_path(named: str | None) -> str | None:

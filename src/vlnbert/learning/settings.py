@@ -3,7 +3,6 @@
 A field's docstring is its help on the command line.
 """
 
-import math
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
@@ -30,14 +29,20 @@ class TrainingSettings:
     """Updates of the weights."""
     batch: int = 16
     """Rows of an update."""
+    optimizer: str = "adamw"
+    """The optimiser, by name; vlnbert plugins lists them."""
+    optimizer_settings: dict[str, bool | int | float | str] = field(default_factory=dict, hash=False)
+    """What an optimiser takes beside learning rate and weight decay, as names and values (momentum=0.9)."""
     learning_rate: float = 1e-5
-    """Of AdamW."""
-    schedule: Literal["constant", "cosine"] = "constant"
-    """The learning rate over time: constant, as in the paper, or a cosine down to a hundredth."""
+    """Of the optimiser."""
+    parts: dict[str, float] = field(default_factory=dict, hash=False)
+    """Factors of the learning rate for parts of the network, by the names of its modules (backbone.embeddings=0.1)."""
+    schedule: str = "constant"
+    """The learning rate over time: constant, as in the paper; cosine, down to a hundredth; or one by its name."""
     warmup: int = 0
     """Updates over which the learning rate rises from zero."""
     weight_decay: float = 0.01
-    """Of AdamW, on every weight."""
+    """Of the optimiser, on every weight."""
     grad_clip: float = 40.0
     """Largest norm of the gradient."""
     accumulate: int = 1
@@ -91,18 +96,12 @@ class TrainingSettings:
         first = self.split_weights or (1.0,) * splits
         return SplitSchedule(first, self.final_split_weights or first, self.iterations)
 
-    def learning_rate_at(self, iteration: int) -> float:
-        """The learning rate of an update: a pure function, so there is no schedule to save."""
-        risen = min(1.0, (iteration + 1) / self.warmup) if self.warmup else 1.0
-        if self.schedule == "constant":
-            return self.learning_rate * risen
-        done = iteration / self.iterations
-        return self.learning_rate * risen * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * done)))
-
 
 @dataclass(frozen=True)
 class ExperimentSettings:
     """Where something learns, what it sees and what decides, whatever it is."""
+
+    RECIPE: ClassVar[str]  # what trains it, by name
 
     train_on: tuple[str, ...] = ("r2r/train",)
     """Splits to learn from, as task/split; updates come from each in turn, or by training.split_weights."""
@@ -117,6 +116,8 @@ class ExperimentSettings:
     """Chooses those houses."""
     features: FeatureSpec = field(default_factory=FeatureSpec)
     """What views and objects look like."""
+    start: str | None = None
+    """Weights to start from."""
     training: TrainingSettings = field(default_factory=TrainingSettings)
     """How it is taught."""
 

@@ -4,9 +4,7 @@ A field's docstring is its help on the command line.
 """
 
 from dataclasses import dataclass, field
-from typing import Literal
 
-from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.settings import ExperimentSettings, TrainingSettings
 from vlnbert.records import require_range
 from vlnbert.speaker import SpeakerConfig
@@ -23,9 +21,9 @@ class SpeakerTrainConfig(TrainingSettings):
     batch: int = 192
     """Instructions of an update."""
     learning_rate: float = 4e-4
-    """Of AdamW."""
-    schedule: Literal["constant", "cosine"] = "cosine"
-    """The learning rate over time: constant, or a cosine down to a hundredth."""
+    """Of the optimiser."""
+    schedule: str = "cosine"
+    """The learning rate over time: constant; cosine, down to a hundredth; or one by its name."""
     warmup: int = 100
     """Updates over which the learning rate rises from zero."""
     grad_clip: float = 1.0
@@ -46,6 +44,8 @@ class SpeakerTrainConfig(TrainingSettings):
 class SpeakerExperiment(ExperimentSettings):
     """The training of a speaker, whole: with its data folder it makes the same speaker anywhere."""
 
+    RECIPE = "speaker"
+
     best_on: str = "r2r/val_unseen"
     """The split whose perplexity says which weights are the best."""
     start: str | None = None
@@ -61,6 +61,3 @@ class SpeakerExperiment(ExperimentSettings):
     def best_metric(self) -> str:
         """The score by which the best weights are chosen; lower is better."""
         return PERPLEXITY
-
-
-AnyExperiment = Experiment | SpeakerExperiment

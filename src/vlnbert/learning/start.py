@@ -14,6 +14,8 @@ from vlnbert.learning.run_folder import best_weights, is_run, while_trained
 from vlnbert.navigator import Navigator, NavigatorConfig
 from vlnbert.navigator.model import make_backbone
 from vlnbert.navigator.storage.folder import CONFIG, describes_navigator
+from vlnbert.rollout.policies import make_policy, open_policy
+from vlnbert.rollout.policy import Inputs, Policy
 from vlnbert.speaker.speaker import describes_speaker
 from vlnbert.tasks.tokens import piece_count, require_fit
 from vlnbert.weights.importing import load_weights
@@ -40,6 +42,33 @@ def initial_navigator(experiment: Experiment, data: Data, asked: Collection[str]
         navigator = _started_navigator(experiment, resolve_source(experiment.start), data, named)
     _require_as_asked(experiment, navigator.config, named)
     return navigator
+
+
+def initial_policy(experiment: Experiment, data: Data, asked: Collection[str] = ()) -> Policy:
+    """The registered policy before its first update: of the experiment's settings, or of the weights to start from."""
+    if chosen := next((place for place in asked if place.startswith(PLACE)), None):
+        problem = f"{setting(chosen)} is of recurrent, but {experiment.policy.name} is trained"
+        raise UsageError(f"{problem}; leave it out, or see {setting('policy.settings')}")
+    torch.manual_seed(experiment.training.seed)
+    tokenizer = data.tokenizer
+    inputs = Inputs(
+        feature_width=data.view_bank.width,
+        object_width=data.object_width,
+        vocabulary=piece_count(tokenizer),
+        tasks=experiment.tasks,
+        tokenizer=tokenizer,
+    )
+    if experiment.start is None:
+        return make_policy(experiment.policy.name, experiment.policy.settings, inputs)
+    start = Path(experiment.start)
+    opened = while_trained(start, lambda path: open_policy(best_weights(path) if is_run(path) else path))
+    if opened.name != experiment.policy.name:
+        raise UsageError(f"{start} holds the policy {opened.name}, not {experiment.policy.name}; name that one")
+    for name in ("feature_width", "object_width", "vocabulary"):
+        if (was := getattr(opened.inputs, name)) != (now := getattr(inputs, name)):
+            problem = f"{start} was made for a {name.replace('_', ' ')} of {was}, and it is {now}"
+            raise UsageError(f"{problem}; give the data that it was trained with")
+    return opened.float()
 
 
 def trained_shape(experiment: Experiment, navigator: Navigator) -> NavigatorConfig:

@@ -1,13 +1,12 @@
 """The trainer: update, validate, save. What is shown or logged along the way is left to callbacks.
 
-What is trained, and how it learns and is scored, is said by a subclass: `NavigatorTrainer` and `SpeakerTrainer`.
+What is trained, and how it learns and is scored, is said by a recipe (`recipe.py`).
 """
 
 import hashlib
 import math
 import shlex
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -17,18 +16,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from vlnbert.environment.environment import Environment
 from vlnbert.errors import VlnbertError
 from vlnbert.evaluation.tables import Summary, is_better
 from vlnbert.learning.averaging import AveragedWeights
 from vlnbert.learning.batches import BatchStream
-from vlnbert.learning.checkpoints import Trained, load_checkpoint, save_checkpoint, save_trained
+from vlnbert.learning.checkpoints import Trained, TrainingState, load_checkpoint, save_checkpoint, save_trained
+from vlnbert.learning.optimisers import can_be_captured, learning_rate_at, make_optimiser, set_learning_rate
 from vlnbert.learning.run_folder import BEST, Progress, after_validation, last_checkpoint, point_to
 from vlnbert.learning.run_lock import kept
-from vlnbert.learning.settings import TrainingSettings
-from vlnbert.learning.updates import EagerUpdate, GraphUpdate, Update, set_learning_rate
+from vlnbert.learning.updates import EagerUpdate, GraphUpdate, Update
 from vlnbert.ranks import ALONE, Ranks, launcher
 from vlnbert.tasks.splits import Split
 
+MOST_LOOKED_AT = 1000  # batches, to find one of each split
 NOT_FINITE = "the features or the weights started from may not be finite; check both"
 
 
@@ -45,52 +46,68 @@ class Callback(Protocol):
     def validated(self, iteration: int, scores: Mapping[str, Summary]) -> None: ...
 
 
-class Trainer(ABC):
-    """One run: something that learns on some splits, in a folder that holds all it needs to go on after a kill."""
+class LearnerModule(Protocol):
+    """What gradients are taken of: an `nn.Module` called with a batch and the keys of its noise."""
 
-    parts: tuple[str, ...]  # the names of what the learner gives: the loss, then its parts
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The names of what it gives [part]: the loss, which carries the gradient, then its parts."""
+
+    def begin_update(self, iteration: int) -> None:
+        """Set whatever changes over the training to what it is in an update."""
+
+    def unclipped(self) -> list[nn.Parameter]:
+        """The parameters whose gradients may be of any size."""
+
+
+class Trainer:
+    """One run: something that learns on some splits, in a folder that holds all it needs to go on after a kill."""
 
     def __init__(
         self,
         run: Path,
         model: Trained,
-        learner: nn.Module,
+        learner: LearnerModule,
         batches: BatchStream,
         validation: Mapping[str, Split],
-        config: TrainingSettings,
+        config: Any,
         *,
+        environment: Environment,
+        scores: Callable[[], dict[str, Summary]],
         best_on: str,
+        best_metric: str,
         ranks: Ranks = ALONE,
         card: Mapping[str, Any] | None = None,
-        unclipped: Collection[nn.Parameter] = (),
-        some_unused: bool = False,
     ) -> None:
-        """`learner` gives the losses [part] of a batch and its key, and the first of them carries the gradient.
+        """`scores` gives the scores on each of the validation splits, shared out over all ranks.
 
-        `best_on` names the validation split whose score decides; `card` is what the best's model card shall tell. The
-        gradients of `unclipped` weights may be of any size, and `some_unused` says that not every update has all.
+        `best_on` names the validation split whose score decides, and `best_metric` which; `card` is what the best's
+        model card shall tell. What the learner holds beside the model, such as a loss with parameters, is optimised
+        after it, saved and resumed.
         """
         self.run, self.model, self.batches, self.config = run, model, batches, config
         self.validation, self.best_on, self.ranks, self.card = validation, best_on, ranks, dict(card or {})
+        self.environment, self.scores, self.best_metric = environment, scores, best_metric
         self.callbacks: Sequence[Callback] = ()
         self.notes: list[str] = []  # what whoever begins the run should know
         self.advanced: Callable[[int], object] = lambda iteration: None  # called after every update, with their number
         self.device = device = batches.device
-        self.learner = learner
-        if ranks.count > 1:
-            self.learner = DistributedDataParallel(learner, find_unused_parameters=some_unused)
-        self.optimiser = torch.optim.AdamW(
-            model.parameters(),
-            lr=torch.tensor(config.learning_rate, device=device) if device.type == "cuda" else config.learning_rate,
-            weight_decay=config.weight_decay,
-            fused=True,
-            capturable=device.type == "cuda",
-        )
+        self.parts, self.begin_update = learner.parts, learner.begin_update
+        self.learner: nn.Module = learner  # type: ignore[assignment]  # a module, as its contract says
+        self.companions = companions_of(self.learner, model)
+        learned = {**dict(model.named_parameters()), **_parameters(self.companions)}
+        free = set(learner.unclipped())
+        clipped = [weight for weight in learned.values() if weight not in free]
+        self.optimiser, self.names = make_optimiser(config, learned, device)
         self.averaged = AveragedWeights(model, config.ema)
-        free = set(unclipped)
-        clipped = [weight for weight in model.parameters() if weight not in free]
+        if ranks.count > 1:
+            unused = leaves_some_unused(self.learner, batches, list(learned.values()))
+            self.learner = DistributedDataParallel(self.learner, find_unused_parameters=unused)
         self.eager = EagerUpdate(self.learner, self.optimiser, clipped=clipped, grad_clip=config.grad_clip)
         graphs = config.graphs and device.type == "cuda" and ranks.count == 1
+        if graphs and not can_be_captured(config.optimizer):
+            self.notes.append(f"the optimizer {config.optimizer} cannot be recorded in a graph: updates run eagerly")
+            graphs = False
         self.update: Update = GraphUpdate(self.eager) if graphs else self.eager
         self.progress = Progress(0, None, None)
         self.saved: int | None = None  # the update after which the newest checkpoint was made
@@ -99,18 +116,14 @@ class Trainer(ABC):
         self.hurrying: bool = False  # set from outside to leave that validation to whoever resumes the run
         self.walking: bool = False  # whether a validation is under way, which loses nothing if it is interrupted
 
-    @abstractmethod
-    def scores(self) -> dict[str, Summary]:
-        """The scores on each of the validation splits, shared out over all ranks."""
-
     @property
-    @abstractmethod
-    def best_metric(self) -> str:
-        """The metric that decides, asked for only where something is validated."""
+    def state(self) -> TrainingState:
+        """What a checkpoint keeps."""
+        return TrainingState(self.model, self.optimiser, self.names, self.averaged, self.companions)
 
     def resume(self) -> None:
         """Go on from the newest checkpoint of the run."""
-        saved = load_checkpoint(last_checkpoint(self.run), self.model, self.optimiser, self.averaged)
+        saved = load_checkpoint(last_checkpoint(self.run), self.state)
         self.progress, self.saved = after_validation(self.run, saved), saved.iteration
 
     def train(self) -> None:
@@ -167,7 +180,8 @@ class Trainer(ABC):
         self.averaged.update(iteration)
 
     def _learn(self, iteration: int) -> None:
-        set_learning_rate(self.optimiser, self.config.learning_rate_at(iteration))
+        set_learning_rate(self.optimiser, learning_rate_at(self.config, iteration))
+        self.begin_update(iteration)
         self.model.train()
         torch.manual_seed(dropout_seed(self.config.seed, iteration, self.ranks.rank))
         count = self.config.accumulate
@@ -194,7 +208,7 @@ class Trainer(ABC):
                 self._give_up(number, total)
         parts = dict(zip(self.parts, losses.mean(dim=0).tolist(), strict=True))
         for callback in self.callbacks:
-            callback.updated(self.progress.iteration, self.config.learning_rate_at(self.progress.iteration - 1), parts)
+            callback.updated(self.progress.iteration, learning_rate_at(self.config, self.progress.iteration - 1), parts)
 
     def _require_numbers(self) -> None:
         """Weights that are no longer numbers must not be saved, though the loss that they were learned from was one."""
@@ -237,7 +251,7 @@ class Trainer(ABC):
         if self.saved == self.progress.iteration:  # to write it again would leave a moment without any
             return
         if self.ranks.writes:
-            save_checkpoint(self.run, self.model, self.optimiser, progress=self.progress, averaged=self.averaged)
+            save_checkpoint(self.run, self.state, progress=self.progress)
         self.saved = self.progress.iteration
         self.ranks.wait()
 
@@ -252,7 +266,33 @@ class Trainer(ABC):
         if not self.config.patience or self.progress.best_iteration is None or not self.progress.validated:
             return False
         since = self.progress.iteration - self.progress.best_iteration
-        return since >= self.config.patience * self.config.validate_every
+        return bool(since >= self.config.patience * self.config.validate_every)
+
+
+def companions_of(learner: nn.Module, model: nn.Module) -> dict[str, Tensor]:
+    """What a learner holds beside the model, by name: parameters and buffers of losses and rewards."""
+    own = {id(tensor) for tensor in (*model.parameters(), *model.buffers())}
+    held = learner.state_dict(keep_vars=True)
+    return {name: tensor for name, tensor in held.items() if id(tensor) not in own}
+
+
+def _parameters(tensors: Mapping[str, Tensor]) -> dict[str, nn.Parameter]:
+    return {name: one for name, one in tensors.items() if isinstance(one, nn.Parameter) and one.requires_grad}
+
+
+def leaves_some_unused(learner: nn.Module, batches: BatchStream, parameters: Sequence[nn.Parameter]) -> bool:
+    """Whether the batches of some split leave parameters without a gradient, found by looking at one of each split."""
+    seen, number, unused = set[str](), 0, False
+    while len(seen) < len(batches.splits) and number < MOST_LOOKED_AT:
+        name = batches.split_of(number).name
+        if name not in seen:
+            seen.add(name)
+            torch.autograd.backward(learner(*batches[number])[0])
+            unused = unused or any(one.grad is None for one in parameters)
+            for one in parameters:
+                one.grad = None
+        number += 1
+    return unused
 
 
 def dropout_seed(seed: int, iteration: int, rank: int) -> int:

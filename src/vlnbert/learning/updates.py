@@ -61,6 +61,19 @@ class Learner(nn.Module):
         self.objective = Objective(config, self.policy, reward, ranks, environment.world.device)
         self.sides = other_sides(self.policy.tokenizer).to(environment.world.device) if config.flip else None
 
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The names of what it gives."""
+        return self.objective.parts
+
+    def begin_update(self, iteration: int) -> None:
+        """Set the weights of the losses to those of an update."""
+        self.objective.begin_update(iteration)
+
+    def unclipped(self) -> list[nn.Parameter]:
+        """The parameters whose gradients may be of any size."""
+        return self.objective.unclipped()
+
     def forward(self, batch: Batch, key: Tensor) -> Tensor:
         """[part] the objective of a batch and its terms, as its `parts` are named; the first carries the gradient.
 
@@ -178,15 +191,6 @@ class GraphUpdate:
 def draw_flips(key: Tensor, share: float) -> Tensor:
     """[row] whether each row sees its house in a mirror, drawn by its key."""
     return uniform(key, torch.full_like(key, FLIP)) < share
-
-
-def set_learning_rate(optimiser: Optimizer, rate: float) -> None:
-    """The rate of the next update, where a recorded graph reads it too."""
-    for group in optimiser.param_groups:
-        if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(rate)
-        else:
-            group["lr"] = rate
 
 
 def unrecordable(error: RuntimeError) -> Exception:

@@ -1,18 +1,15 @@
 """Policies by name, and their folders: made from a configuration and from what they will be shown, saved and opened."""
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, is_dataclass, replace
-from html import escape
 from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 import torch
-from safetensors.torch import save_file
 
 from vlnbert.errors import DataError, UsageError, VlnbertError, setting
-from vlnbert.navigator.storage.digests import check_file, noting
+from vlnbert.navigator.storage.digests import check_file
 from vlnbert.navigator.storage.folder import (
     CONFIG,
     SAVE_AGAIN,
@@ -24,34 +21,17 @@ from vlnbert.navigator.storage.folder import (
     read_tokenizer,
     require_files,
     stored_shapes,
-    write_tokenizer,
 )
 from vlnbert.navigator.storage.shown import FEATURES, read_shown, require_no_path
 from vlnbert.records import from_plain
 from vlnbert.registry import LOAD_PLUGIN, Registry, require_name
-from vlnbert.rollout.policy import Inputs, Policy
+from vlnbert.rollout.policy import INPUTS, NEWEST, POLICY, SETTINGS, Inputs, Policy
 from vlnbert.sources.files import read_json
 from vlnbert.sources.folders import read_whole
-from vlnbert.sources.formats import FORMAT, format_of
+from vlnbert.sources.formats import format_of
 
 RECURRENT = "recurrent"  # the paper's, which is a navigator's folder
-POLICY, SETTINGS, INPUTS = "policy", "settings", "inputs"  # in the config.json of any other
-NEWEST = 1  # format of that
 GIVE = "give a policy's folder, as a training writes it"
-CARD = """---
-library_name: vlnbert
-tags: [vision-and-language-navigation, embodied-ai]
----
-
-# A {policy} policy
-
-An agent that reads an instruction and walks through a house.
-{told}
-| configuration | |
-| --- | --- |
-{facts}
-"""
-
 AnyPolicy = TypeVar("AnyPolicy", bound=type[Policy])
 
 
@@ -120,26 +100,6 @@ def whole_settings(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     return asdict(from_plain(POLICIES[name].settings, settings, setting("policy.settings")))
 
 
-def save_policy(policy: Policy, folder: Path, card: Mapping[str, Any] | None = None) -> None:
-    """Write a policy's folder: configuration, weights, tokenizer, digests and a card, which may tell preset and scores.
-
-    Args:
-        policy: A policy that was made by its name.
-        folder: Where to write it.
-        card: What its model card shall tell.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    told = {FORMAT: NEWEST, POLICY: policy.name, SETTINGS: policy.settings, INPUTS: policy.inputs.values()}
-    told |= {**policy.limits.values(), **({} if policy.features is None else {FEATURES: policy.features})}
-    weights = {name: tensor.detach().contiguous() for name, tensor in policy.state_dict().items()}
-    with noting(folder, {WEIGHTS: weights, CONFIG: None, TOKENIZER: None}):
-        save_file(weights, folder / WEIGHTS)
-        (folder / CONFIG).write_text(json.dumps(told, sort_keys=True, indent=2), encoding="utf-8")
-        if policy.tokenizer is not None:
-            write_tokenizer(folder / TOKENIZER, policy.tokenizer)
-    (folder / "README.md").write_text(_card(policy, card or {}), encoding="utf-8")
-
-
 def open_policy(source: str | Path) -> Policy:
     """A policy from its folder; every weight is loaded, or it is a fault."""
     folder = find_folder(source, GIVE)
@@ -189,20 +149,3 @@ def describes_policy(folder: Path) -> bool:
     except DataError:
         return False
     return isinstance(told, dict) and POLICY in told
-
-
-def _card(policy: Policy, card: Mapping[str, Any]) -> str:
-    lines = [f"\nTrained with the preset `{card['preset']}`.\n"] if card.get("preset") else []
-    rates = [
-        (split, *(f"{100 * score[name]:.2f}" for name in ("sr", "spl")))
-        for split, score in card.get("scores", {}).items()
-        if {"sr", "spl"} <= score.keys()
-    ]
-    if rates:
-        lines += ["", "| split | SR | SPL |", "| --- | --- | --- |", *(f"| {' | '.join(row)} |" for row in rates), ""]
-    facts = {**policy.settings, **policy.inputs.values()}
-    return CARD.format(
-        policy=policy.name,
-        told="\n".join(lines),
-        facts="\n".join(f"| {escape(str(name))} | {escape(str(value))} |" for name, value in facts.items()),
-    )

@@ -4,18 +4,24 @@ Recurrent VLN-BERT is one policy (`rollout/recurrent.py`); others are registered
 checkpoints and the evaluation know policies by this contract alone.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
+from html import escape
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from vlnbert.environment.environment import Observation
 from vlnbert.errors import DataError, UsageError
+from vlnbert.navigator.storage.digests import noting
 from vlnbert.navigator.storage.folder import (
+    CONFIG,
+    TOKENIZER,
     WEIGHTS,
     WHOLE_WEIGHTS,
     Limits,
@@ -23,9 +29,27 @@ from vlnbert.navigator.storage.folder import (
     read_safetensors,
     stored_shapes,
     weight_problem,
+    write_tokenizer,
 )
-from vlnbert.navigator.storage.shown import Shown
+from vlnbert.navigator.storage.shown import FEATURES, Shown
 from vlnbert.rollout.agents import EpisodeBatch
+from vlnbert.sources.formats import FORMAT
+
+POLICY, SETTINGS, INPUTS = "policy", "settings", "inputs"  # in a policy's config.json
+NEWEST = 1  # its format
+CARD = """---
+library_name: vlnbert
+tags: [vision-and-language-navigation, embodied-ai]
+---
+
+# A {policy} policy
+
+An agent that reads an instruction and walks through a house.
+{told}
+| configuration | |
+| --- | --- |
+{facts}
+"""
 
 
 @dataclass(frozen=True)
@@ -110,6 +134,34 @@ class Policy(nn.Module):
         """[...] what the policy's own critic expects of hidden vectors [..., width]."""
         raise NotImplementedError
 
+    def save_pretrained(self, folder: Path, *, model_card_kwargs: Mapping[str, Any] | None = None) -> None:
+        """Write the policy's folder: configuration, weights, tokenizer, digests and a card.
+
+        Args:
+            folder: Where to write it.
+            model_card_kwargs: What its card shall tell: preset and scores.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        told = {FORMAT: NEWEST, POLICY: self.name, SETTINGS: dict(self.settings), INPUTS: self.inputs.values()}
+        told |= {**self.limits.values(), **({} if self.features is None else {FEATURES: self.features})}
+        weights = {name: tensor.detach().contiguous() for name, tensor in self.state_dict().items()}
+        with noting(folder, {WEIGHTS: weights, CONFIG: None, TOKENIZER: None}):
+            save_file(weights, folder / WEIGHTS)
+            (folder / CONFIG).write_text(json.dumps(told, sort_keys=True, indent=2), encoding="utf-8")
+            if self.tokenizer is not None:
+                write_tokenizer(folder / TOKENIZER, self.tokenizer)
+        (folder / "README.md").write_text(_card(self, model_card_kwargs or {}), encoding="utf-8")
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The longest instruction that it can read; None for any."""
+        return None
+
+    @property
+    def brings_tokenizer(self) -> bool:
+        """Whether it reads with a tokenizer of its own, which may be no BERT's."""
+        return False
+
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The shape of each tensor that is saved."""
         return {name: tuple(tensor.shape) for name, tensor in self.state_dict().items()}
@@ -144,3 +196,17 @@ def _leaves(tree: Any, name: str = "") -> list[tuple[str, Tensor]]:
     elif is_dataclass(tree) and not isinstance(tree, type):
         parts = {one.name: getattr(tree, one.name) for one in fields(tree)}
     return [leaf for key, part in parts.items() for leaf in _leaves(part, f"{name}.{key}".strip("."))]
+
+
+def _card(policy: Policy, told: Mapping[str, Any]) -> str:
+    lines = [f"\nTrained with the preset `{told['preset']}`.\n"] if told.get("preset") else []
+    rates = [
+        (split, *(f"{100 * score[name]:.2f}" for name in ("sr", "spl")))
+        for split, score in told.get("scores", {}).items()
+        if {"sr", "spl"} <= score.keys()
+    ]
+    if rates:
+        lines += ["| split | SR | SPL |", "| --- | --- | --- |", *(f"| {' | '.join(row)} |" for row in rates), ""]
+    facts = {**policy.settings, **policy.inputs.values()}
+    rows = (f"| {escape(str(name))} | {escape(str(value))} |" for name, value in facts.items())
+    return CARD.format(policy=policy.name, told="\n".join(lines), facts="\n".join(rows))

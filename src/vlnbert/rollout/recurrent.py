@@ -53,6 +53,14 @@ class RecurrentPolicy(Policy):
         return Inputs(shape.feature_width, shape.object_width, shape.vocabulary, tokenizer=self.navigator.tokenizer)
 
     @property
+    def max_tokens(self) -> int:
+        return self.navigator.config.positions
+
+    @property
+    def brings_tokenizer(self) -> bool:
+        return hasattr(self.navigator.backbone, "tokenizer")
+
+    @property
     def trained(self) -> Navigator:
         return self.navigator
 

@@ -168,9 +168,9 @@ def test_a_training_starts_from_one_that_was_saved(folder: Path, house: Path, tm
     first.save_pretrained(tmp_path / "saved")
     again = replace(experiment, start=str(tmp_path / "saved"))
     second = begin_run("custom", again, data, tmp_path / "second")
-    assert same(first.state_dict(), second.navigator.state_dict())
-    assert second.navigator.tokenizer.to_str() == first.tokenizer.to_str()
-    assert torch.equal(outcome(first.eval()), outcome(second.navigator.eval()))
+    assert same(first.state_dict(), second.model.state_dict())
+    assert second.model.tokenizer.to_str() == first.tokenizer.to_str()
+    assert torch.equal(outcome(first.eval()), outcome(second.model.eval()))
     second.train()
 
 

@@ -12,6 +12,7 @@ from vlnbert.benchmarks.plain.observations import PlainObserver
 from vlnbert.benchmarks.plain.rewards import PlainRewards
 from vlnbert.learning.experiment import TrainConfig
 from vlnbert.learning.losses import actor_critic_loss, discounted_returns, imitation_loss
+from vlnbert.learning.optimisers import learning_rate_at
 from vlnbert.navigator import Navigator
 from vlnbert.rollout.episodes import MAX_STEPS
 from vlnbert.rollout.noise import gumbel, keys
@@ -48,7 +49,7 @@ class PlainTraining:
             torch.autograd.backward(loss / config.accumulate)
         clip_grad_norm_(self.clipped, config.grad_clip)
         for group in self.optimiser.param_groups:
-            group["lr"] = config.learning_rate_at(iteration)
+            group["lr"] = learning_rate_at(config, iteration)
         self.optimiser.step()
         return loss.detach()
 

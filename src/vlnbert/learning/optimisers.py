@@ -1,0 +1,182 @@
+"""Optimisers and schedules by name, learning rates for parts of the network, and optimiser state by parameter name."""
+
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from vlnbert.errors import UnknownNameError, UsageError, setting
+from vlnbert.learning.settings import TrainingSettings
+from vlnbert.registry import Registry, require_name
+
+Thing = TypeVar("Thing", bound=Callable[..., Any])
+
+OPTIMISERS: Registry[Callable[..., Optimizer]] = Registry("optimizer")
+SCHEDULES: Registry[Callable[[int, Any], float]] = Registry("schedule")
+ADAMW = "adamw"
+MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # AdamW's
+STATE = "optimiser."  # before the names of what a checkpoint keeps of it
+
+
+def register_optimizer(name: str) -> Callable[[Thing], Thing]:
+    """Decorate an optimiser's class, or a function that makes one, to give it a name.
+
+    It is called with `(params, lr=..., weight_decay=..., **settings)`, as those of `torch.optim` are: `params` are
+    groups, and settings those of `training.optimizer_settings`. One that takes `capturable` can be recorded in a CUDA
+    graph; updates with any other run eagerly.
+
+    Args:
+        name: What the training's setting `optimizer` calls it.
+    """
+    require_name(OPTIMISERS.kind, name)
+
+    def register(optimiser: Thing) -> Thing:
+        OPTIMISERS.register(name, optimiser)
+        return optimiser
+
+    return register
+
+
+def register_schedule(name: str) -> Callable[[Thing], Thing]:
+    """Decorate a function `(iteration, config) -> factor` of the learning rate, to give it a name.
+
+    It is a pure function of the update's number and of the training's settings, so that nothing of it is saved.
+
+    Args:
+        name: What the training's setting `schedule` calls it.
+    """
+    require_name(SCHEDULES.kind, name)
+
+    def register(schedule: Thing) -> Thing:
+        SCHEDULES.register(name, schedule)
+        return schedule
+
+    return register
+
+
+@register_optimizer(ADAMW)
+def adamw(params: Any, lr: Any, weight_decay: float, capturable: bool = False, **settings: Any) -> Optimizer:
+    """AdamW in one fused kernel."""
+    return torch.optim.AdamW(params, lr=lr, weight_decay=weight_decay, fused=True, capturable=capturable, **settings)
+
+
+@register_schedule("constant")
+def constant(iteration: int, config: TrainingSettings) -> float:
+    """The same learning rate in every update, as in the paper."""
+    return 1.0
+
+
+@register_schedule("cosine")
+def cosine(iteration: int, config: TrainingSettings) -> float:
+    """A cosine down to a hundredth."""
+    return 0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * (iteration / config.iterations)))
+
+
+def learning_rate_at(config: TrainingSettings, iteration: int) -> float:
+    """The learning rate of an update: it rises over the warm-up and follows the schedule."""
+    risen = min(1.0, (iteration + 1) / config.warmup) if config.warmup else 1.0
+    return config.learning_rate * risen * SCHEDULES[config.schedule](iteration, config)
+
+
+def make_optimiser(
+    config: TrainingSettings, named: Mapping[str, nn.Parameter], device: torch.device
+) -> tuple[Optimizer, tuple[str, ...]]:
+    """The optimiser of some parameters by their names, and those names in the order in which it numbers them.
+
+    Parameters of a part that has a learning rate of its own make a group, those of the first part that fits.
+    """
+    groups: dict[str, dict[str, nn.Parameter]] = {"": {}, **{part: {} for part in config.parts}}
+    for name, parameter in named.items():
+        part = next((part for part in config.parts if belongs(name, part)), "")
+        groups[part][name] = parameter
+    for part in config.parts:
+        if not groups[part]:
+            parts = sorted({name.partition(".")[0] for name in named})
+            raise UsageError(f"{setting('training.parts')}: {UnknownNameError('part of the network', part, parts)}")
+    params = [
+        {"params": list(members.values()), "factor": config.parts.get(part, 1.0)}
+        for part, members in groups.items()
+        if members
+    ]
+    make = OPTIMISERS[config.optimizer]
+    settings = dict(config.optimizer_settings)
+    on_gpu = device.type == "cuda"
+    if can_be_captured(config.optimizer):
+        settings["capturable"] = on_gpu
+    rate: Any = config.learning_rate
+    if on_gpu and can_be_captured(config.optimizer):
+        rate = torch.tensor(config.learning_rate, device=device)
+    try:
+        optimiser = make(params, lr=rate, weight_decay=config.weight_decay, **settings)
+    except (TypeError, ValueError) as error:
+        problem = f"the optimizer {config.optimizer} cannot be made ({str(error).splitlines()[0]:.200})"
+        raise UsageError(f"{problem}; see {setting('training.optimizer_settings')}") from None
+    if not isinstance(optimiser, Optimizer):
+        raise UsageError(f"the optimizer {config.optimizer} gave a {type(optimiser).__name__}, not a torch Optimizer")
+    return optimiser, tuple(name for members in groups.values() for name in members)
+
+
+def belongs(name: str, part: str) -> bool:
+    """Whether a parameter is of a part of the network: backbone.embeddings.words.weight is of backbone."""
+    return name == part or name.startswith(f"{part}.")
+
+
+def can_be_captured(name: str) -> bool:
+    """Whether an optimiser's step can be recorded in a CUDA graph."""
+    try:
+        return "capturable" in inspect.signature(OPTIMISERS[name]).parameters
+    except ValueError:  # of what is written in C
+        return False
+
+
+def set_learning_rate(optimiser: Optimizer, rate: float) -> None:
+    """The rate of the next update, where a recorded graph reads it too."""
+    for group in optimiser.param_groups:
+        own = rate * group.get("factor", 1.0)
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(own)
+        else:
+            group["lr"] = own
+
+
+def optimiser_tensors(optimiser: Optimizer, names: Sequence[str]) -> dict[str, Tensor]:
+    """The state of an optimiser, by the names of its parameters and of what it keeps of each."""
+    state: dict[int, dict[str, Any]] = optimiser.state_dict()["state"]
+    return {
+        f"{STATE}{names[number]}.{what}": torch.as_tensor(value).contiguous()
+        for number, kept in state.items()
+        for what, value in kept.items()
+        if value is not None
+    }
+
+
+def read_state(tensors: Mapping[str, Tensor], names: Sequence[str]) -> dict[int, dict[str, Tensor]]:
+    """The same as an optimiser numbers it; older checkpoints have numbers for names. A KeyError for unknown ones."""
+    numbers = {name: number for number, name in enumerate(names)}
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, value in tensors.items():
+        name, _, what = key.removeprefix(STATE).rpartition(".")
+        number = int(name) if name.isdigit() and int(name) < len(names) else numbers[name]
+        state.setdefault(number, {})[what] = value
+    return state
+
+
+def check_state(optimiser: Optimizer, state: Mapping[int, Mapping[str, Tensor]], begun: bool) -> None:
+    """State must be that of the weights: an optimiser trusts its shapes, and would write beyond their ends."""
+    if begun and not state:
+        raise ValueError("no state")
+    weights = [weight for group in optimiser.param_groups for weight in group["params"]]
+    for number, kept in state.items():
+        if isinstance(optimiser, torch.optim.AdamW):
+            expected = {name: () if name == "step" else tuple(weights[number].shape) for name in MOMENTS}
+            if {name: tuple(tensor.shape) for name, tensor in kept.items()} != expected:
+                raise ValueError("moments of other weights")
+
+
+def restore_state(optimiser: Optimizer, state: Mapping[int, Mapping[str, Tensor]]) -> None:
+    """Go on with this state."""
+    optimiser.load_state_dict({"state": dict(state), "param_groups": optimiser.state_dict()["param_groups"]})

@@ -1,0 +1,148 @@
+"""What a training trains: its first model, its splits, what is learned of a batch, and how it is scored.
+
+A run names its recipe; the trainer, the checkpoints and the run's folder know what is trained by this contract alone.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from vlnbert.data.data import Data
+from vlnbert.environment.environment import Environment
+from vlnbert.errors import UsageError
+from vlnbert.evaluation.tables import Summary
+from vlnbert.learning.batches import BatchStream
+from vlnbert.learning.checkpoints import Trained
+from vlnbert.learning.optimisers import OPTIMISERS, SCHEDULES
+from vlnbert.learning.settings import ExperimentSettings, TrainingSettings
+from vlnbert.learning.trainer import LearnerModule, Trainer
+from vlnbert.ranks import ALONE, Ranks
+from vlnbert.sources.layout import DataFolder
+from vlnbert.tasks.holdout import without_houses
+from vlnbert.tasks.splits import Split
+
+if TYPE_CHECKING:
+    from vlnbert.learning.run_record import RunRecord
+
+
+class Recipe(ABC):
+    """What is trained, and how; one object serves all runs of its kind."""
+
+    name: ClassVar[str]
+    experiment: ClassVar[type[ExperimentSettings]]
+    shape: ClassVar[str]
+    """The field of the experiment that says what is trained, such as navigator."""
+    walks: ClassVar[bool] = False
+    """Whether what it trains is an agent, which can be evaluated, shown and explored."""
+
+    @abstractmethod
+    def initial(self, experiment: Any, data: Data, asked: Collection[str] = ()) -> Trained:
+        """What is trained, before its first update; `asked` are the places of settings that somebody chose."""
+
+    @abstractmethod
+    def reopen(self, checkpoint: Path) -> Trained:
+        """The same in the shape of a checkpoint's; `load_checkpoint` must give it weights."""
+
+    @abstractmethod
+    def as_trained(self, experiment: Any, model: Any) -> ExperimentSettings:
+        """The experiment with the shape that is trained, as a run's folder keeps it."""
+
+    @abstractmethod
+    def splits(self, record: "RunRecord", data: Data, model: Any) -> tuple[dict[str, Split], list[str]]:
+        """The splits of an experiment, ready for a model; and, line by line, what in them does not fit."""
+
+    @abstractmethod
+    def learner(
+        self, model: Any, environment: Environment, batches: BatchStream, config: Any, ranks: Ranks
+    ) -> LearnerModule:
+        """What gradients are taken of: it gives the losses of a batch."""
+
+    @abstractmethod
+    def scores(
+        self, model: Any, environment: Environment, validation: Mapping[str, Split], config: Any, ranks: Ranks
+    ) -> dict[str, Summary]:
+        """The scores on each of the validation splits, shared out over all ranks."""
+
+    @abstractmethod
+    def best_metric(self, best_on: str) -> str:
+        """The score by which the best weights are chosen on a split."""
+
+    @abstractmethod
+    def drops(self, model: Any) -> bool:
+        """Whether anything random is dropped in training."""
+
+    def anchored(self, experiment: Any) -> ExperimentSettings:
+        """The experiment with the files that it names beside features and start by their whole paths."""
+        anchored: ExperimentSettings = experiment
+        return anchored
+
+    def also_read(self, experiment: Any, folder: DataFolder) -> dict[str, list[Path]]:
+        """Files that an experiment reads beside splits and features, by what they are called in a fingerprint."""
+        return {}
+
+    def require_trainable(self, experiment: Any) -> None:
+        """Refuse an experiment that cannot be trained, before anything is opened or written."""
+        _ = OPTIMISERS[experiment.training.optimizer], SCHEDULES[experiment.training.schedule]
+
+    def start_notes(self, experiment: Any, model: Any) -> Iterator[str]:
+        """In words, what weights to start from keep although the experiment has it otherwise."""
+        yield from ()
+
+    def resume_notes(self, trainer: Trainer, version: int) -> Iterator[str]:
+        """In words, in what a run of an older format resumes with different behaviour."""
+        yield from ()
+
+    def trainer(
+        self,
+        run: Path,
+        model: Any,
+        environment: Environment,
+        train: Sequence[Split],
+        validation: Mapping[str, Split],
+        config: TrainingSettings,
+        best_on: str = "",
+        ranks: Ranks = ALONE,
+        card: Mapping[str, Any] | None = None,
+    ) -> Trainer:
+        """The trainer of a model on some splits; `best_on` names the validation split whose score decides."""
+        batches = BatchStream.of(train, config, ranks, environment.world.device)
+        return Trainer(
+            run,
+            model,
+            self.learner(model, environment, batches, config, ranks),
+            batches,
+            validation,
+            config,
+            environment=environment,
+            scores=partial(self.scores, model, environment, validation, config, ranks),
+            best_on=best_on,
+            best_metric=self.best_metric(best_on) if best_on else "",
+            ranks=ranks,
+            card=card,
+        )
+
+    def make_trainer(self, record: "RunRecord", run: Path, data: Data, model: Any, ranks: Ranks) -> Trainer:
+        """The trainer of a run, its splits opened."""
+        experiment = record.experiment
+        splits, notes = self.splits(record, data, model)
+        trainer = self.trainer(
+            run,
+            model.float().to(data.device),
+            data.environment,
+            train=[without_houses(data.world, splits[name], record.held_out) for name in experiment.train_on],
+            validation={name: splits[name] for name in experiment.validate_on},
+            config=experiment.training,
+            best_on=experiment.best_on,
+            ranks=ranks,
+            card={"preset": record.preset},
+        )
+        trainer.notes = notes
+        return trainer
+
+
+def require_scored(name: str, split: Split) -> None:
+    """Refuse a split without goals."""
+    if not split.episodes.scored:
+        raise UsageError(f"{name} withholds its goals, so there is nothing to learn or to score; leave it out")
