@@ -43,7 +43,9 @@ if TYPE_CHECKING:
     from vlnbert.evaluation.evaluate import Evaluation
     from vlnbert.learning.experiment import Experiment, TrainConfig
     from vlnbert.learning.experiment_file import save_experiment
+    from vlnbert.learning.losses import Loss, register_loss
     from vlnbert.learning.objective import ObjectiveConfig
+    from vlnbert.learning.optimisers import register_optimizer, register_schedule
     from vlnbert.learning.presets import Preset, presets
     from vlnbert.learning.rewards import RewardConfig, register_reward
     from vlnbert.learning.speaker_experiment import SpeakerExperiment, SpeakerTrainConfig
@@ -51,6 +53,9 @@ if TYPE_CHECKING:
     from vlnbert.navigator import Navigator, NavigatorConfig, register_backbone
     from vlnbert.registry import load_plugin
     from vlnbert.rollout.agents import Agent, Explanation, register_agent
+    from vlnbert.rollout.mixed import Rollout
+    from vlnbert.rollout.policies import open_policy, register_policy
+    from vlnbert.rollout.policy import Decision, Inputs, Policy
     from vlnbert.speaker import Speaker, SpeakerConfig
     from vlnbert.tasks.task import R2R, REVERIE, Task, register_task
 
@@ -89,6 +94,24 @@ _HOME = {
     "vlnbert.navigator": ("Navigator", "NavigatorConfig", "register_backbone"),
     "vlnbert.registry": ("load_plugin",),
     "vlnbert.rollout.agents": ("Agent", "Explanation", "register_agent"),
+    "vlnbert.learning.losses": (
+        "Loss",
+        "register_loss",
+    ),
+    "vlnbert.learning.optimisers": (
+        "register_optimizer",
+        "register_schedule",
+    ),
+    "vlnbert.rollout.policies": (
+        "open_policy",
+        "register_policy",
+    ),
+    "vlnbert.rollout.policy": (
+        "Decision",
+        "Inputs",
+        "Policy",
+    ),
+    "vlnbert.rollout.mixed": ("Rollout",),
     "vlnbert.speaker": ("Speaker", "SpeakerConfig"),
     "vlnbert.tasks.task": ("R2R", "REVERIE", "Task", "register_task"),
 }
@@ -103,6 +126,7 @@ __all__ = [
     "Callback",
     "Data",
     "DataError",
+    "Decision",
     "Environment",
     "Episode",
     "Evaluation",
@@ -110,13 +134,17 @@ __all__ = [
     "Experiment",
     "Explanation",
     "FeatureSpec",
+    "Inputs",
     "Instruction",
     "Instructions",
+    "Loss",
     "Navigator",
     "NavigatorConfig",
     "ObjectiveConfig",
+    "Policy",
     "Preset",
     "RewardConfig",
+    "Rollout",
     "Run",
     "Speaker",
     "SpeakerConfig",
@@ -151,12 +179,17 @@ __all__ = [
     "make_r4r",
     "object_features",
     "open_data",
+    "open_policy",
     "open_run",
     "presets",
     "register_agent",
     "register_backbone",
     "register_features",
+    "register_loss",
+    "register_optimizer",
+    "register_policy",
     "register_reward",
+    "register_schedule",
     "register_task",
     "report",
     "resume",

@@ -69,7 +69,10 @@ def with_changes(settings: Settings, changes: Mapping[str, Any], renamed: Mappin
             if now := name_now(name, names, renamed or {}):
                 raise RenamedError("setting", name, now)
             raise UnknownNameError("setting", name, names)
-        _set(values, known[name], _plain(value, known[name] in several))
+        place = known[name]
+        if isinstance(value, str) and f"{place}.name" in by_place:  # a group that is chosen by its name: policy="..."
+            place = f"{place}.name"
+        _set(values, place, _plain(value, place in several))
     return from_plain(type(settings), values)
 
 

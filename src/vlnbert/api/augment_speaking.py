@@ -16,6 +16,7 @@ from vlnbert.errors import UsageError, setting
 from vlnbert.navigator import Navigator
 from vlnbert.progress import Bar, quiet
 from vlnbert.rollout.agents import Agent, AgentFactory
+from vlnbert.rollout.policy import Policy
 from vlnbert.runtime import Precision, require_within
 from vlnbert.sources.files import require_new, written_beside
 from vlnbert.sources.instructions import is_augmented
@@ -63,7 +64,7 @@ def augment_speak(
     length_penalty: float = 0.6,
     max_tokens: int | None = None,
     seed: int = 0,
-    keep_followed: Run | Navigator | Agent | AgentFactory | str | Path | None = None,
+    keep_followed: Run | Navigator | Policy | Agent | AgentFactory | str | Path | None = None,
     within: float | None = None,
     checkpoint: Checkpoint = "best",
     batch: int | None = None,
@@ -108,7 +109,7 @@ def augment_speak(
         follower = None
         if keep_followed is not None:
             walker = prepare(keep_followed, ready.opened, f"{told.task}/train")
-            if isinstance(walker.walker.agent, Navigator):  # others have learned nothing here
+            if isinstance(walker.walker.agent, Policy):  # others have learned nothing here
                 require_same_houses(ready, walker, f"{told.task}/{DEV}")
             follower = Follower(walker, told.task)
         written, counts = 0, dict(told.left_out)

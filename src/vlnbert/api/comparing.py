@@ -19,9 +19,9 @@ from vlnbert.errors import UsageError, setting
 from vlnbert.evaluation.evaluate import Evaluation
 from vlnbert.evaluation.parting import Parting, Walk, find_partings
 from vlnbert.evaluation.tables import METRICS, Summary, score_table, shown
-from vlnbert.navigator import Navigator
 from vlnbert.progress import quiet, say
 from vlnbert.records import to_plain
+from vlnbert.rollout.policy import Policy
 from vlnbert.tables import Table
 
 SHOWN = 10  # episodes that are listed, unless told otherwise
@@ -167,8 +167,8 @@ def _settings_of(ready: PreparedAgent, evaluation: Evaluation) -> Iterator[tuple
     if run is not None:
         yield from (("preset", run.preset), ("weights", ready.weights))
         yield from _flat(to_plain(run.experiment))
-    elif isinstance(ready.walker.agent, Navigator):
-        yield from _flat({"navigator": to_plain(ready.walker.agent.config)})
+    elif isinstance(ready.walker.agent, Policy):
+        yield from _flat(ready.walker.agent.described)
     yield "max_steps", evaluation.max_steps
 
 

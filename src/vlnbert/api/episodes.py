@@ -23,12 +23,13 @@ from vlnbert.evaluation.result_walks import evaluate_file
 from vlnbert.navigator import Navigator
 from vlnbert.progress import quiet
 from vlnbert.rollout.agents import Agent, AgentFactory
+from vlnbert.rollout.policy import Policy
 from vlnbert.tasks.splits import full_name, task_and_split
 from vlnbert.tasks.task import R2R
 
 USUAL = f"{R2R.name}/val_unseen"  # the split of agents that were not trained for one
 
-AnyAgent = Run | Navigator | Agent | AgentFactory | str | Path
+AnyAgent = Run | Navigator | Policy | Agent | AgentFactory | str | Path
 
 
 @dataclass(frozen=True, repr=False)

@@ -14,13 +14,14 @@ from vlnbert.errors import setting
 from vlnbert.navigator import Navigator
 from vlnbert.progress import quiet, say
 from vlnbert.rollout.agents import Agent, AgentFactory
+from vlnbert.rollout.policy import Policy
 from vlnbert.runtime import Precision
 from vlnbert.sources.folders import require_writable
 
 
 @checked("agent", "features", "device")
 def evaluate(
-    agent: Run | Navigator | Agent | AgentFactory | str | Path,
+    agent: Run | Navigator | Policy | Agent | AgentFactory | str | Path,
     data: Data | str | Path | None = None,
     split: str | Sequence[str] = (),
     *,

@@ -13,6 +13,7 @@ from vlnbert.errors import UsageError, VlnbertError
 from vlnbert.navigator import Navigator
 from vlnbert.progress import quiet, say
 from vlnbert.rollout.agents import AGENTS, Agent, AgentFactory
+from vlnbert.rollout.policy import Policy
 from vlnbert.runtime import require_within, use_threads
 from vlnbert.tasks.splits import task_and_split
 from vlnbert.tasks.task import R2R
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 PORT = 8765
 MOST_AGENTS = 2  # side by side
-Source = Run | Navigator | Agent | AgentFactory | str | Path
+Source = Run | Navigator | Policy | Agent | AgentFactory | str | Path
 
 
 @checked("agents", "began")

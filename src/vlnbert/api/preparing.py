@@ -27,6 +27,7 @@ from vlnbert.evaluation.evaluate import Evaluation
 from vlnbert.navigator import Navigator, fast
 from vlnbert.rollout.agents import Agent, AgentFactory, names_objects
 from vlnbert.rollout.greedy import GreedyAgent
+from vlnbert.rollout.policy import Policy
 from vlnbert.runtime import Precision, chosen_precision, require_within, usual_batch
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.holdout import file_of
@@ -91,7 +92,7 @@ class PreparedAgent:
 
 
 def prepare(
-    agent: Run | Navigator | Agent | AgentFactory | str | Path,
+    agent: Run | Navigator | Policy | Agent | AgentFactory | str | Path,
     data: Data | str | Path | None = None,
     split: str | Sequence[str] = (),
     *,
@@ -126,16 +127,16 @@ def prepare(
     if walker.run is None:  # a run knows whole paths
         seen = in_data_folder(seen, opened.folder, said)
     walker = replace(walker, features=seen)
-    if isinstance(walker.agent, Navigator):
-        ready = _prepare_navigator(walker, walker.agent, opened, episodes, precision)
+    if isinstance(walker.agent, Policy):
+        ready = _prepare_policy(walker, walker.agent, opened, episodes, precision)
     else:
         ready = _prepare_agent(walker, walker.agent, opened, episodes, seed)
     return replace(ready, batch=batch)
 
 
 def _require_used(walker: Walker, features: Any, precision: Precision) -> None:
-    """Refuse, by name, what was chosen for a navigator's eyes where the agent has none."""
-    if isinstance(walker.agent, Navigator):
+    """Refuse, by name, what was chosen for a policy's eyes where the agent has none."""
+    if isinstance(walker.agent, Policy):
         return
     if precision != "float32":
         raise UsageError(f"{setting('precision', precision)} is of a navigator's tokens, but {walker.name} is none")
@@ -150,30 +151,30 @@ def _opened(data: Data | str | Path | None, device: str | None) -> Data:
     return open_data(data, device=device)
 
 
-def _prepare_navigator(
-    walker: Walker, navigator: Navigator, data: Data, episodes: Mapping[str, Episodes], precision: Precision
+def _prepare_policy(
+    walker: Walker, policy: Policy, data: Data, episodes: Mapping[str, Episodes], precision: Precision
 ) -> PreparedAgent:
-    config = navigator.to(data.device).config
-    finds = config.object_width > 0 and any(TASKS[one.task].sees_objects for one in episodes.values())
+    inputs = policy.to(data.device).inputs
+    finds = inputs.object_width > 0 and any(TASKS[one.task].sees_objects for one in episodes.values())
     spec = walker.features if finds else replace(walker.features, objects=OFF)
     require_encoder_folder(spec, walker.name)
     data = data.seen_as(spec)
     seen = view_file_width(data.folder, spec) if spec.reads_view_file else data.view_bank.width
-    _require_width(walker.name, "view", config.feature_width, seen=seen, in_file=spec.reads_view_file)
+    _require_width(walker.name, "view", inputs.feature_width, seen=seen, in_file=spec.reads_view_file)
     if finds and spec.objects != OFF:
         seen = object_file_width(data.folder, spec) if spec.reads_object_file else data.object_width
-        _require_width(walker.name, "object", config.object_width, seen=seen, in_file=spec.reads_object_file)
+        _require_width(walker.name, "object", inputs.object_width, seen=seen, in_file=spec.reads_object_file)
     if walker.run is not None:
         require_same_bank(walker.run, data)
-    tokenizer = navigator.tokenizer or data.tokenizer
-    pieces, rows = piece_count(tokenizer), config.vocabulary
-    if pieces > rows or (navigator.tokenizer is None and rows >= pieces + PADDING):  # another's, or half of its own
+    tokenizer = policy.tokenizer or data.tokenizer
+    pieces, rows = piece_count(tokenizer), inputs.vocabulary
+    if pieces > rows or (policy.tokenizer is None and rows >= pieces + PADDING):  # another's, or half of its own
         problem = f"{walker.name} knows {rows:,} word pieces, the vocabulary has {pieces:,}"
         raise UsageError(f"{problem}; keep its own with it: vlnbert weights import --vocabulary FILE")
-    dtype = fast.dtype_of(chosen_precision(precision, data.device, config.hidden))
+    dtype = fast.dtype_of(chosen_precision(precision, data.device, policy.hidden_width))
     return PreparedAgent(
         walker=walker,
-        agent=GreedyAgent(navigator),
+        agent=GreedyAgent(policy),
         data=data,
         environment=data.environment,
         tokenizer=tokenizer,

@@ -30,6 +30,8 @@ from vlnbert.learning.settings import ExperimentSettings
 from vlnbert.learning.trainer import Callback
 from vlnbert.navigator import Navigator
 from vlnbert.registry import load_recorded
+from vlnbert.rollout.policies import RECURRENT, open_weights
+from vlnbert.rollout.policy import Policy
 from vlnbert.speaker import Speaker
 from vlnbert.tables import Table
 from vlnbert.tasks.splits import task_and_split
@@ -116,9 +118,17 @@ class Run:
     @cached_property
     def navigator(self) -> Navigator:
         """Its best navigator, as `vln.Navigator.from_pretrained` opens it."""
-        _ = self.navigator_experiment
+        if (name := self.navigator_experiment.policy.name) != RECURRENT:
+            raise UsageError(f"{self.folder} trained the policy {name}, which is no navigator; take run.policy")
         load_recorded(self.record.plugins)
         return while_trained(self.folder, lambda _: Navigator.from_pretrained(self.weights))
+
+    @cached_property
+    def policy(self) -> Policy:
+        """Its best policy: `run.navigator` as one that walks, or what a registered policy became."""
+        _ = self.navigator_experiment
+        load_recorded(self.record.plugins)
+        return while_trained(self.folder, lambda _: open_weights(self.weights))
 
     @cached_property
     def speaker(self) -> Speaker:

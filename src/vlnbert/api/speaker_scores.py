@@ -23,6 +23,7 @@ from vlnbert.evaluation.text_metrics import bleu, cider, require_sacrebleu
 from vlnbert.navigator import Navigator
 from vlnbert.progress import quiet
 from vlnbert.rollout.agents import Agent, AgentFactory
+from vlnbert.rollout.policy import Policy
 from vlnbert.runtime import Precision, require_within
 from vlnbert.sources.instructions import EpisodeRecord
 from vlnbert.speaker import Decoding, Speaker
@@ -101,7 +102,7 @@ def score_speaker(
     data: Data | str | Path | None = None,
     split: str = "r2r/val_unseen",
     *,
-    navigator: Run | Navigator | Agent | AgentFactory | str | Path | None = None,
+    navigator: Run | Navigator | Policy | Agent | AgentFactory | str | Path | None = None,
     decoding: Method = "greedy",
     top_p: float = 0.9,
     temperature: float = 0.9,

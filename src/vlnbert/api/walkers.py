@@ -14,6 +14,9 @@ from vlnbert.navigator.storage.hub import NoSuchSourceError
 from vlnbert.progress import say
 from vlnbert.registry import load_recorded
 from vlnbert.rollout.agents import AGENTS, Agent, AgentFactory, agent_name, as_agent, find_agent
+from vlnbert.rollout.policies import describes_policy, open_policy, open_weights
+from vlnbert.rollout.policy import Policy
+from vlnbert.rollout.recurrent import as_policy
 from vlnbert.speaker.speaker import describes_speaker
 from vlnbert.tasks.splits import task_and_split
 from vlnbert.tasks.task import R2R
@@ -27,7 +30,7 @@ class Walker:
     """An agent, and what is known of how it is to walk."""
 
     name: str
-    agent: Navigator | Agent | AgentFactory
+    agent: Policy | Agent | AgentFactory
     task: str = R2R.name
     data: str | None = None
     run: Run | None = None
@@ -57,8 +60,8 @@ def find_walker(agent: object, checkpoint: Checkpoint = "best") -> Walker:
 
 
 def _found(agent: object, checkpoint: Checkpoint) -> Walker:
-    if isinstance(agent, Navigator):
-        return _navigating("navigator", agent)
+    if isinstance(agent, Policy | Navigator):
+        return _navigating("navigator" if isinstance(agent, Navigator) else agent.name or type(agent).__name__, agent)
     if (
         isinstance(agent, str)
         and (agent in AGENTS or re.fullmatch(r".*:[A-Za-z_]\w*", agent))
@@ -72,15 +75,15 @@ def _found(agent: object, checkpoint: Checkpoint) -> Walker:
         return Walker(agent_name(own), own)
     agent = agent if isinstance(agent, Run) else run_or_source(agent)
     if not isinstance(agent, Run):
-        return _navigating(Path(agent).resolve().name, _opened_navigator(str(agent)))
+        return _navigating(Path(agent).resolve().name, _opened_source(str(agent)))
     load_recorded(agent.record.plugins)
     experiment = agent.navigator_experiment
-    weights, navigator = while_trained(agent.folder, lambda _: _opened_weights(agent, checkpoint))
+    weights, policy = while_trained(agent.folder, lambda _: _opened_weights(agent, checkpoint))
     if checkpoint == "best" and weights.name != BEST:
         say(f"{agent.folder}: nothing was validated yet; walking with the last checkpoint")
     return Walker(
         name=agent.folder.resolve().name + ("_last" if checkpoint == "last" else ""),
-        agent=navigator,
+        agent=policy,
         task=usual_task(agent),
         data=agent.record.data,
         run=agent,
@@ -92,21 +95,23 @@ def _found(agent: object, checkpoint: Checkpoint) -> Walker:
     )
 
 
-def _opened_weights(run: Run, checkpoint: Checkpoint) -> tuple[Path, Navigator]:
-    """Where a run's weights are, and the navigator that they make."""
+def _opened_weights(run: Run, checkpoint: Checkpoint) -> tuple[Path, Policy]:
+    """Where a run's weights are, and the policy that they make."""
     folder = run.weights if checkpoint == "best" else last_checkpoint(run.folder)
-    return folder, Navigator.from_pretrained(folder)
+    return folder, open_weights(folder)
 
 
-def _opened_navigator(source: str) -> Navigator:
-    """The navigator of a path or a hub name; where there is none, what lies beside it may have been meant."""
+def _opened_source(source: str) -> Policy:
+    """The policy of a path or a hub name; where there is none, what lies beside it may have been meant."""
+    if describes_policy(Path(source)):
+        return open_policy(source)
     if describes_speaker(Path(source)):
         raise UsageError(f"{source} is a speaker, which does not walk; let it tell of paths: vlnbert speak {source}")
     if source.endswith(RESULTS) and Path(source).is_file():
         remedy = f"look at what it did: vlnbert show {source}, or vlnbert compare"
         raise UsageError(f"{source} is no navigator; if it is a result file, {remedy}")
     try:
-        return open_navigator(source)
+        return as_policy(open_navigator(source))
     except NoSuchSourceError:
         path = Path(source)
         beside = near_names(path.name, (one.name for one in path.parent.glob("*")))
@@ -116,12 +121,13 @@ def _opened_navigator(source: str) -> Navigator:
         raise UnknownNameError("run, navigator or agent", str(path), near) from None
 
 
-def _navigating(name: str, navigator: Navigator) -> Walker:
-    """A navigator sees what it was shown in its training, walks as far and reads as much, as far as it tells."""
+def _navigating(name: str, thing: Policy | Navigator) -> Walker:
+    """A policy sees what it was shown in its training, walks as far and reads as much, as far as it tells."""
+    policy = as_policy(thing)
     return Walker(
         name=name,
-        agent=navigator,
-        features=from_kept(navigator.features),
-        max_steps=navigator.limits.max_steps,
-        max_tokens=navigator.limits.max_tokens,
+        agent=policy,
+        features=from_kept(policy.features),
+        max_steps=policy.limits.max_steps,
+        max_tokens=policy.limits.max_tokens,
     )

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, get_type_hints
 import torch
 
 from vlnbert.errors import DataError, UsageError, VlnbertError, setting
+from vlnbert.navigator import Navigator
 from vlnbert.navigator.storage.digests import check_file
 from vlnbert.navigator.storage.folder import (
     CONFIG,
@@ -26,6 +27,7 @@ from vlnbert.navigator.storage.shown import FEATURES, read_shown, require_no_pat
 from vlnbert.records import from_plain
 from vlnbert.registry import LOAD_PLUGIN, Registry, require_name
 from vlnbert.rollout.policy import INPUTS, NEWEST, POLICY, SETTINGS, Inputs, Policy
+from vlnbert.rollout.recurrent import RecurrentPolicy
 from vlnbert.sources.files import read_json
 from vlnbert.sources.folders import read_whole
 from vlnbert.sources.formats import format_of
@@ -105,6 +107,11 @@ def open_policy(source: str | Path) -> Policy:
     folder = find_folder(source, GIVE)
     require_files(source, folder, (CONFIG, WEIGHTS), GIVE)
     return read_whole(folder, _opened)
+
+
+def open_weights(folder: Path) -> Policy:
+    """The policy in a folder: the paper's, whose folder is a navigator's, or another."""
+    return open_policy(folder) if describes_policy(folder) else RecurrentPolicy(Navigator.from_pretrained(folder))
 
 
 def _opened(folder: Path) -> Policy:

@@ -153,6 +153,11 @@ class Policy(nn.Module):
         (folder / "README.md").write_text(_card(self, model_card_kwargs or {}), encoding="utf-8")
 
     @property
+    def described(self) -> dict[str, Any]:
+        """Its settings as plain values, nested, as comparisons list them."""
+        return {POLICY: {"name": self.name, SETTINGS: dict(self.settings)}}
+
+    @property
     def max_tokens(self) -> int | None:
         """The longest instruction that it can read; None for any."""
         return None

@@ -1,6 +1,7 @@
 """Recurrent VLN-BERT as a policy: the state that [CLS] became is carried from step to step."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from tokenizers import Tokenizer
 from torch import Tensor, nn
@@ -51,6 +52,10 @@ class RecurrentPolicy(Policy):
     def inputs(self) -> Inputs:  # type: ignore[override]
         shape = self.navigator.config
         return Inputs(shape.feature_width, shape.object_width, shape.vocabulary, tokenizer=self.navigator.tokenizer)
+
+    @property
+    def described(self) -> dict[str, Any]:
+        return {"navigator": asdict(self.navigator.config)}
 
     @property
     def max_tokens(self) -> int:
