@@ -6,10 +6,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from inspect import cleandoc
 from types import NoneType
-from typing import Any, Union, get_args
+from typing import Any, Union, get_args, get_origin
 
 import docstring_parser
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
+
+from vlnbert.errors import UsageError
 
 NOTHING = "None"  # how to say, in words, that an option has no value
 ENTRY = re.compile(r"\n    (?=\S)")  # where an argument's explanation begins
@@ -29,6 +31,7 @@ def readable_help() -> Iterator[None]:
 
     registry = ConstructorRegistry()
     registry.primitive_rule(_optional)
+    registry.primitive_rule(_map)
     docstring_parser.parse_from_object = parse_whole  # type: ignore[assignment]
     try:
         with registry:
@@ -54,6 +57,34 @@ def _optional(kind: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
         str_from_instance=lambda value: [NOTHING] if value is None else some.str_from_instance(value),
         choices=None if some.choices is None else (*some.choices, NOTHING),
     )
+
+
+def _map(kind: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+    """How to read a map: as words like progress=0.5."""
+    if get_origin(kind.type) is not dict:
+        return None
+    numbers = get_args(kind.type)[1] is float
+    return PrimitiveConstructorSpec(
+        nargs="*",
+        metavar="NAME=VALUE",
+        instance_from_str=lambda words: dict(_pair(word, numbers) for word in words),
+        is_instance=lambda value: isinstance(value, dict),
+        str_from_instance=lambda values: [f"{name}={value}" for name, value in values.items()],
+    )
+
+
+def _pair(word: str, number: bool) -> tuple[str, bool | int | float | str]:
+    name, equals, value = word.partition("=")
+    if not name or not equals:
+        raise UsageError(f"'{word}' is no name=value; write, for example, progress=0.5")
+    for kind in (float,) if number else (int, float):
+        try:
+            return name, kind(value)
+        except ValueError:
+            continue
+    if number:
+        raise UsageError(f"{name} is '{value}', where a number is expected")
+    return name, {"true": True, "false": False}.get(value.lower(), value)
 
 
 def unbroken(verb: Callable[..., Any]) -> str:
