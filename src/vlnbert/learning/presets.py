@@ -180,7 +180,7 @@ PRESETS = (
         "the same, and what a speaker told of other paths (vlnbert augment speak)",
         OPEN_TOLD,
     ),
-    Preset("r2r-open-laptop", "R2R with open data in less than an hour on a laptop's CPU", LAPTOP),
+    Preset("r2r-open-laptop", "R2R with open data, sized for about an hour of a laptop's CPU", LAPTOP),
     Preset("r2r-open-scratch", "R2R with open data alone, from random weights", replace(R2R_OPEN, start=None)),
     Preset(
         "reverie-open",
