@@ -19,7 +19,8 @@ RESULTS = ROOT / "docs" / "results.md"
 def tables() -> ModuleType:
     """docs/tables.py, which is no part of a package."""
     spec = spec_from_file_location("docs_tables", ROOT / "docs" / "tables.py")
-    assert spec and spec.loader
+    assert spec is not None
+    assert spec.loader is not None
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
