@@ -87,3 +87,8 @@ def test_a_raw_fence_and_a_lost_heading_are_seen() -> None:
     built = Built(html)
     assert (built.headings, built.blocks) == (["Files¶"], 0)
     assert "```" in built.text
+
+
+def test_ci_builds_the_pages_before_it_looks_at_them() -> None:
+    made = re.findall(r"^make (\w+)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
+    assert made == ["check", "docs", "test"]
