@@ -147,7 +147,7 @@ class Environment:
         shown.wants, shown.panorama_bank = names, None
         if PANORAMA in names:
             shown.panorama_bank = self._opened_panoramas(whose) if self.panorama_bank is None else self.panorama_bank
-            shown._around = _directions_around(self.world.device)
+            shown._around = _directions_around(self._facing.device)
         return shown
 
     def _opened_panoramas(self, whose: str) -> Bank:
