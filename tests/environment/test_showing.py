@@ -18,6 +18,7 @@ from vlnbert.environment.environment import WANTS, Environment, Observation, Pan
 from vlnbert.errors import UnknownNameError, UsageError
 from vlnbert.world import Bank, World, open_features
 from vlnbert.world.geometry import VIEWS
+from vlnbert.world.object_bank import VisibleObjects
 from vlnbert.world.sights import all_views
 
 
@@ -153,7 +154,7 @@ def test_nobody_waits(
         shown.observe(state)
 
 
-@pytest.mark.parametrize("kind", [Observation, Panorama])
+@pytest.mark.parametrize("kind", [Observation, Panorama, State, VisibleObjects])
 def test_help_tells_every_field(kind: type) -> None:
     told = pydoc.plain(pydoc.render_doc(kind))
     for one in fields(kind):  # type: ignore[arg-type]

@@ -17,11 +17,16 @@ from vlnbert.world.world import STOP, World
 
 @dataclass(frozen=True)
 class State:
-    """Where each agent is, which of the 36 views it faces, and whether it has stopped."""
+    """Where each agent is, which view it faces, and whether it has stopped.
 
-    viewpoint: Tensor  # [agent]
-    view: Tensor  # [agent]
-    ended: Tensor  # [agent] bool
+    - `viewpoint` [row] int64: its number in the world, whose names are `world.viewpoints`.
+    - `view` [row] int64: one of 36, `level * 12 + step`.
+    - `ended` [row] bool: whether it has stopped, for good.
+    """
+
+    viewpoint: Tensor
+    view: Tensor
+    ended: Tensor
 
 
 NOBODY = State(torch.empty(0, dtype=torch.long), torch.empty(0, dtype=torch.long), torch.empty(0, dtype=torch.bool))
