@@ -160,4 +160,4 @@ def test_help_tells_every_field(kind: type) -> None:
     for one in fields(kind):  # type: ignore[arg-type]
         assert f"- `{one.name}`" in told
         if one.type is Tensor:
-            assert f"- `{one.name}` [row, " in told, "with its shape"
+            assert f"- `{one.name}` [row" in told, "with its shape"

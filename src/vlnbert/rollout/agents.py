@@ -1,9 +1,9 @@
 """What an agent is, for all of them: baselines, navigators that are evaluated or learn, and agents from elsewhere.
 
-The loop (`run_episodes`) observes and the agent chooses, so that an agent needs neither an environment nor a world; where
-it is it finds in `observation.state`, and what it `wants` to see beside that in fields of their own. Rows that have
-stopped cost a network time on the CPU: an agent whose memory is a `RowMemory` gets and answers for the others only. So
-one contract serves all at full speed.
+The loop (`run_episodes`) observes and the agent chooses, so that an agent needs neither an environment nor a world: it
+finds where it is in `observation.state`, and what else it `wants` to see beside that. Rows that have stopped cost a
+network time on the CPU: an agent whose memory is a `RowMemory` gets and answers for the others only. So one contract
+serves all at full speed.
 """
 
 from collections.abc import Callable
