@@ -168,3 +168,17 @@ def test_a_class_is_made_with_the_words(data: vln.Data, tmp_path: Path) -> None:
     made = prepare(f"{file}:Reader", data, SPLIT).agent
     assert made.inner.texts is not None
     assert made.inner.texts.slot(0, 1) == data.texts.slot(0, 1)
+
+
+@pytest.mark.parametrize("objects", [None, "box-shape"])
+def test_objects_are_read_in_the_order_in_which_they_are_seen(data: vln.Data, objects: str | None) -> None:
+    """By a file, or by channels; also where a viewpoint shows some of them only."""
+    seen = vln.open_data(data, features=vln.FeatureSpec(objects=objects, max_objects=2))
+    table, counts = seen.object_bank.object_table, set[int]()
+    for viewpoint in range(len(data.world)):
+        rows = range(int(table.first[viewpoint]), int(table.first[viewpoint] + table.count[viewpoint]))
+        names = [table.names[int(table.name[row])].replace("#", " ") for row in rows]
+        assert seen.texts.objects(viewpoint) == names
+        counts.add(len(names))
+    assert max(counts) == 2
+    assert max(len(data.texts.objects(viewpoint)) for viewpoint in range(len(data.world))) > 2
