@@ -20,14 +20,16 @@ from tests.learning.samples import CONFIG, NO_DROPOUT, SHAPE, Watcher, trainer, 
 from tests.navigator.samples import CONFIGS, make, sight, words
 from tests.processes import PATIENCE
 from tests.world.samples import codes_of, furnished
-from vlnbert.environment.environment import Environment, shortest_path_teacher
+from vlnbert.environment.environment import WANTS, Environment, Observation, State, shortest_path_teacher
+from vlnbert.environment.flip import flip_observation
 from vlnbert.house import generate
 from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.trainer import Trainer
 from vlnbert.learning.updates import GraphUpdate
 from vlnbert.navigator import NavigatorConfig, fast
 from vlnbert.registry import load_plugin
-from vlnbert.world import ObjectBank, World
+from vlnbert.world import FeatureBank, JoinedBank, ObjectBank, World
+from vlnbert.world.banks import MixedBank
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here"),
@@ -322,6 +324,40 @@ def test_graphs_of_several_widths_take_turns(house: Path, tmp_path: Path) -> Non
     found = losses(replayed)
     assert len(replayed.update.recordings) > 1
     close(found, losses(trainer(house, tmp_path / "eager", replace(config, graphs=False), device="cuda")))
+
+
+def test_what_agents_want_is_seen_without_waiting(tiny: TinyData, world: World) -> None:
+    """Neighbours and a panorama, of a table and of mixed texts, mirrored or not; also replayed from a graph."""
+    texts, views = torch.rand(8, 6), torch.arange(len(world) * 36).view(-1, 36)
+    code, place = torch.randint(8, (len(world), 24)), torch.randint(24, (36, 3))
+    bank = JoinedBank(
+        (FeatureBank(torch.rand(views.numel(), 4), views), MixedBank(texts, code, place, torch.rand(36, 3)))
+    )
+    here = torch.arange(len(world))
+    state = State(here, 5 * here % 36, torch.zeros_like(here, dtype=torch.bool))
+    flipped = here % 2 == 0
+
+    def seen(device: str, state: State) -> Observation:
+        environment = Environment(world.to(device), open_panoramas=lambda: bank.to(device)).showing(WANTS)
+        there = flipped.to(device)
+        with no_synchronisation() if device == "cuda" else nullcontext():
+            if device == "cpu":
+                return flip_observation(environment.observe(state), there)
+            for _ in range(2):
+                flip_observation(environment.observe(state), there)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            found = flip_observation(environment.observe(state), there)
+        graph.replay()
+        return found
+
+    expected, found = seen("cpu", state), moved(seen("cuda", moved(state, "cuda")), "cpu")
+    assert torch.equal(found.neighbours, expected.neighbours)
+    torch.testing.assert_close(found.panorama.features, expected.panorama.features)
+    torch.testing.assert_close(found.panorama.direction, expected.panorama.direction)
+    half = Environment(world.to("cuda"), open_panoramas=lambda: bank.to("cuda")).in_dtype(torch.bfloat16)
+    half = half.showing("panorama").in_dtype(torch.bfloat16)
+    assert half.observe(moved(state, "cuda")).panorama.features.dtype == torch.bfloat16
 
 
 @pytest.mark.parametrize("graphs", [False, True])

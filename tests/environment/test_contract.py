@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from tests.world.samples import codes_of, furnished
 from vlnbert.environment.contract import ContractError, check_environment, check_world, require
-from vlnbert.environment.environment import Environment
+from vlnbert.environment.environment import WANTS, Environment
 from vlnbert.world import ObjectBank, build_world, open_features
+from vlnbert.world.sights import all_views
 
 
 def changed(world, name, place, value):
@@ -241,3 +242,25 @@ def test_require_raises_everything_at_once():
     with pytest.raises(ContractError) as caught:
         require(["one is broken", "two is broken"])
     assert str(caught.value).splitlines() == ["one is broken", "two is broken"]
+
+
+WANTED = {
+    "other neighbours": (lambda seen: {"neighbours": seen.neighbours.roll(1, dims=1)}, "the slots lead to"),
+    "half a panorama": (lambda seen: {"panorama": around(seen, lambda part: part[:, :18])}, "four numbers an agent"),
+    "no number": (lambda seen: {"panorama": around(seen, lambda part: part * float("nan"))}, "panorama is not finite"),
+    "turned views": (lambda seen: {"panorama": around(seen, lambda part: part.roll(1, dims=1))}, "the one faced"),
+}
+
+
+def around(seen, change):
+    return replace(seen.panorama, features=change(seen.panorama.features), direction=change(seen.panorama.direction))
+
+
+@pytest.mark.parametrize(("break_it", "words"), WANTED.values(), ids=WANTED)
+def test_what_agents_want_is_checked(tiny, world, break_it, words):
+    file = tiny.path("features/tiny.hdf5")
+    shown = Environment(world, open_panoramas=lambda: open_features(world, file, views=all_views(world))).showing(WANTS)
+    assert check_environment(shown) == []
+    whole = shown.observe
+    shown.observe = lambda state: replace(whole(state), **break_it(whole(state)))
+    assert any(words in line for line in check_environment(shown))

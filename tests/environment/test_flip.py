@@ -12,10 +12,10 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
 from torch import Tensor
 
-from vlnbert.environment.environment import Environment, Observation, State
+from vlnbert.environment.environment import WANTS, Environment, Observation, State
 from vlnbert.environment.flip import flip_observation, flip_words, other_sides
 from vlnbert.errors import UsageError
-from vlnbert.world import World
+from vlnbert.world import FeatureBank, World
 from vlnbert.world.geometry import STEPS, VIEWS
 from vlnbert.world.object_bank import VisibleObjects
 
@@ -51,6 +51,27 @@ def test_a_mirror_shows_the_mirrored_house(world: World) -> None:
     assert_same(seen, built.observe(there))
     moved, moved_there = Environment(world).step(state, state.view % 2), built.step(there, state.view % 2)
     assert torch.equal(other_view(moved.view), moved_there.view)  # and so it goes on
+
+
+def test_a_panorama_turns_the_other_way(world: World) -> None:
+    """In the mirrored house a view shows what its counterpart shows, which lies on the other side."""
+    values = torch.rand(len(world), VIEWS, 3)
+    other = other_view(torch.arange(VIEWS))
+
+    def bank(values: Tensor) -> FeatureBank:
+        return FeatureBank(values.flatten(0, 1), torch.arange(len(world) * VIEWS).view(-1, VIEWS))
+
+    here = Environment(world, open_panoramas=lambda: bank(values)).showing(WANTS)
+    mirrored = replace(world, heading=-world.heading, view=other_view(world.view))
+    built = Environment(mirrored, open_panoramas=lambda: bank(values[:, other])).showing(WANTS)
+    state, flipped = everywhere(world), torch.arange(len(world) * VIEWS) % 2 == 0
+    plain, seen = here.observe(state), flip_observation(here.observe(state), flipped)
+    there = built.observe(replace(state, view=other_view(state.view)))
+    assert not torch.equal(there.panorama.features, plain.panorama.features)
+    for rows, expected in ((flipped, there), (~flipped, plain)):
+        assert torch.equal(seen.panorama.features[rows], expected.panorama.features[rows])
+        torch.testing.assert_close(seen.panorama.direction[rows], expected.panorama.direction[rows], atol=2e-6, rtol=0)
+        assert torch.equal(seen.neighbours[rows], expected.neighbours[rows]), "viewpoints are the same in a mirror"
 
 
 def test_only_flipped_rows_change(world: World) -> None:
@@ -99,7 +120,8 @@ def test_without_the_words_it_is_refused(tokenizer: object) -> None:
 def test_nobody_waits(world: World, no_waiting: Callable[[], AbstractContextManager[None]]) -> None:
     state, flipped = everywhere(world), torch.arange(len(world) * VIEWS) % 2 == 0
     tokens, table = torch.ones(len(flipped), 3, dtype=torch.long), torch.arange(5)
-    observed = Environment(world).observe(state)
+    bank = FeatureBank(torch.ones(1, 2), torch.zeros(len(world), VIEWS, dtype=torch.long))
+    observed = Environment(world, open_panoramas=lambda: bank).showing(WANTS).observe(state)
     with no_waiting():
         flip_observation(observed, flipped)
         flip_words(tokens, flipped, table)

@@ -193,7 +193,7 @@ def test_agents_are_registered_and_made(registered: Registry[Any], environment: 
 
 
 def test_what_a_factory_asks_for_is_known(environment: Environment) -> None:
-    with pytest.raises(UsageError, match="mine asks for weights; agents are made of environment and seed"):
+    with pytest.raises(UsageError, match="mine asks for weights; agents are made of some of these, or of nothing: env"):
         AgentFactory("mine", lambda weights: Forward())(environment)
     with pytest.raises(UsageError, match="a int is no agent"):
         AgentFactory("mine", lambda: 3)(environment)

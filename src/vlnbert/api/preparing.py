@@ -172,11 +172,12 @@ def _prepare_policy(
         problem = f"{walker.name} knows {rows:,} word pieces, the vocabulary has {pieces:,}"
         raise UsageError(f"{problem}; keep its own with it: vlnbert weights import --vocabulary FILE")
     dtype = fast.dtype_of(chosen_precision(precision, data.device, policy.hidden_width))
+    agent = GreedyAgent(policy)
     return PreparedAgent(
         walker=walker,
-        agent=GreedyAgent(policy),
+        agent=agent,
         data=data,
-        environment=data.environment,
+        environment=data.environment.showing(agent.wants, f"{walker.name}.wants"),
         tokenizer=tokenizer,
         episodes=episodes,
         dtype=dtype,
@@ -206,7 +207,8 @@ def _prepare_agent(
         finds = names and any(TASKS[one.task].sees_objects for one in episodes.values())
         data = data.seen_as(walker.features if finds else replace(walker.features, objects=OFF))
         environment = data.environment
-    agent = made(environment, seed) if isinstance(made, AgentFactory) else made
+    agent = made(environment, seed, data.texts) if isinstance(made, AgentFactory) else made
+    environment = environment.showing(agent.wants, f"{walker.name}.wants")
     for split, one in episodes.items():
         if agent.oracle and not one.scored:
             raise UsageError(f"{split} withholds its goals, so nobody knows the shortest path; leave it out")

@@ -13,6 +13,8 @@ from vlnbert.data.own import Features, is_own, registered_name
 from vlnbert.data.spec import IN_MEMORY, OFF, FeatureSpec, as_spec
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import UsageError, setting
+from vlnbert.perception.view_texts import Texts
+from vlnbert.progress import say
 from vlnbert.runtime import require_device
 from vlnbert.sources.layout import DataFolder, open_folder
 from vlnbert.tasks.episodes import Episodes
@@ -20,7 +22,7 @@ from vlnbert.tasks.holdout import DEV, TRAIN, dev_episodes, dev_split
 from vlnbert.tasks.splits import Split, open_split, read_episodes, task_and_split
 from vlnbert.tasks.task import R2R, SUB_INSTRUCTIONS, TASKS
 from vlnbert.tasks.tokens import load_tokenizer
-from vlnbert.world.banks import Bank
+from vlnbert.world.banks import Bank, memory
 from vlnbert.world.build import open_world
 from vlnbert.world.object_bank import ObjectBank
 from vlnbert.world.objects import ObjectTable, open_object_table
@@ -28,7 +30,7 @@ from vlnbert.world.world import World
 
 
 class Data:
-    """A data folder. `world`, `environment`, `split(name)` and the rest are opened once, on the data's device."""
+    """A data folder. `world`, `environment`, `texts`, `split(name)` and the rest are opened once, on its device."""
 
     def __init__(
         self,
@@ -54,9 +56,31 @@ class Data:
         return open_view_bank(self.world, self.folder, self.features, own)
 
     @cached_property
+    def panorama_bank(self) -> Bank:
+        """What all 36 views look like, of which `look` gives [viewpoint, 36, width]; for agents that want panoramas."""
+        own = self.own_features if self.features.views == IN_MEMORY else None
+        bank = open_view_bank(self.world, self.folder, self.features, own, panorama=True)
+        size = f"{memory(bank) / 1e6:,.0f} MB"
+        say(f"panoramas of {len(self.world):,} viewpoints, {bank.width} numbers a view: {size} on {self.device}")
+        return bank
+
+    @cached_property
     def objects(self) -> ObjectTable:
         """All objects of the folder, whether agents see them or not."""
         return open_object_table(self.world, self.folder.boxes)
+
+    @cached_property
+    def shown_objects(self) -> ObjectTable:
+        """The objects in the order in which agents see them; those whose features are off as if they were seen."""
+        if self.features.reads_object_file and (self.features.objects or self.folder.object_feature_files()):
+            return self._object_bank[0].object_table  # a file may lack some
+        most = self.features.max_objects
+        return self.objects if most is None else self.objects.select(self.objects.largest(most))
+
+    @cached_property
+    def texts(self) -> Texts:
+        """The words of views and objects, for agents that read: `data.texts.view(viewpoint, view)` and others."""
+        return Texts(self.world, self.folder, lambda: self.shown_objects)
 
     @property
     def object_bank(self) -> ObjectBank | None:
@@ -80,7 +104,7 @@ class Data:
     @cached_property
     def environment(self) -> Environment:
         """The world with all that agents see in it."""
-        return Environment(self.world, self.view_bank, self.object_bank)
+        return Environment(self.world, self.view_bank, self.object_bank, lambda: self.panorama_bank)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:

@@ -39,6 +39,12 @@ from vlnbert.perception.object_channels import (
 )
 from vlnbert.perception.objects import open_descriptions, open_object_names
 from vlnbert.perception.observations import Observations, open_observations
+from vlnbert.perception.panoramas import (
+    PanoramaCaptions,
+    PanoramaObservations,
+    open_panorama_captions,
+    open_panorama_observations,
+)
 from vlnbert.registry import LOAD_PLUGIN
 from vlnbert.sources.features import check_width, feature_width
 from vlnbert.sources.layout import DataFolder
@@ -47,7 +53,7 @@ from vlnbert.world.banks import Bank, side_by_side
 from vlnbert.world.object_bank import ObjectBank
 from vlnbert.world.object_features import open_object_features
 from vlnbert.world.objects import ObjectTable
-from vlnbert.world.sights import facing_views, open_features, open_label_places, open_labels
+from vlnbert.world.sights import all_views, facing_views, open_features, open_label_places, open_labels
 from vlnbert.world.world import World
 
 
@@ -84,31 +90,50 @@ def object_file_width(folder: DataFolder, spec: FeatureSpec) -> int:
     return _cut_width(path, found, "features.object_width", spec.object_width)
 
 
-def open_view_bank(world: World, folder: DataFolder, spec: FeatureSpec, own: Features | None = None) -> Bank:
-    """What the views of a world look like: by channels side by side, by a file, or `own`, in memory."""
+def open_view_bank(
+    world: World, folder: DataFolder, spec: FeatureSpec, own: Features | None = None, panorama: bool = False
+) -> Bank:
+    """What the views of a world look like: by channels side by side, by a file, or `own`, in memory.
+
+    Of the views that face each choice, or with `panorama` of all 36.
+    """
     if spec.reads_view_file:
         if spec.view_width is not None:
             view_file_width(folder, spec)  # one line for what would be one for each viewpoint
-        return open_features(world, view_feature_file(folder, spec), spec.view_width)
+        views = all_views(world) if panorama else None
+        return open_features(world, view_feature_file(folder, spec), spec.view_width, views)
     if spec.views == IN_MEMORY:
         if own is None:
             problem = "these views look like what was held in memory"
             raise UsageError(f"{problem}; give it again: data=vln.open_data(DIR, features=...)")
-        bank = open_own(world, own, IN_MEMORY)
+        bank = open_own(world, own, IN_MEMORY, panorama)
     else:
-        channels = open_view_channels(world, folder, spec)
+        channels = open_view_channels(world, folder, spec, panorama)
         bank = side_by_side([channels[name] for name in spec.view_channels])
     _check_width(f"'{spec.views}'", bank.width, spec.view_width)
     return bank
 
 
-def open_view_channels(world: World, folder: DataFolder, spec: FeatureSpec) -> dict[str, Bank]:
-    """The bank of each channel of a view's feature; ours have a row for each view that faces a neighbour."""
+def open_view_channels(
+    world: World, folder: DataFolder, spec: FeatureSpec, panorama: bool = False
+) -> dict[str, Bank]:
+    """The bank of each channel of a view's feature; ours have a row for each view that faces a neighbour.
+
+    With `panorama` they are of all 36 views.
+    """
+    ours = _panorama_channels(world, folder, spec) if panorama else _facing_channels(world, folder, spec)
+    return {
+        name: ours[name]() if name in ours else open_own(world, FEATURES[name], name, panorama)
+        for name in spec.view_channels
+    }
+
+
+def _facing_channels(world: World, folder: DataFolder, spec: FeatureSpec) -> dict[str, Callable[[], Bank]]:
     observations: Callable[[], Observations] = cache(
         lambda: open_observations(world, folder.observations, spec.encoder, world.device)
     )
     captions = folder.captions
-    ours: dict[str, Callable[[], Bank]] = {
+    return {
         CAPTION_TEXT: lambda: open_sentences(world, captions, spec.encoder, world.device).laid_out(
             facing_views(world).row
         ),
@@ -118,8 +143,22 @@ def open_view_channels(world: World, folder: DataFolder, spec: FeatureSpec) -> d
         OBSERVATIONS_AHEAD: lambda: observations().ahead,
         OBSERVATIONS_ABOVE_BELOW: lambda: observations().above_below,
     }
+
+
+def _panorama_channels(world: World, folder: DataFolder, spec: FeatureSpec) -> dict[str, Callable[[], Bank]]:
+    captions: Callable[[], PanoramaCaptions] = cache(
+        lambda: open_panorama_captions(world, folder.captions, spec.encoder, world.device)
+    )
+    observations: Callable[[], PanoramaObservations] = cache(
+        lambda: open_panorama_observations(world, folder.observations, spec.encoder, world.device)
+    )
     return {
-        name: ours[name]() if name in ours else open_own(world, FEATURES[name], name) for name in spec.view_channels
+        CAPTION_TEXT: lambda: captions().own,
+        DETECTIONS: lambda: open_labels(world, folder.captions, all_views(world))[0],
+        DETECTION_PLACES: lambda: open_label_places(world, folder.captions, all_views(world))[0],
+        CAPTIONS_BESIDE: lambda: captions().beside,
+        OBSERVATIONS_AHEAD: lambda: observations().ahead,
+        OBSERVATIONS_ABOVE_BELOW: lambda: observations().above_below,
     }
 
 

@@ -1,5 +1,6 @@
 """A data folder as Gymnasium's environments see it: views and objects as the folder has them."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +24,7 @@ def open_env(
     task: str = "r2r",
     split: str = "train",
     features: FeatureSpec | str | Path | Features | None = None,
+    wants: Sequence[str] = (),
     max_steps: int | None = None,
     render_mode: str | None = None,
 ) -> NavigationEnv:
@@ -34,12 +36,14 @@ def open_env(
         split: The split that episodes are of; dev_unseen of data that holds houses out.
         features: What is seen, as `vln.open_data` takes it, such as captions; by default the only file of features that
             the folder has, and nothing beside directions where it has none.
+        wants: What is seen beside that: neighbours, the number of the viewpoint that each action leads to; panorama,
+            all 36 views, with panorama_direction.
         max_steps: Steps after which an episode is cut off; by default the task's.
         render_mode: ansi, for a text of what may be done.
     """
     opened = open_data(data, features, device=HERE)
     objects = _object_bank(opened) if TASKS[task].sees_objects else None
-    environment = Environment(opened.world, _view_bank(opened), objects)
+    environment = Environment(opened.world, _view_bank(opened), objects, lambda: opened.panorama_bank).showing(wants)
     # The environment finds the targets among its objects itself, so the split need not open their features.
     walked = opened.seen_as(replace(opened.features, objects=OFF)).split(f"{task}/{split}")
     return NavigationEnv(

@@ -34,12 +34,14 @@ def registered_name(features: Any) -> str | None:
     return next((name for name, one in FEATURES.items() if one is features), None)
 
 
-def open_own(world: World, features: Features, name: str) -> Bank:
-    """Features as a bank on the world's device; what does not fit is told in one line."""
+def open_own(world: World, features: Features, name: str, panorama: bool = False) -> Bank:
+    """Features as a bank on the world's device, with `panorama` of all 36 views; what does not fit is one line."""
     whose = f"the features '{name}'"
     makes = isinstance(features, type) or not (isinstance(features, Tensor) or hasattr(features, "look"))
     found: Any = features(world) if makes else features  # type: ignore[operator]  # callable, then
-    if isinstance(found, Tensor):
+    if panorama:
+        found = _panorama_bank(world, found, whose)
+    elif isinstance(found, Tensor):
         found = tensor_bank(world, found, whose)
     elif not hasattr(found, "look") or not isinstance(getattr(found, "width", None), int):
         given = "are made" if makes else "are"
@@ -47,9 +49,19 @@ def open_own(world: World, features: Features, name: str) -> Bank:
         raise UsageError(f"{problem}; give a tensor, or an object with width (a number) and look(viewpoint)")
     elif hasattr(found, "to"):
         found = found.to(world.device)
-    for _ in _looks(world, found, whose):
+    for _ in _looks(world, found, whose, VIEWS if panorama else world.slots):
         pass
     return found  # type: ignore[no-any-return]  # a bank, as was checked
+
+
+def _panorama_bank(world: World, values: Any, whose: str) -> FeatureBank:
+    """A panorama bank of [viewpoint, 36, width] values; what shows choices alone knows nothing of the other views."""
+    shape = tuple(values.shape) if isinstance(values, Tensor) else ()
+    if len(shape) != 3 or shape[:2] != (len(world), VIEWS):
+        problem = f"{whose} do not show all {VIEWS} views, and a panorama is wanted"
+        raise UsageError(f"{problem}; give a tensor [viewpoint, {VIEWS}, width], or see by something else")
+    row = torch.arange(len(world) * VIEWS, device=world.device).view(-1, VIEWS)
+    return FeatureBank(values.to(world.device).flatten(0, 1), row)
 
 
 def tensor_bank(world: World, values: Tensor, whose: str = "the features") -> FeatureBank:
@@ -73,20 +85,21 @@ def tensor_bank(world: World, values: Tensor, whose: str = "the features") -> Fe
 def bank_digest(world: World, bank: Bank) -> str:
     """A digest of all that can be seen."""
     digest = hashlib.blake2b(f"{bank.width}".encode(), digest_size=16)
-    for seen in _looks(world, bank, "the features"):
+    for seen in _looks(world, bank, "the features", world.slots):
         digest.update(seen.cpu().contiguous().float().numpy().data)
     return digest.hexdigest()
 
 
-def _looks(world: World, bank: Bank, whose: str) -> Iterator[Tensor]:
-    """What is seen from every viewpoint, some at a time, checked."""
+def _looks(world: World, bank: Bank, whose: str, count: int) -> Iterator[Tensor]:
+    """What is seen from every viewpoint in so many slots or views, some viewpoints at a time, checked."""
+    what = "slot" if count == world.slots else "view"
     for viewpoint in torch.split(torch.arange(len(world), device=world.device), CHUNK):
         seen: Any = bank.look(viewpoint)
-        expected, problem = (len(viewpoint), world.slots, bank.width), ""
+        expected, problem = (len(viewpoint), count, bank.width), ""
         if not isinstance(seen, Tensor):
             problem = f"show {type(seen).__name__}, not a tensor"
         elif tuple(seen.shape) != expected:
-            problem = f"show {list(seen.shape)}, not [viewpoint, slot, width], here {list(expected)}"
+            problem = f"show {list(seen.shape)}, not [viewpoint, {what}, width], here {list(expected)}"
         elif not seen.is_floating_point():
             problem = f"are of {str(seen.dtype).removeprefix('torch.')}, not of floating-point numbers"
         elif seen.device != world.device:

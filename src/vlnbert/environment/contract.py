@@ -9,10 +9,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from vlnbert.environment.environment import Observation, State
+from vlnbert.environment.environment import Observation, Panorama, State
 from vlnbert.environment.world_contract import ANGLE_TOLERANCE, check_meaning, check_tables, real_slots, unless
 from vlnbert.errors import VlnbertError
-from vlnbert.world.geometry import angle_feature, level_view, view_elevation, view_heading
+from vlnbert.world.geometry import VIEWS, angle_feature, level_view, view_elevation, view_heading
 from vlnbert.world.object_bank import VisibleObjects
 from vlnbert.world.world import STOP, World
 
@@ -91,6 +91,26 @@ def _check_observation(world: World, state: State, seen: Observation) -> list[st
         *unless(_alike(seen.direction, direction), "a direction is not that of its slot from the view faced"),
         *unless(_alike(seen.facing, facing), "facing is not the direction of the view faced"),
         *([] if seen.visible_objects is None else _check_objects(len(state.viewpoint), seen.visible_objects)),
+        *([] if seen.neighbours is None else _check_neighbours(world.neighbour[state.viewpoint], seen.neighbours)),
+        *([] if seen.panorama is None else _check_panorama(state, seen.panorama)),
+    ]
+
+
+def _check_neighbours(expected: Tensor, found: Tensor) -> list[str]:
+    return unless(torch.equal(found, expected), "neighbours are not the viewpoints that the slots lead to")
+
+
+def _check_panorama(state: State, found: Panorama) -> list[str]:
+    view = torch.arange(VIEWS, device=state.view.device)
+    heading = view_heading(view) - view_heading(state.view)[:, None]
+    direction = angle_feature(heading, view_elevation(view).expand_as(heading), width=4)
+    if found.features.shape[:-1] != direction.shape[:-1] or found.direction.shape != direction.shape:
+        return ["a panorama is not a feature and four numbers an agent and view"]
+    return [
+        *unless(bool(found.features.isfinite().all()), "a panorama is not finite"),
+        *unless(
+            _alike(found.direction, direction), "a panorama's direction is not that of its view from the one faced"
+        ),
     ]
 
 

@@ -1,7 +1,7 @@
 """A house in a mirror: as good a house as any, if the words change sides with it.
 
 Directions and boxes are mirrored, and words. Features of views stay: what a caption says of a view holds in either
-house, what a picture shows does not.
+house, what a picture shows does not. In a panorama the views change places, as headings run the other way.
 """
 
 from dataclasses import replace
@@ -10,8 +10,9 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from vlnbert.environment.environment import Observation
+from vlnbert.environment.environment import Observation, Panorama
 from vlnbert.errors import UsageError, setting
+from vlnbert.world.geometry import STEPS, VIEWS
 from vlnbert.world.object_bank import VisibleObjects
 
 SIDES = {"left": "right", "Left": "Right", "LEFT": "RIGHT"}
@@ -20,12 +21,13 @@ MARKS = ("##", "Ġ", "▁", "")  # before pieces of words, or of their beginning
 
 def flip_observation(observation: Observation, flipped: Tensor) -> Observation:
     """What is seen, by the rows that are `flipped` [row] in a mirror."""
-    seen = observation.visible_objects
+    seen, around = observation.visible_objects, observation.panorama
     return replace(
         observation,
         direction=_flip_directions(observation.direction, flipped),
         facing=_flip_directions(observation.facing[:, None], flipped).squeeze(1),
         visible_objects=None if seen is None else _flip_objects(seen, flipped),
+        panorama=None if around is None else _flip_panorama(around, flipped),
     )
 
 
@@ -52,6 +54,16 @@ def _flip_directions(direction: Tensor, flipped: Tensor) -> Tensor:
     """[row, any, 4] directions, of which the sine of the heading changes its sign."""
     sine = torch.where(flipped[:, None], -direction[..., 0], direction[..., 0])
     return torch.cat((sine[..., None], direction[..., 1:]), dim=-1)
+
+
+def _flip_panorama(seen: Panorama, flipped: Tensor) -> Panorama:
+    """A view shows what the view as far to the other side of heading 0 does, at its own elevation."""
+    view = torch.arange(VIEWS, device=flipped.device)
+    other = view - view % STEPS + (-view) % STEPS
+    changed = flipped[:, None, None]
+    features = torch.where(changed, seen.features.index_select(1, other), seen.features)
+    direction = torch.where(changed, seen.direction.index_select(1, other), seen.direction)
+    return Panorama(features, _flip_directions(direction, flipped))
 
 
 def _flip_objects(seen: VisibleObjects, flipped: Tensor) -> VisibleObjects:

@@ -1,7 +1,7 @@
 """One agent in one episode, as Gymnasium knows it: a thin front over the same functions that walk thousands.
 
 Importing this registers `vlnbert/R2R-v0` and `vlnbert/REVERIE-v0` for `gymnasium.make`, whose other arguments are those
-of `vlnbert.data.gym.open_env`: data, split, features, max_steps.
+of `vlnbert.data.gym.open_env`: data, split, features, wants, max_steps.
 """
 
 from copy import copy
@@ -15,11 +15,12 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vlnbert.environment.environment import Environment, State, shortest_path_teacher
+from vlnbert.environment.environment import NEIGHBOURS, Environment, State, shortest_path_teacher
 from vlnbert.errors import UsageError
 from vlnbert.tasks.splits import Split
 from vlnbert.tasks.targets import target_index
 from vlnbert.tasks.task import TASKS
+from vlnbert.world.geometry import VIEWS
 from vlnbert.world.object_bank import ObjectBank
 from vlnbert.world.objects import NONE
 from vlnbert.world.world import STOP
@@ -53,7 +54,10 @@ class NavigationEnv(gymnasium.Env[Seen, np.int64]):
         max_steps: int | None = None,
         render_mode: str | None = None,
     ) -> None:
-        """`vocabulary` is how many word pieces there are. The environment shows objects where the task asks for one."""
+        """`vocabulary` is how many word pieces there are. The environment shows objects where the task asks for one.
+
+        What it shows beside that is `Environment.showing`: neighbours; panorama, with panorama_direction.
+        """
         self.episodes, self.tokens, self.task = split.episodes, split.tokens, TASKS[split.episodes.task]
         self.environment = copy(environment.for_task(self.task.name))
         self.bank = None if self.environment.object_bank is None else replace(self.environment.object_bank, fixed=True)
@@ -62,8 +66,7 @@ class NavigationEnv(gymnasium.Env[Seen, np.int64]):
         self.slots, self.render_mode = self.environment.world.slots, render_mode
         self.max_steps = max_steps or self.task.max_steps
         self.action_space = Discrete(self.slots + (0 if self.bank is None else self.bank.widest))
-        width = 0 if self.environment.view_bank is None else self.environment.view_bank.width
-        self.observation_space = _space(self.slots, vocabulary, self.task.max_tokens, width=width, objects=self.bank)
+        self.observation_space = _space(self.environment, vocabulary, self.task.max_tokens, self.bank)
         self._episode, self._steps, self._state = 0, 0, State(*torch.ones(3, 1, dtype=torch.long))
         self._named: str | None = None
 
@@ -121,6 +124,10 @@ class NavigationEnv(gymnasium.Env[Seen, np.int64]):
         found: dict[str, Tensor] = {"choosable": seen.choosable, "direction": seen.direction, "facing": seen.facing}
         if seen.features is not None:
             found["features"] = seen.features
+        if seen.neighbours is not None:
+            found["neighbours"] = seen.neighbours
+        if seen.panorama is not None:
+            found |= {"panorama": seen.panorama.features, "panorama_direction": seen.panorama.direction}
         if (objects := seen.visible_objects) is not None:
             found |= {"object_present": objects.present, "object_direction": objects.direction}
             found |= {"object_position": objects.position}
@@ -157,15 +164,21 @@ class NavigationEnv(gymnasium.Env[Seen, np.int64]):
         return float(self.environment.world.metres(self._state.viewpoint, self.episodes.goal[self._episode]))
 
 
-def _space(slots: int, vocabulary: int, tokens: int, *, width: int, objects: ObjectBank | None) -> gymnasium.Space[Any]:
+def _space(environment: Environment, vocabulary: int, tokens: int, objects: ObjectBank | None) -> gymnasium.Space[Any]:
+    slots, views, around = environment.world.slots, environment.view_bank, environment.panorama_bank
     spaces: dict[str, gymnasium.Space[Any]] = {
         "tokens": Box(0, vocabulary - 1, (tokens,), np.int64),
         "choosable": MultiBinary(slots),
         "direction": Box(-1, 1, (slots, 4), np.float32),
         "facing": Box(-1, 1, (4,), np.float32),
     }
-    if width:
-        spaces["features"] = Box(-np.inf, np.inf, (slots, width), np.float32)
+    if views is not None and views.width:
+        spaces["features"] = Box(-np.inf, np.inf, (slots, views.width), np.float32)
+    if NEIGHBOURS in environment.wants:
+        spaces["neighbours"] = Box(0, len(environment.world) - 1, (slots,), np.int64)
+    if around is not None:
+        spaces["panorama"] = Box(-np.inf, np.inf, (VIEWS, around.width), np.float32)
+        spaces["panorama_direction"] = Box(-1, 1, (VIEWS, 4), np.float32)
     if objects is not None:
         spaces["object_present"] = MultiBinary(objects.widest)
         spaces["object_direction"] = Box(-1, 1, (objects.widest, 4), np.float32)

@@ -111,7 +111,7 @@ def evaluate_agent(
     """
     if tokens is None and agent.reads_tokens:
         raise UsageError(f"{agent_name(agent)} reads tokens; give those of the split, or say reads_tokens = False")
-    environment = environment.for_task(episodes.task)
+    environment = environment.for_task(episodes.task).showing(agent.wants, f"{agent_name(agent)}.wants")
     device, bank = environment.world.device, environment.object_bank
     viewpoint, view = (torch.zeros(len(episodes), max_steps + 1, dtype=torch.long, device=device) for _ in range(2))
     length, named = (torch.zeros(len(episodes), dtype=torch.long, device=device) for _ in range(2))

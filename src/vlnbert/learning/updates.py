@@ -54,7 +54,8 @@ class Learner(nn.Module):
         """`policy` is one, or a navigator."""
         super().__init__()
         self.policy, self.config = as_policy(policy), config
-        self.environment = environment.in_dtype(fast.dtype_of(config.precision))
+        seen = environment.showing(self.policy.wants, f"{type(self.policy).__name__}.wants")
+        self.environment = seen.in_dtype(fast.dtype_of(config.precision))
         # No buffer: what is random differs between ranks, and so may this.
         self.teacher_rows, self.row_policy = teacher_rows, row_policy
         reward = open_reward(config.reward, environment.world, config.rewards)

@@ -13,7 +13,7 @@ from vlnbert.world.banks import FeatureBank
 from vlnbert.world.cache import Key
 from vlnbert.world.geometry import STEPS
 from vlnbert.world.sights import (
-    FacingViews,
+    KeptViews,
     caption_files,
     facing_views,
     index_captions,
@@ -58,7 +58,7 @@ def captions_key(world: World, folder: Path, encoder: str | Path = MINILM, kind:
     return Key.of(kind, files, f"version {VERSION}", encoder_digest(encoder), world.fingerprint())
 
 
-def _index_beside(world: World, views: FacingViews, folder: Path) -> tuple[dict[str, list[str]], dict[str, Tensor]]:
+def _index_beside(world: World, views: KeptViews, folder: Path) -> tuple[dict[str, list[str]], dict[str, Tensor]]:
     codes, code = TextCodes(), np.zeros((views.count, len(BESIDE)), dtype=np.int32)
     for viewpoint, panorama in placed(world, read_captions_of(world, folder), folder):
         for view in np.flatnonzero(views.number[viewpoint]):

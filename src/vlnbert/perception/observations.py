@@ -19,7 +19,7 @@ from vlnbert.weights.options import MINILM
 from vlnbert.world.banks import FeatureBank
 from vlnbert.world.cache import Key
 from vlnbert.world.geometry import STEPS
-from vlnbert.world.sights import FacingViews, facing_views, placed
+from vlnbert.world.sights import KeptViews, facing_views, placed
 from vlnbert.world.world import World
 
 VERSION = 1  # of embeddings and codes; a new one makes old caches unused
@@ -77,7 +77,7 @@ def observation_files(world: World, folder: Path) -> list[Path]:
     return [folder / f"{scan}.json" for scan in world.scans]
 
 
-def _index(world: World, views: FacingViews, folder: Path) -> tuple[dict[str, list[str]], dict[str, Tensor]]:
+def _index(world: World, views: KeptViews, folder: Path) -> tuple[dict[str, list[str]], dict[str, Tensor]]:
     """The distinct captions that some view needs, and their codes [view, heading, level], from 0."""
     codes, code = TextCodes(), np.zeros((views.count, 2, len(LEVELS)), dtype=np.int32)
     before, share = (part.tolist() for part in nearest_headings(DEGREES * torch.arange(STEPS)))

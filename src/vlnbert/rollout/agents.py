@@ -1,8 +1,9 @@
 """What an agent is, for all of them: baselines, navigators that are evaluated or learn, and agents from elsewhere.
 
-The loop (`run_episodes`) observes and the agent chooses, so that an agent needs neither an environment nor a world; who
-wants to know where it is finds that in `observation.state`. Rows that have stopped cost a network time on the CPU: an
-agent whose memory is a `RowMemory` gets and answers for the others only. So one contract serves all at full speed.
+The loop (`run_episodes`) observes and the agent chooses, so that an agent needs neither an environment nor a world: it
+finds where it is in `observation.state`, and what else it `wants` to see beside that. Rows that have stopped cost a
+network time on the CPU: an agent whose memory is a `RowMemory` gets and answers for the others only. So one contract
+serves all at full speed.
 """
 
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from vlnbert.environment.environment import Environment, Observation, State
 from vlnbert.errors import UnknownNameError, UsageError
+from vlnbert.perception.view_texts import Texts
 from vlnbert.registry import Registry, by_name, load_plugin
 from vlnbert.world.objects import NONE
 
@@ -72,6 +74,7 @@ class Agent:
     oracle = False  # whether it is told goals and paths
     reads_tokens = True  # whether it is given tokens, for which the data must have a vocabulary
     sees_features = True  # whether it sees image features, which the data must then have
+    wants: tuple[str, ...] = ()  # what else it sees, "neighbours" and "panorama": fields of `Observation`
 
     def begin(self, batch: EpisodeBatch) -> Any:
         """The memory with which these episodes start: anything, by default None."""
@@ -106,7 +109,7 @@ class _Foreign(Agent):
 
     def __init__(self, inner: Any) -> None:
         self.inner, self.begin, self.act = inner, inner.begin, inner.act  # type: ignore[method-assign]
-        for name in ("oracle", "reads_tokens", "sees_features", "name_object", "explain"):
+        for name in ("oracle", "reads_tokens", "sees_features", "wants", "name_object", "explain"):
             if hasattr(inner, name):
                 setattr(self, name, getattr(inner, name))
 
@@ -152,7 +155,7 @@ AGENTS: Registry[Callable[..., Any]] = Registry("agent")
 def register_agent(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorate a class, or a function that makes an agent, so that `evaluate` and `--agent` know it by a name.
 
-    It is called with those of `environment` and `seed` that its parameters name.
+    It is called with those of `environment`, `seed` and `texts` (`data.texts`) that its parameters name.
 
     Args:
         name: What to call it by.
@@ -176,13 +179,16 @@ class AgentFactory:
         """Whether it may: a function does not tell."""
         return not isinstance(self.call, type) or names_objects(self.call)
 
-    def __call__(self, environment: Environment, seed: int = 0) -> Agent:
-        offered = {"environment": environment, "seed": seed}
+    def __call__(self, environment: Environment, seed: int = 0, texts: Texts | None = None) -> Agent:
+        offered = {"environment": environment, "seed": seed, "texts": texts}
         asked = signature(self.call).parameters
         named = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
         for name, one in asked.items():
             if name not in offered and one.default is Parameter.empty and one.kind not in named:
-                raise UsageError(f"{self.name} asks for {name}; agents are made of environment and seed, or of nothing")
+                known = ", ".join(offered)
+                raise UsageError(
+                    f"{self.name} asks for {name}; agents are made of some of these, or of nothing: {known}"
+                )
         return as_agent(self.call(**{name: value for name, value in offered.items() if name in asked}))
 
 

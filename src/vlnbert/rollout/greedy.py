@@ -31,6 +31,7 @@ class GreedyAgent(Agent):
 
     def __init__(self, policy: nn.Module) -> None:
         self.policy = as_policy(policy)
+        self.wants = self.policy.wants
 
     def begin(self, batch: EpisodeBatch) -> GreedyMemory:
         return GreedyMemory(self.policy.begin(batch))

@@ -96,6 +96,8 @@ class Policy(nn.Module):
     runs inside `fast.enabled(dtype)`, where modules that are not ours are called under autocast.
     """
 
+    wants: tuple[str, ...] = ()
+    """What it sees beside its choices, `neighbours` and `panorama`: fields of `Observation`, None unless asked for."""
     hidden_width: int = 0
     """Width of `Decision.hidden`; 0 for a policy that gives none."""
 

@@ -3,6 +3,8 @@
 A bank is a table of vectors and, for every viewpoint and slot, a row in it. Row 0 is zero and serves the stop slot and
 the padding. The table may hold a row for each view (image features, detected labels) or one row for many views (a
 codebook of captions); looking is the same gather.
+
+A panorama bank is the same with the 36 views of a viewpoint in place of its slots.
 """
 
 from collections.abc import Sequence
@@ -11,7 +13,7 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding
+from torch.nn.functional import embedding, embedding_bag
 
 
 class Bank(Protocol):
@@ -77,6 +79,33 @@ class JoinedBank:
         return JoinedBank(tuple(part.to(device) for part in self.parts))
 
 
+@dataclass(frozen=True)
+class MixedBank:
+    """Sums of vectors of a codebook, the same for all viewpoints: what lies between two headings, or beside a view.
+
+    They are made when somebody looks: a viewpoint has fewer distinct texts than sums.
+    """
+
+    table: Tensor  # [code, width]; row 0 is zero
+    code: Tensor  # [viewpoint, text] rows of the table
+    place: Tensor  # [view, part] which of a viewpoint's texts are summed
+    weight: Tensor  # [view, part]
+
+    @property
+    def width(self) -> int:
+        return self.table.shape[1]
+
+    def look(self, viewpoint: Tensor) -> Tensor:
+        code = rows_of(self.code, viewpoint)[:, self.place]  # [agent, view, part]
+        weight = self.weight.expand(code.shape).flatten(0, 1)
+        mixed = embedding_bag(code.flatten(0, 1), self.table, per_sample_weights=weight, mode="sum")
+        return mixed.view(*code.shape[:2], self.width)
+
+    def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "MixedBank":
+        table, weight = (one.to(device, dtype) for one in (self.table, self.weight))
+        return MixedBank(table, self.code.to(device), self.place.to(device), weight)
+
+
 def side_by_side(banks: Sequence[Bank]) -> Bank:
     """Several banks as one. Neighbours whose slots have the same rows become one table: one gather instead of some."""
     parts = list[Bank]()
@@ -93,6 +122,13 @@ def in_dtype(bank: Bank, dtype: torch.dtype) -> Bank:
     """A bank whose features are kept in another precision; somebody's own bank stays as it is."""
     if isinstance(bank, JoinedBank):
         return JoinedBank(tuple(in_dtype(part, dtype) for part in bank.parts))
-    if isinstance(bank, FeatureBank) and bank.table.dtype != dtype:
+    if isinstance(bank, FeatureBank | MixedBank) and bank.table.dtype != dtype:
         return bank.to(bank.table.device, dtype)
     return bank
+
+
+def memory(bank: Bank) -> int:
+    """The bytes of a bank's tensors, each counted once."""
+    parts = bank.parts if isinstance(bank, JoinedBank) else (bank,)
+    tensors = [one for part in parts for one in vars(part).values() if isinstance(one, Tensor)]
+    return sum({one.data_ptr(): one.nbytes for one in tensors}.values())

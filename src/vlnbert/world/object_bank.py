@@ -16,12 +16,18 @@ STRIDE = 4  # trimmed widths are multiples of it: more batches have the same sha
 
 @dataclass(frozen=True)
 class VisibleObjects:
-    """The objects that each agent sees at its viewpoint, padded with zeros."""
+    """The objects that each agent sees at its viewpoint, padded with zeros.
 
-    features: Tensor  # [agent, object, width]
-    position: Tensor  # [agent, object, 5] left, top, right, bottom and area of its box, as shares of the view
-    direction: Tensor  # [agent, object, 4] of the view that shows it, as for slots
-    present: Tensor  # [agent, object] bool, false for padding
+    - `features` [row, object, width]: what each looks like.
+    - `position` [row, object, 5]: left, top, right, bottom and area of its box, as shares of the view.
+    - `direction` [row, object, 4]: of the view that shows it, as for slots.
+    - `present` [row, object] bool: false for padding.
+    """
+
+    features: Tensor
+    position: Tensor
+    direction: Tensor
+    present: Tensor
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Feature banks from files: image features, detected objects and captions of the views that face a neighbour.
 
-Only those views, one in ten, are ever looked at, so only those are kept. What shows objects is asked for by view.
+Most agents look at those views alone, one in ten, so only those are kept; panoramas have all views. What shows objects
+is asked for by view.
 """
 
 from collections.abc import Iterable, Iterator
@@ -39,15 +40,22 @@ AnyPanorama = TypeVar("AnyPanorama", bound=Panorama)
 
 
 @dataclass(frozen=True)
-class FacingViews:
-    """The views that face some neighbour, numbered from 1; 0 stands for no view."""
+class KeptViews:
+    """The views that a bank keeps, numbered from 1; 0 stands for no view."""
 
-    row: Tensor  # [viewpoint, slot]
-    number: NDArray[np.int64]  # [viewpoint, 36] the same by view
+    row: Tensor  # [viewpoint, slot], or [viewpoint, 36] of a panorama bank
+    number: NDArray[np.int64]  # [viewpoint, 36] by view
     count: int
+    settings: tuple[str, ...] = ()  # of the cache keys of what is made of them
 
 
-def facing_views(world: World) -> FacingViews:
+def all_views(world: World) -> KeptViews:
+    """Every view of every viewpoint, for panorama banks."""
+    number = np.arange(1, len(world) * VIEWS + 1).reshape(-1, VIEWS)
+    return KeptViews(torch.from_numpy(number).to(world.device), number, number.size, settings=("all views",))
+
+
+def facing_views(world: World) -> KeptViews:
     """Number the views that face neighbours, viewpoint by viewpoint."""
     slots = torch.arange(world.slots)
     real = (slots > 0) & (slots < world.choices.cpu()[:, None])
@@ -57,33 +65,40 @@ def facing_views(world: World) -> FacingViews:
     row[real] = inverse + 1
     number = np.zeros(len(world) * VIEWS, dtype=np.int64)
     number[views.numpy()] = np.arange(1, len(views) + 1)
-    return FacingViews(row.to(world.device), number.reshape(-1, VIEWS), len(views))
+    return KeptViews(row.to(world.device), number.reshape(-1, VIEWS), len(views))
 
 
-def open_features(world: World, path: Path, width: int | None = None) -> FeatureBank:
-    """The bank of an image feature file, TSV or HDF5; read once, then opened from the cache."""
-    views = facing_views(world)
-    key = Key.of("features", [path], f"version {VERSION} width {width}", world.fingerprint())
+def open_features(world: World, path: Path, width: int | None = None, views: KeptViews | None = None) -> FeatureBank:
+    """The bank of an image feature file, TSV or HDF5; read once, then opened from the cache.
+
+    It keeps `views`, by default those that face a neighbour.
+    """
+    views = views or facing_views(world)
+    key = Key.of("features", [path], f"version {VERSION} width {width}", world.fingerprint(), *views.settings)
     tensors, _ = cached(key, lambda: ({"table": _read_table(world, views, path, width)}, {}))
     return FeatureBank(tensors["table"].to(world.device), views.row)
 
 
-def open_labels(world: World, folder: Path) -> tuple[FeatureBank, tuple[str, ...]]:
+def open_labels(world: World, folder: Path, views: KeptViews | None = None) -> tuple[FeatureBank, tuple[str, ...]]:
     """The bank of detected objects and its classes: for each class, the confidence of its surest detection."""
-    return _open_labels(world, folder, "labels", parts=1)
+    return _open_labels(world, folder, "labels", parts=1, views=views)
 
 
-def open_label_places(world: World, folder: Path) -> tuple[FeatureBank, tuple[str, ...]]:
+def open_label_places(
+    world: World, folder: Path, views: KeptViews | None = None
+) -> tuple[FeatureBank, tuple[str, ...]]:
     """The same by where in the view: all classes for its left third, then for its middle and for its right one.
 
     A confidence counts by the share of the detection's width that lies in the third.
     """
-    return _open_labels(world, folder, "label-places", parts=THIRDS)
+    return _open_labels(world, folder, "label-places", parts=THIRDS, views=views)
 
 
-def _open_labels(world: World, folder: Path, kind: str, parts: int) -> tuple[FeatureBank, tuple[str, ...]]:
-    views = facing_views(world)
-    key = Key.of(kind, caption_files(world, folder), f"version {VERSION}", world.fingerprint())
+def _open_labels(
+    world: World, folder: Path, kind: str, *, parts: int, views: KeptViews | None
+) -> tuple[FeatureBank, tuple[str, ...]]:
+    views = views or facing_views(world)
+    key = Key.of(kind, caption_files(world, folder), f"version {VERSION}", world.fingerprint(), *views.settings)
     tensors, names = cached(key, lambda: _read_labels(world, views, folder, parts))
     return FeatureBank(tensors["table"].to(world.device), views.row), tuple(names["labels"])
 
@@ -135,7 +150,7 @@ def placed(
     faults.raise_if_any()
 
 
-def _read_table(world: World, views: FacingViews, path: Path, width: int | None) -> Tensor:
+def _read_table(world: World, views: KeptViews, path: Path, width: int | None) -> Tensor:
     table = np.zeros((views.count + 1, width or feature_width(path)), dtype=np.float32)
     for viewpoint, panorama in placed(world, read_features(path, width), path):
         number = views.number[viewpoint]
@@ -143,7 +158,7 @@ def _read_table(world: World, views: FacingViews, path: Path, width: int | None)
     return torch.from_numpy(table)
 
 
-def _read_labels(world: World, views: FacingViews, folder: Path, parts: int) -> Built:
+def _read_labels(world: World, views: KeptViews, folder: Path, parts: int) -> Built:
     labels, found = set[str](), dict[tuple[int, int, str], float]()  # (row, part, label) -> confidence
     for viewpoint, panorama in placed(world, read_captions_of(world, folder), folder):
         labels |= {item.label for view in panorama.views for item in view.detections}
