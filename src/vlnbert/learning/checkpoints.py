@@ -2,8 +2,8 @@
 
 A run holds `checkpoints/<iteration>/` (the folder of what is trained, a navigator or a speaker, and
 `trainer.safetensors`) and `last.json`, which names the newest whole one. The folder is written beside and renamed, then
-the pointer, then older folders go; at every moment the pointer names a checkpoint that is whole and on the disk
-(`run_folder.py`). `best/` is what scored best, where something was validated.
+the pointer, then folders go that are older than those kept; at every moment the pointer names a checkpoint that is
+whole and on the disk (`run_folder.py`). `best/` is what scored best, where something was validated.
 
 Where weights are averaged, either folder holds the average, so that whoever opens one gets the weights that were
 validated; those that go on learning lie in `trainer.safetensors`, since only who resumes needs them.
@@ -24,41 +24,80 @@ from torch.optim import Optimizer
 
 from vlnbert.errors import DataError
 from vlnbert.learning.averaging import AveragedWeights
-from vlnbert.learning.run_folder import ANEW, CHECKPOINTS, TRAINER, Progress, point_to, read_header, remove_others
+from vlnbert.learning.run_folder import (
+    ANEW,
+    CHECKPOINTS,
+    TRAINER,
+    Progress,
+    own_checkpoints,
+    point_to,
+    read_header,
+    surplus_checkpoints,
+)
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.model import allocate, make_backbone
-from vlnbert.navigator.storage.digests import DigestError, noting
+from vlnbert.navigator.storage.digests import DIGESTS, DigestError, noting
 from vlnbert.navigator.storage.folder import CONFIG, read_config, read_safetensors, require_fit, weight_problem
 from vlnbert.sources.folders import replaced
 from vlnbert.sources.formats import NewerFormatError
+from vlnbert.sources.moves import remove
 from vlnbert.speaker import Speaker
 
 Trained = Navigator | Speaker
 
 ROOM = "free some space and resume"
 LEARNING = "weights."  # before the names of weights that go on learning, beside their average
+LOSSES = "losses"  # the name of those that nobody was told of yet
+NO_LOSSES = torch.zeros(0, 0)
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # AdamW's
 
 
 def save_checkpoint(
-    run: Path, model: Trained, optimiser: Optimizer, progress: Progress, averaged: AveragedWeights
+    run: Path,
+    model: Trained,
+    optimiser: Optimizer,
+    progress: Progress,
+    averaged: AveragedWeights,
+    *,
+    keep: int = 1,
+    losses: Tensor = NO_LOSSES,
 ) -> Path:
-    """Write a whole checkpoint and point to it."""
+    """Write a whole checkpoint, point to it, and remove those of the run that are older than the newest `keep`.
+
+    `losses` are those that nobody was told of yet: whoever resumes tells of them with the next ones.
+    """
     learning = {LEARNING + name: weight.detach().contiguous() for name, weight in averaged.weights.items()}
     folder = run / CHECKPOINTS / f"{progress.iteration:07d}"
     with replaced(folder) as beside:  # one of this name may be left from a kill before the pointer was moved
         try:
             metadata = {"progress": json.dumps(asdict(progress))}
-            tensors = {**_optimiser_tensors(optimiser), **learning}
+            tensors = {**_optimiser_tensors(optimiser), **learning, **({LOSSES: losses} if len(losses) else {})}
             with noting(beside, {TRAINER: tensors}):
                 save_file(tensors, beside / TRAINER, metadata)
             with averaged.applied():
                 model.save_pretrained(beside)
         except SafetensorError as error:
             raise DataError(folder, f"cannot be written ({error})", ROOM) from None
-    point_to(run, folder)
-    remove_others(folder)
+        _require_own(run, folder, beside)
+    surplus = surplus_checkpoints(run, folder, keep)
+    point_to(run, folder, keep)
+    for other in surplus:
+        remove(other)
     return folder
+
+
+def _require_own(run: Path, folder: Path, beside: Path) -> None:
+    """Where `checkpoints` is a link, a checkpoint of this name may be another run's: it is left alone, unless it holds
+    what is about to take its place, as one does that this run wrote before it was killed."""
+    if not folder.exists() or folder in own_checkpoints(run):
+        return
+    try:
+        same = (folder / DIGESTS).read_bytes() == (beside / DIGESTS).read_bytes()
+    except OSError:
+        same = False
+    if not same:
+        problem = f"is there already, and may be another run's, since {folder.parent} is a link"
+        raise DataError(folder, problem, "move it away, then resume")
 
 
 def save_trained(folder: Path, model: Trained, card: Mapping[str, Any]) -> None:
@@ -91,19 +130,25 @@ def unfilled_speaker(folder: Path) -> Speaker:
     return speaker
 
 
-def load_checkpoint(folder: Path, model: Trained, optimiser: Optimizer, averaged: AveragedWeights) -> Progress:
-    """Put a run back exactly where it was: weights, average and moments. All else follows from the update's number."""
+def load_checkpoint(
+    folder: Path, model: Trained, optimiser: Optimizer, averaged: AveragedWeights
+) -> tuple[Progress, Tensor]:
+    """Put a run back exactly where it was: weights, average and moments. All else follows from the update's number.
+
+    Gives that, and the losses [batch, part] that nobody was told of yet.
+    """
     with _ours():
         weights = model.read_weights(folder)
     model.load_state_dict(weights)
     try:
         tensors, header = read_safetensors(folder / TRAINER)
         progress = read_header(header)
+        losses = tensors.pop(LOSSES, NO_LOSSES)
         learning = {name: tensors.pop(LEARNING + name) for name in averaged.weights}
         if any(learning[name].shape != weight.shape for name, weight in averaged.weights.items()):
             raise ValueError("weights of another shape")
         _check_moments(optimiser, tensors, progress)
-        if any(weight_problem(tensor) for tensor in (*learning.values(), *tensors.values())):
+        if losses.dim() != 2 or any(weight_problem(one) for one in (losses, *learning.values(), *tensors.values())):
             raise ValueError("no numbers")
     except DigestError:
         raise
@@ -111,7 +156,7 @@ def load_checkpoint(folder: Path, model: Trained, optimiser: Optimizer, averaged
         raise DataError(folder / TRAINER, "is not whole", ANEW) from None
     _restore_optimiser(optimiser, tensors)
     averaged.restore(learning)
-    return progress
+    return progress, losses
 
 
 @contextmanager

@@ -13,12 +13,13 @@ from vlnbert.sources.formats import FORMAT, format_of
 
 # Of run.json. From 4 on every field is there, also those at their defaults; 3 keeps the shape that was trained, 2 the
 # one asked for.
-NEWEST = 7
+NEWEST = 8
 # Fields by the format that brought them. Older records lack them, and their runs were trained as the defaults say.
 ADDED = {
     5: ("experiment.training.flip",),
     6: ("experiment.training.objective.alignment",),
     7: ("experiment.training.objective.grounding_rows",),
+    8: ("experiment.training.keep",),
 }
 # Settings that format 2 calls otherwise than format 1, by their places in an experiment.
 RENAMED = {

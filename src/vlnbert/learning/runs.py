@@ -18,7 +18,7 @@ from vlnbert.errors import DataError, UsageError, setting
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.models import as_trained, initial_model, make_trainer, start_notes, unfilled_model
 from vlnbert.learning.rewards import REWARDS
-from vlnbert.learning.run_folder import POINTER, has_checkpoint, last_checkpoint, point_to
+from vlnbert.learning.run_folder import CHECKPOINTS, POINTER, has_checkpoint, point_to, read_newest
 from vlnbert.learning.run_lock import begun_alone, kept
 from vlnbert.learning.run_notes import begin_notes, resume_notes
 from vlnbert.learning.run_record import RunRecord, extended, read_record, write_record
@@ -107,14 +107,16 @@ def resume_run(
         data = data.holding_out(record.held_out)
         _require_unchanged(record, data)
         lost = not (run / POINTER).exists()
+        damage: DataError | None = None
         if has_checkpoint(run):
-            model = unfilled_model(record.experiment, last_checkpoint(run))
+            newest, model, unread = read_newest(run, lambda folder: unfilled_model(record.experiment, folder))
             trainer = make_trainer(longer, run, data, model, ranks)
-            trainer.resume()
+            damage = trainer.resume(newest)
+            damage = unread or damage
         else:
             model = initial_model(record.experiment, data, record.asked)
             trainer = make_trainer(longer, run, data, model, ranks)
-        notes = list(resume_notes(run, record, trainer, lost))  # before the record is of today's format
+        notes = list(resume_notes(run, record, trainer, lost, damage))  # before the record is of today's format
         if longer != record and trainer.stale:
             problem = f"{run} stopped since it no longer got better ({setting('training.patience')})"
             raise UsageError(f"{problem}; begin another from its weights: {setting('start', str(run))}")
@@ -122,8 +124,9 @@ def resume_run(
         if ranks.writes:
             if longer != record:
                 write_record(run, replace(longer, experiment=as_trained(longer.experiment, model)))
-            if lost and trainer.saved is not None:
-                point_to(run, last_checkpoint(run))
+            if (lost or damage) and trainer.saved is not None:
+                checkpoint = run / CHECKPOINTS / f"{trainer.saved:07d}"
+                point_to(run, checkpoint, trainer.config.keep, trainer.progress if damage else None)
             for line in notes:
                 tell(line)
         return trainer
