@@ -15,6 +15,7 @@ from vlnbert.data.features import object_feature_file, view_feature_file
 from vlnbert.data.own import bank_digest
 from vlnbert.data.spec import OFF
 from vlnbert.errors import DataError, UsageError, setting
+from vlnbert.learning.agreement import require_agreement
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.models import as_trained, initial_model, make_trainer, start_notes, unfilled_model
 from vlnbert.learning.rewards import REWARDS
@@ -76,6 +77,7 @@ def begin_run(
             ranks=ranks.count,
             threads=torch.get_num_threads(),
         )
+        require_agreement(ranks, run, record)
         trainer = make_trainer(record, run, data, model, ranks)
         ranks.wait()  # until all have found the folder empty
         if ranks.writes:
@@ -110,11 +112,14 @@ def resume_run(
         damage: DataError | None = None
         if has_checkpoint(run):
             newest, model, unread = read_newest(run, lambda folder: unfilled_model(record.experiment, folder))
+            require_agreement(ranks, run, longer, newest)
             trainer = make_trainer(longer, run, data, model, ranks)
             damage = trainer.resume(newest)
             damage = unread or damage
+            ranks.agree({"the update to go on from": trainer.saved})
         else:
             model = initial_model(record.experiment, data, record.asked)
+            require_agreement(ranks, run, longer)
             trainer = make_trainer(longer, run, data, model, ranks)
         notes = list(resume_notes(run, record, trainer, lost, damage))  # before the record is of today's format
         if longer != record and trainer.stale:
