@@ -9,7 +9,8 @@ from hashlib import blake2b
 
 import torch
 from torch import Tensor, distributed
-from torch.distributed.rendezvous import Store, rendezvous
+from torch.distributed.distributed_c10d import Store
+from torch.distributed.rendezvous import rendezvous
 
 from vlnbert.errors import UsageError, VlnbertError, cut, printable, setting
 

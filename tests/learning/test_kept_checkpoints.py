@@ -17,6 +17,7 @@ from vlnbert.learning.runs import begin_run, resume_run
 from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import Navigator
 from vlnbert.sources.files import temporary_name
+from vlnbert.sources.folders import replaced
 
 TRAINING = replace(CONFIG, iterations=6)
 
@@ -188,19 +189,13 @@ def test_behind_a_link_nothing_of_others_is_removed(house: Path, tmp_path: Path)
 def test_behind_a_link_what_another_writes_stays(house: Path, tmp_path: Path) -> None:
     run = stopped(house, tmp_path / "run")
     shelf = linked(run, tmp_path / "shelf")
-    with (shelf / "notes.txt").open() as held:
-        import fcntl
-
-        beside = temporary_name(shelf / "0000007")
-        beside.mkdir()
-        descriptor = __import__("os").open(beside, 0)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        left = temporary_name(shelf / "0000008")
-        left.mkdir()
+    left = temporary_name(shelf / "0000008")
+    left.mkdir()
+    with replaced(shelf / "0000007") as beside:
         resume_run(run, open_data(house))
         assert beside.exists()
-        assert not left.exists()
-        assert held.read() == "mine"
+    assert not left.exists(), "of a process that was killed"
+    assert (shelf / "0000007").exists()
 
 
 def test_behind_a_link_another_runs_checkpoint_is_not_replaced(house: Path, tmp_path: Path) -> None:
