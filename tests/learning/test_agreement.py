@@ -1,4 +1,4 @@
-"""Ranks that were started with different things do not learn together: a line says what differs, and nothing is left."""
+"""Ranks that were started with different things do not learn together: a line says what differs, nothing is left."""
 
 import re
 import shutil
