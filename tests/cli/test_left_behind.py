@@ -1,4 +1,4 @@
-"""Commands that were killed while they wrote: the next run of the same command leaves nothing but what it was asked for."""
+"""Commands that were killed while they wrote: the next run of the same one leaves nothing but what it was asked for."""
 
 import os
 import signal
