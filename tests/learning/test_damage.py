@@ -19,7 +19,7 @@ from vlnbert.learning.run_folder import TRAINER, last_checkpoint, read_progress
 from vlnbert.learning.trainer import TrainingError
 from vlnbert.navigator.storage.folder import read_safetensors
 
-SHORT = replace(CONFIG, iterations=4)
+SHORT = replace(CONFIG, iterations=4, keep=1)  # with two checkpoints it would go on from the one before
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ NO_PROGRESS = {
     "negative": '{"iteration": -5, "best": null, "best_iteration": null}',
     "no number": '{"iteration": 4, "best": NaN, "best_iteration": 4}',
     "too large": f'{{"iteration": 4, "best": 1{"0" * 400}, "best_iteration": 4}}',
-    "ahead": '{"iteration": 4, "best": 0.5, "best_iteration": 5}',
+    "far ahead": '{"iteration": 4, "best": 0.5, "best_iteration": 10000000000}',
     "no time": '{"iteration": 4, "best": 0.5, "best_iteration": null}',
 }
 

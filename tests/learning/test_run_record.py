@@ -62,14 +62,20 @@ def aged(run: Path, version: int, *places: tuple[str, ...]) -> Path:
 FLIP, EMA = ("experiment", "training", "flip"), ("experiment", "training", "ema")
 ALIGNMENT = ("experiment", "training", "objective", "alignment")
 GROUNDED = ("experiment", "training", "objective", "grounding_rows")
+KEEP = ("experiment", "training", "keep")
 
 
 def test_an_older_record_need_not_know_every_setting(run: Path) -> None:
-    aged(run, 3, EMA, FLIP, ALIGNMENT, GROUNDED)
+    aged(run, 3, EMA, FLIP, ALIGNMENT, GROUNDED, KEEP)
     assert resume_run(run).config.ema == 0.0
 
 
-BEFORE = {4: (FLIP, ALIGNMENT, GROUNDED), 5: (ALIGNMENT, GROUNDED), 6: (GROUNDED,)}
+BEFORE = {
+    4: (FLIP, ALIGNMENT, GROUNDED, KEEP),
+    5: (ALIGNMENT, GROUNDED, KEEP),
+    6: (GROUNDED, KEEP),
+    7: (KEEP,),
+}
 
 
 @pytest.mark.parametrize(("version", "unknown"), BEFORE.items(), ids=map(str, BEFORE))
@@ -96,6 +102,7 @@ def test_a_record_of_before_a_setting_opens_and_goes_on(
         (5, (FLIP, ALIGNMENT), "experiment.training.flip"),
         (6, (ALIGNMENT,), "experiment.training.objective.alignment"),
         (7, (GROUNDED,), "experiment.training.objective.grounding_rows"),
+        (8, (KEEP,), "experiment.training.keep"),
     ],
 )
 def test_a_record_of_every_field_lacks_none(

@@ -51,6 +51,7 @@ class Run:
 
     folder: Path
     interrupted: bool = False  # whether training was asked to stop before its end
+    stopped_by: int | None = None  # the signal that asked for it, such as 15 for SIGTERM; none where a caller did
 
     @cached_property
     def record(self) -> RunRecord:

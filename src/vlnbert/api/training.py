@@ -52,8 +52,9 @@ def train(
 ) -> Run:
     """Train a navigator or a speaker, and give back its run: `vln.train("r2r-open", "data", "runs/a", batch=256)`.
 
-    Interrupted, it finishes the update under way, saves, and returns a run that `resume` goes on with; it ends with the
-    same bits as one that was never interrupted. Under torchrun, processes learn together.
+    Interrupted, it finishes the update under way, saves, and returns a run that says so (`interrupted`) and that
+    `resume` goes on with; it ends with the same bits as one that was never interrupted. Under torchrun, processes learn
+    together.
 
     Args:
         experiment: A preset by name (`vln.presets` lists them), a JSON file of settings, or an experiment of your own.
@@ -183,7 +184,8 @@ def _train(trainer: Trainer, callbacks: Sequence[Callback], *, log: bool, tensor
         trainer.callbacks = watching
         with stopped_by_signals(trainer, bar.say):
             trainer.train()
-    return Run(trainer.run, interrupted=trainer.stopping and not trainer.ended)
+    interrupted = trainer.stopping and not trainer.ended
+    return Run(trainer.run, interrupted, trainer.stopped_by if interrupted else None)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from vlnbert.cli.evaluate import evaluate
 from vlnbert.cli.explore import explore
 from vlnbert.cli.features import caption_features, object_features, view_features
 from vlnbert.cli.fetch import fetch_data
-from vlnbert.cli.interrupted import CODE, INTERRUPTED, speaks, tell_interrupted
+from vlnbert.cli.interrupted import INTERRUPTED, exit_code, interrupt, speaks, tell_interrupted
 from vlnbert.cli.parsing import as_option, parsed, postponed
 from vlnbert.cli.plugins import plugins
 from vlnbert.cli.report import curves, report
@@ -93,10 +93,10 @@ def main() -> None:
         for line in str(error).split("\n") if _is_ours_to_tell(error) else ():
             print(f"{PREFIX}{line}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupted:
         if speaks():
             print(INTERRUPTED, file=sys.stderr)
-        sys.exit(CODE)
+        sys.exit(exit_code(interrupted))
     except Exception as error:
         if failed := plugin_failure(error):
             line = f"{failed}; mend it"
@@ -118,12 +118,12 @@ def _is_ours_to_tell(error: VlnbertError) -> bool:
     return speaks() if error.repeated is None else not error.repeated
 
 
-def _interrupt(*_: object) -> None:
+def _interrupt(number: int = signal.SIGINT, *_: object) -> None:
     """Stop, cleaning up; but torch, while it is imported, would end the process at an exception, and loudly."""
     if getattr(getattr(sys.modules.get("torch"), "__spec__", None), "_initializing", False):
         tell_interrupted()
-        os._exit(CODE)
-    raise KeyboardInterrupt
+        os._exit(exit_code(number))
+    interrupt(number)
 
 
 def _run(words: list[str]) -> None:

@@ -4,10 +4,11 @@ import shlex
 from collections.abc import Callable
 from inspect import cleandoc
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import tyro
 
+from vlnbert.cli.interrupted import exit_code
 from vlnbert.cli.options import DataPath, RunPath, tell
 from vlnbert.cli.parsing import parsed, postponed
 from vlnbert.errors import UsageError
@@ -90,7 +91,8 @@ def _beginning(preset: "Preset", word: str, *options: str) -> Callable[..., None
     begin.__doc__ = f"""Train {preset.description or "an experiment of your own"}.
 
     Ctrl-C finishes the update under way, saves, and says how to go on; a second one does without the validation that
-    may follow. Several processes: torchrun --nproc-per-node N -m vlnbert train ...
+    may follow, as SIGTERM does at once. Interrupted, it ends with the exit code 130 (143 by SIGTERM). Several
+    processes: torchrun --nproc-per-node N -m vlnbert train ...
 
     Example: vlnbert train {word} --data data --out runs/{preset.name}
 
@@ -153,12 +155,12 @@ def _tell(run: "Run", data: Path | None, again: str) -> None:
     from vlnbert.learning.recipes import recipe_of
     from vlnbert.ranks import is_first
 
+    if run.interrupted:
+        end_stopped(run, again)
     if not is_first():
         return
     done, where = run.progress, shlex.quote(str(run.folder))
-    if run.interrupted:
-        tell(f"stopped after {done.iteration} updates; go on with: {again}", aside=True)
-    elif done.best is None:
+    if done.best is None:
         tell(f"{run.folder}: {done.iteration} updates, none of them validated")
     else:
         when = f"{done.iteration} updates, the best after {done.best_iteration}"
@@ -169,6 +171,16 @@ def _tell(run: "Run", data: Path | None, again: str) -> None:
             tell(f"let it speak with: vlnbert speak {where}{elsewhere} --split {run.experiment.best_on}")
         else:
             tell(f"score it in full with: vlnbert evaluate {where}{elsewhere}")
+
+
+def end_stopped(run: "Run", again: str) -> NoReturn:
+    """Say how to go on with a training that was stopped, and end as whoever is interrupted does: what would follow on
+    a whole training, as in `vlnbert train ... && vlnbert evaluate ...`, must not."""
+    from vlnbert.ranks import is_first
+
+    if is_first():
+        tell(f"stopped after {run.progress.iteration} updates; go on with: {again}", aside=True)
+    raise SystemExit(exit_code(run.stopped_by))
 
 
 def _explanation() -> str:

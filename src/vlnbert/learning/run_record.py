@@ -14,15 +14,16 @@ from vlnbert.sources.formats import FORMAT, format_of
 
 # Of run.json. From 4 on every field is there, also those at their defaults; 3 keeps the shape that was trained, 2 the
 # one asked for.
-NEWEST = 7
+NEWEST = 8
 # Fields by the format that brought them. Older records lack them, and their runs were trained as the defaults say.
 ADDED = {
     5: ("experiment.training.flip",),
     6: ("experiment.training.objective.alignment",),
-    7: (
+    7: ("experiment.training.objective.grounding_rows",),
+    8: (
         "recipe",
         "experiment.policy",
-        "experiment.training.objective.grounding_rows",
+        "experiment.training.keep",
         "experiment.training.losses",
         "experiment.training.final_losses",
         "experiment.training.optimizer",
@@ -30,7 +31,7 @@ ADDED = {
         "experiment.training.parts",
     ),
 }
-NAMES_RECIPE = 7
+NAMES_RECIPE = 8
 # Settings that format 2 calls otherwise than format 1, by their places in an experiment.
 RENAMED = {
     "features": "features.views",

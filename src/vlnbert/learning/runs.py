@@ -15,8 +15,9 @@ from vlnbert.data.features import object_feature_file, view_feature_file
 from vlnbert.data.own import bank_digest
 from vlnbert.data.spec import OFF
 from vlnbert.errors import DataError, UsageError, setting
+from vlnbert.learning.agreement import require_agreement
 from vlnbert.learning.recipes import recipe_of
-from vlnbert.learning.run_folder import POINTER, has_checkpoint, last_checkpoint, point_to
+from vlnbert.learning.run_folder import CHECKPOINTS, POINTER, has_checkpoint, point_to, read_newest
 from vlnbert.learning.run_lock import begun_alone, kept
 from vlnbert.learning.run_notes import begin_notes, resume_notes
 from vlnbert.learning.run_record import RunRecord, extended, read_record, write_record
@@ -76,6 +77,7 @@ def begin_run(
             ranks=ranks.count,
             threads=torch.get_num_threads(),
         )
+        require_agreement(ranks, run, record)
         trainer = recipe.make_trainer(record, run, data, model, ranks)
         ranks.wait()  # until all have found the folder empty
         if ranks.writes:
@@ -108,14 +110,19 @@ def resume_run(
         data = data.holding_out(record.held_out)
         _require_unchanged(record, data)
         lost = not (run / POINTER).exists()
+        damage: DataError | None = None
         if has_checkpoint(run):
-            model = recipe.reopen(last_checkpoint(run))
+            newest, model, unread = read_newest(run, recipe.reopen)
+            require_agreement(ranks, run, longer, newest)
             trainer = recipe.make_trainer(longer, run, data, model, ranks)
-            trainer.resume()
+            damage = trainer.resume(newest)
+            damage = unread or damage
+            ranks.agree({"the update to go on from": trainer.saved})
         else:
             model = recipe.initial(record.experiment, data, record.asked)
+            require_agreement(ranks, run, longer)
             trainer = recipe.make_trainer(longer, run, data, model, ranks)
-        notes = list(resume_notes(run, record, trainer, lost))  # before the record is of today's format
+        notes = list(resume_notes(run, record, trainer, lost, damage))  # before the record is of today's format
         if longer != record and trainer.stale:
             problem = f"{run} stopped since it no longer got better ({setting('training.patience')})"
             raise UsageError(f"{problem}; begin another from its weights: {setting('start', str(run))}")
@@ -123,8 +130,9 @@ def resume_run(
         if ranks.writes:
             if longer != record:
                 write_record(run, replace(longer, experiment=recipe.as_trained(longer.experiment, model)))
-            if lost and trainer.saved is not None:
-                point_to(run, last_checkpoint(run))
+            if (lost or damage) and trainer.saved is not None:
+                checkpoint = run / CHECKPOINTS / f"{trainer.saved:07d}"
+                point_to(run, checkpoint, trainer.config.keep, trainer.progress if damage else None)
             for line in notes:
                 tell(line)
         return trainer

@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,13 +18,21 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from vlnbert.environment.environment import Environment
-from vlnbert.errors import VlnbertError
+from vlnbert.errors import DataError, VlnbertError
 from vlnbert.evaluation.tables import Summary, is_better
 from vlnbert.learning.averaging import AveragedWeights
 from vlnbert.learning.batches import BatchStream
 from vlnbert.learning.checkpoints import Trained, TrainingState, load_checkpoint, save_checkpoint, save_trained
 from vlnbert.learning.optimisers import can_be_captured, learning_rate_at, make_optimiser, set_learning_rate
-from vlnbert.learning.run_folder import BEST, Progress, after_validation, last_checkpoint, point_to
+from vlnbert.learning.run_folder import (
+    BEST,
+    Progress,
+    after_validation,
+    last_checkpoint,
+    point_to,
+    read_newest,
+    remove_surplus,
+)
 from vlnbert.learning.run_lock import kept
 from vlnbert.learning.updates import EagerUpdate, GraphUpdate, Update
 from vlnbert.ranks import ALONE, Ranks, launcher
@@ -112,19 +121,27 @@ class Trainer:
         self.progress = Progress(0, None, None)
         self.saved: int | None = None  # the update after which the newest checkpoint was made
         self.unreported: list[Tensor] = []  # the losses of the last updates, which nobody has looked at yet
+        self.carried = torch.zeros(0, len(self.parts), device=device)  # those before, where a stop came between reports
         self.stopping: bool = False  # set from outside to end after the update under way, and its validation
         self.hurrying: bool = False  # set from outside to leave that validation to whoever resumes the run
+        self.stopped_by: int | None = None  # the signal that asked to stop, if one did
         self.walking: bool = False  # whether a validation is under way, which loses nothing if it is interrupted
 
     @property
     def state(self) -> TrainingState:
         """What a checkpoint keeps."""
-        return TrainingState(self.model, self.optimiser, self.names, self.averaged, self.companions)
+        return TrainingState(
+            self.model, self.optimiser, self.names, self.averaged, self.companions, losses=self.carried
+        )
 
-    def resume(self) -> None:
-        """Go on from the newest checkpoint of the run."""
-        saved = load_checkpoint(last_checkpoint(self.run), self.state)
+    def resume(self, newest: Path | None = None) -> DataError | None:
+        """Go on from the newest checkpoint that is not damaged, `newest` or one before; what is wrong with that one."""
+        load = partial(load_checkpoint, state=self.state)
+        _, (saved, losses), damage = read_newest(self.run, load, newest)
+        if losses.shape[1:] == self.carried.shape[1:]:  # or they are of a version whose losses had other parts
+            self.carried = losses.to(self.device)
         self.progress, self.saved = after_validation(self.run, saved), saved.iteration
+        return damage
 
     def train(self) -> None:
         """Update until done, stopped from outside, or no longer improving; the run is kept from others meanwhile."""
@@ -135,6 +152,8 @@ class Trainer:
     def _train(self) -> None:
         if self.progress.iteration == 0:
             self._save()
+        elif self.ranks.writes and self.saved is not None:
+            remove_surplus(self.run, last_checkpoint(self.run), self.config.keep)  # left by a kill
         stopped = self._validate_if_due(stopped=False)  # where a kill came between
         while self.progress.iteration < self.config.iterations and not stopped and not self.stale:
             self.advance(self.progress.iteration)
@@ -142,13 +161,23 @@ class Trainer:
             self.advanced(self.progress.iteration)
             validate = self.due(self.config.validate_every)
             self.progress = replace(self.progress, validated=not validate)
-            if validate or self.due(self.config.report_every) or (self.stopping and self.ranks.count == 1):
-                self._report()  # a loss that is no number must not be saved
+            report = validate or self.due(self.config.report_every)
+            if self.listens:
+                stopped = self._agree(self.stopping)
+            if report or stopped:
+                self._look_at_losses()  # one that is no number must not be saved
+            if report:
+                self._report()
                 stopped = self._agree(self.stopping)
             if validate or stopped:
                 self._require_numbers()
                 self._save()
             stopped = self._validate_if_due(stopped)
+
+    @property
+    def listens(self) -> bool:
+        """Whether each update asks if to stop. To ask other ranks is to wait for the device, which GPUs need not."""
+        return self.ranks.count == 1 or self.device.type == "cpu"
 
     def _agree(self, flag: bool) -> bool:
         """Whether any rank was asked to stop; then all are."""
@@ -158,15 +187,17 @@ class Trainer:
 
     def _validate_if_due(self, stopped: bool) -> bool:
         """Validate what was saved and not validated yet; whether to stop then."""
-        if self.progress.validated or (stopped and self._agree(self.hurrying)):
+        if self.progress.validated:
             return stopped
+        if self._agree(self.hurrying):
+            return True
         try:
             with self.averaged.applied():
                 self._validate()
         except KeyboardInterrupt:
-            if not self.hurrying or self.ranks.count > 1:  # others would wait for this one
+            if not self.hurrying:
                 raise
-            return True
+            return True  # other ranks that go on with it will find this one gone
         return stopped or self._agree(self.stopping)
 
     def due(self, every: int, ahead: int = 0) -> bool:
@@ -198,15 +229,20 @@ class Trainer:
         """Gradients stay with their rank for now: more are to come before they are shared."""
         return self.learner.no_sync() if isinstance(self.learner, DistributedDataParallel) else nullcontext()
 
-    def _report(self) -> None:
-        """Bring the losses since the last report to the host; all must be numbers."""
+    def _look_at_losses(self) -> None:
+        """Bring the losses of the last updates to the host; all must be numbers."""
         losses = self.ranks.mean(torch.stack(self.unreported))
         self.unreported = []
         first = self.progress.iteration * self.config.accumulate - len(losses)
         for number, total in enumerate(losses[:, 0].tolist(), first):
             if not math.isfinite(total):
                 self._give_up(number, total)
-        parts = dict(zip(self.parts, losses.mean(dim=0).tolist(), strict=True))
+        self.carried = torch.cat([self.carried.to(losses.dtype), losses])
+
+    def _report(self) -> None:
+        """Tell of the losses since the last report, also of those before a stop that came between two."""
+        parts = dict(zip(self.parts, self.carried.mean(dim=0).tolist(), strict=True))
+        self.carried = self.carried[:0]
         for callback in self.callbacks:
             callback.updated(self.progress.iteration, learning_rate_at(self.config, self.progress.iteration - 1), parts)
 
@@ -232,6 +268,8 @@ class Trainer:
         """Score the validation splits, keep the best weights and tell."""
         self.walking = True
         try:
+            if self.hurrying:  # asked in just this moment
+                raise KeyboardInterrupt
             scores = self.scores()
         finally:
             self.walking = False
@@ -245,13 +283,13 @@ class Trainer:
             callback.validated(self.progress.iteration, scores)
         self.progress = done
         if self.ranks.writes:
-            point_to(self.run, last_checkpoint(self.run), validated=done)
+            point_to(self.run, last_checkpoint(self.run), self.config.keep, done)
 
     def _save(self) -> None:
         if self.saved == self.progress.iteration:  # to write it again would leave a moment without any
             return
         if self.ranks.writes:
-            save_checkpoint(self.run, self.state, progress=self.progress)
+            save_checkpoint(self.run, self.state, progress=self.progress, keep=self.config.keep)
         self.saved = self.progress.iteration
         self.ranks.wait()
 

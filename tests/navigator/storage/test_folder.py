@@ -279,7 +279,7 @@ def test_a_run_from_before_is_resumed(tmp_path: Path) -> None:
     as_format_1(folder)
     again = unfilled_navigator(folder)
     other = torch.optim.AdamW(again.parameters())
-    assert load_checkpoint(folder, again, other, unaveraged).iteration == 1
+    assert load_checkpoint(folder, again, other, unaveraged)[0].iteration == 1
     for one, two in zip(navigator.parameters(), again.parameters(), strict=True):
         assert torch.equal(one, two)
         assert torch.equal(optimiser.state[one]["exp_avg"], other.state[two]["exp_avg"])
