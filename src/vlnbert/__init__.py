@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from vlnbert.learning.presets import Preset, presets
     from vlnbert.learning.rewards import RewardConfig, register_reward
     from vlnbert.learning.speaker_experiment import SpeakerExperiment, SpeakerTrainConfig
-    from vlnbert.learning.trainer import Callback
+    from vlnbert.learning.trainer import Callback, register_callback
     from vlnbert.navigator import Navigator, NavigatorConfig, register_backbone
     from vlnbert.registry import load_plugin
     from vlnbert.rollout.agents import Agent, Explanation, register_agent
@@ -90,7 +90,7 @@ _HOME = {
     "vlnbert.learning.presets": ("Preset", "presets"),
     "vlnbert.learning.rewards": ("RewardConfig", "register_reward"),
     "vlnbert.learning.speaker_experiment": ("SpeakerExperiment", "SpeakerTrainConfig"),
-    "vlnbert.learning.trainer": ("Callback",),
+    "vlnbert.learning.trainer": ("Callback", "register_callback"),
     "vlnbert.navigator": ("Navigator", "NavigatorConfig", "register_backbone"),
     "vlnbert.registry": ("load_plugin",),
     "vlnbert.rollout.agents": ("Agent", "Explanation", "register_agent"),
@@ -184,6 +184,7 @@ __all__ = [
     "presets",
     "register_agent",
     "register_backbone",
+    "register_callback",
     "register_features",
     "register_loss",
     "register_optimizer",

@@ -12,7 +12,7 @@ validated; those that go on learning lie in `trainer.safetensors`, since only wh
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.optim import Optimizer
 
-from vlnbert.errors import DataError
+from vlnbert.errors import DataError, UsageError
 from vlnbert.learning.averaging import AveragedWeights
 from vlnbert.learning.optimisers import check_state, optimiser_tensors, read_state, restore_state
 from vlnbert.learning.run_folder import (
@@ -50,6 +50,7 @@ Trained = Navigator | Policy | Speaker
 ROOM = "free some space and resume"
 LEARNING = "weights."  # before the names of weights that go on learning, beside their average
 BESIDE = "learner."  # before the names of what the learner holds beside what is trained
+CALLBACKS = "callbacks"  # in its header, what they keep
 LOSSES = "losses"  # the name of those that nobody was told of yet
 NO_LOSSES = torch.zeros(0, 0)
 
@@ -63,6 +64,7 @@ class TrainingState:
     names: Sequence[str]  # of the optimiser's parameters, in its order
     averaged: AveragedWeights
     companions: Mapping[str, Tensor]  # parameters and buffers of losses and rewards, by name
+    callbacks: Mapping[str, Any] = field(default_factory=dict)  # what named callbacks keep, as plain values
     losses: Tensor = NO_LOSSES  # [batch, part] that nobody was told of yet
 
 
@@ -74,6 +76,8 @@ def save_checkpoint(run: Path, state: TrainingState, progress: Progress, keep: i
     with replaced(folder) as beside:  # one of this name may be left from a kill before the pointer was moved
         try:
             metadata = {"progress": json.dumps(asdict(progress))}
+            if state.callbacks:
+                metadata[CALLBACKS] = _as_json(state.callbacks)
             tensors = {**optimiser_tensors(state.optimiser, state.names), **learning, **_beside(state)}
             tensors |= {LOSSES: losses} if len(losses) else {}
             with noting(beside, {TRAINER: tensors}):
@@ -134,10 +138,10 @@ def unfilled_speaker(folder: Path) -> Speaker:
     return speaker
 
 
-def load_checkpoint(folder: Path, state: TrainingState) -> tuple[Progress, Tensor]:
+def load_checkpoint(folder: Path, state: TrainingState) -> tuple[Progress, Tensor, dict[str, Any]]:
     """Put a run back exactly where it was: weights, average, optimiser and what the learner holds beside.
 
-    Gives how far it is, and the losses [batch, part] that nobody was told of yet.
+    Gives how far it is, the losses [batch, part] that nobody was told of yet, and what named callbacks kept.
     """
     model, averaged = state.model, state.averaged
     with _ours():
@@ -146,6 +150,9 @@ def load_checkpoint(folder: Path, state: TrainingState) -> tuple[Progress, Tenso
     try:
         tensors, header = read_safetensors(folder / TRAINER)
         progress = read_header(header)
+        callbacks: Any = json.loads(header.get(CALLBACKS, "{}"))
+        if not isinstance(callbacks, dict):
+            raise ValueError("callbacks of another kind")
         losses = tensors.pop(LOSSES, NO_LOSSES)
         learning = {name: tensors.pop(LEARNING + name) for name in averaged.weights}
         if any(learning[name].shape != weight.shape for name, weight in averaged.weights.items()):
@@ -166,7 +173,7 @@ def load_checkpoint(folder: Path, state: TrainingState) -> tuple[Progress, Tenso
     with torch.no_grad():
         for name, tensor in state.companions.items():
             tensor.copy_(beside[name])
-    return progress, losses
+    return progress, losses, callbacks
 
 
 @contextmanager
@@ -178,6 +185,14 @@ def _ours() -> Iterator[None]:
         raise
     except DataError as error:
         raise DataError(error.path, error.problem, ANEW, error.place) from None
+
+
+def _as_json(states: Mapping[str, Any]) -> str:
+    try:
+        return json.dumps(states)
+    except (TypeError, ValueError) as error:
+        problem = f"the state of a callback cannot be saved ({error})"
+        raise UsageError(f"{problem}; keep numbers, texts, lists and dictionaries") from None
 
 
 def _beside(state: TrainingState) -> dict[str, Tensor]:

@@ -24,6 +24,7 @@ ADDED = {
         "recipe",
         "experiment.policy",
         "experiment.training.keep",
+        "experiment.training.callbacks",
         "experiment.training.losses",
         "experiment.training.final_losses",
         "experiment.training.optimizer",

@@ -70,6 +70,8 @@ class TrainingSettings:
     """Episodes that are taken together in a validation."""
     report_every: int = 10
     """Updates between lines of the log. On a GPU, to report is to wait."""
+    callbacks: tuple[str, ...] = ()
+    """Callbacks by name that receive the training's events and may end it; vlnbert plugins lists them."""
     patience: int = 0
     """Validations without a better score after which training stops; 0 for never."""
     seed: int = 0

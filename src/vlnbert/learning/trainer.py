@@ -6,19 +6,19 @@ What is trained, and how it learns and is scored, is said by a recipe (`recipe.p
 import hashlib
 import math
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from vlnbert.environment.environment import Environment
-from vlnbert.errors import DataError, VlnbertError
+from vlnbert.errors import DataError, UsageError, VlnbertError
 from vlnbert.evaluation.tables import Summary, is_better
 from vlnbert.learning.averaging import AveragedWeights
 from vlnbert.learning.batches import BatchStream
@@ -36,6 +36,7 @@ from vlnbert.learning.run_folder import (
 from vlnbert.learning.run_lock import kept
 from vlnbert.learning.updates import EagerUpdate, GraphUpdate, Update
 from vlnbert.ranks import ALONE, Ranks, launcher
+from vlnbert.registry import Registry, require_name
 from vlnbert.tasks.splits import Split
 
 MOST_LOOKED_AT = 1000  # batches, to find one of each split
@@ -47,7 +48,12 @@ class TrainingError(VlnbertError):
 
 
 class Callback(Protocol):
-    """Somebody who watches."""
+    """Receives training events. These two are all that it must have.
+
+    `begun(trainer)`, where it has that, is called before the first update, with the trainer, whose `finish()` ends the
+    training. One that is named in an experiment may keep `state()`, plain values that go into every checkpoint and come
+    back to `resumed(state)`.
+    """
 
     def updated(self, iteration: int, learning_rate: float, parts: dict[str, float]) -> None:
         """Some updates were made; the parts of the loss are means over them."""
@@ -98,6 +104,7 @@ class Trainer:
         self.validation, self.best_on, self.ranks, self.card = validation, best_on, ranks, dict(card or {})
         self.environment, self.scores, self.best_metric = environment, scores, best_metric
         self.callbacks: Sequence[Callback] = ()
+        self.named: dict[str, Callback] = {name: make_callback(name) for name in config.callbacks}
         self.notes: list[str] = []  # what whoever begins the run should know
         self.advanced: Callable[[int], object] = lambda iteration: None  # called after every update, with their number
         self.device = device = batches.device
@@ -110,7 +117,7 @@ class Trainer:
         self.optimiser, self.names = make_optimiser(config, learned, device)
         self.averaged = AveragedWeights(model, config.ema)
         if ranks.count > 1:
-            unused = leaves_some_unused(self.learner, batches, list(learned.values()))
+            unused = ranks.any(leaves_some_unused(self.learner, batches, list(learned.values())), device)
             self.learner = DistributedDataParallel(self.learner, find_unused_parameters=unused)
         self.eager = EagerUpdate(self.learner, self.optimiser, clipped=clipped, grad_clip=config.grad_clip)
         graphs = config.graphs and device.type == "cuda" and ranks.count == 1
@@ -125,19 +132,30 @@ class Trainer:
         self.stopping: bool = False  # set from outside to end after the update under way, and its validation
         self.hurrying: bool = False  # set from outside to leave that validation to whoever resumes the run
         self.stopped_by: int | None = None  # the signal that asked to stop, if one did
+        self.finishing: bool = False  # set by a callback that wants no more updates
         self.walking: bool = False  # whether a validation is under way, which loses nothing if it is interrupted
 
     @property
     def state(self) -> TrainingState:
         """What a checkpoint keeps."""
         return TrainingState(
-            self.model, self.optimiser, self.names, self.averaged, self.companions, losses=self.carried
+            self.model,
+            self.optimiser,
+            self.names,
+            self.averaged,
+            self.companions,
+            callbacks={name: one.state() for name, one in self.named.items() if hasattr(one, "state")},
+            losses=self.carried,
         )
 
     def resume(self, newest: Path | None = None) -> DataError | None:
         """Go on from the newest checkpoint that is not damaged, `newest` or one before; what is wrong with that one."""
         load = partial(load_checkpoint, state=self.state)
-        _, (saved, losses), damage = read_newest(self.run, load, newest)
+        _, (saved, losses, states), damage = read_newest(self.run, load, newest)
+        for name, state in states.items():
+            resumed = getattr(self.named.get(name), "resumed", None)
+            if resumed is not None:
+                resumed(state)
         if losses.shape[1:] == self.carried.shape[1:]:  # or they are of a version whose losses had other parts
             self.carried = losses.to(self.device)
         self.progress, self.saved = after_validation(self.run, saved), saved.iteration
@@ -149,7 +167,19 @@ class Trainer:
         with kept(self.run, self.ranks), self.ranks.needed(f"go on with: {again}"):
             self._train()
 
+    @property
+    def watching(self) -> Iterator[Callback]:
+        """All callbacks: those that the experiment names, then the others."""
+        yield from (*self.named.values(), *self.callbacks)
+
+    def finish(self) -> None:
+        """End the training after the update under way, which is saved and validated."""
+        self.finishing = True
+
     def _train(self) -> None:
+        for callback in self.watching:
+            if hasattr(callback, "begun"):
+                callback.begun(self)
         if self.progress.iteration == 0:
             self._save()
         elif self.ranks.writes and self.saved is not None:
@@ -169,6 +199,8 @@ class Trainer:
             if report:
                 self._report()
                 stopped = self._agree(self.stopping)
+            if report and self.ranks.any(self.finishing, self.device):
+                stopped, self.progress = True, replace(self.progress, validated=False)
             if validate or stopped:
                 self._require_numbers()
                 self._save()
@@ -198,7 +230,7 @@ class Trainer:
             if not self.hurrying:
                 raise
             return True  # other ranks that go on with it will find this one gone
-        return stopped or self._agree(self.stopping)
+        return stopped or self._agree(self.stopping) or self.ranks.any(self.finishing, self.device)
 
     def due(self, every: int, ahead: int = 0) -> bool:
         """Whether something that is done every so many updates is to be done after this one, or one ahead."""
@@ -213,7 +245,7 @@ class Trainer:
     def _learn(self, iteration: int) -> None:
         set_learning_rate(self.optimiser, learning_rate_at(self.config, iteration))
         self.begin_update(iteration)
-        self.model.train()
+        self.learner.train()
         torch.manual_seed(dropout_seed(self.config.seed, iteration, self.ranks.rank))
         count = self.config.accumulate
         if count == 1:
@@ -243,7 +275,7 @@ class Trainer:
         """Tell of the losses since the last report, also of those before a stop that came between two."""
         parts = dict(zip(self.parts, self.carried.mean(dim=0).tolist(), strict=True))
         self.carried = self.carried[:0]
-        for callback in self.callbacks:
+        for callback in self.watching:
             callback.updated(self.progress.iteration, learning_rate_at(self.config, self.progress.iteration - 1), parts)
 
     def _require_numbers(self) -> None:
@@ -279,7 +311,7 @@ class Trainer:
             done = replace(done, best=float(score), best_iteration=self.progress.iteration)
             if self.ranks.writes:
                 save_trained(self.run / BEST, self.model, {**self.card, "scores": scores})
-        for callback in self.callbacks:
+        for callback in self.watching:
             callback.validated(self.progress.iteration, scores)
         self.progress = done
         if self.ranks.writes:
@@ -305,6 +337,34 @@ class Trainer:
             return False
         since = self.progress.iteration - self.progress.best_iteration
         return bool(since >= self.config.patience * self.config.validate_every)
+
+
+CALLBACKS: Registry[Callable[[], Callback]] = Registry("callback")
+AnyCallback = TypeVar("AnyCallback", bound=Callable[[], Any])
+
+
+def register_callback(name: str) -> Callable[[AnyCallback], AnyCallback]:
+    """Decorate a class of callbacks, or a function that makes one, so that experiments can name it.
+
+    Args:
+        name: What the training's setting `callbacks` calls it.
+    """
+    require_name(CALLBACKS.kind, name)
+
+    def register(make: AnyCallback) -> AnyCallback:
+        CALLBACKS.register(name, make)
+        return make
+
+    return register
+
+
+def make_callback(name: str) -> Callback:
+    """The callback of that name."""
+    made = CALLBACKS[name]()
+    lacking = [method for method in ("updated", "validated") if not callable(getattr(made, method, None))]
+    if lacking:
+        raise UsageError(f"the callback '{name}' has no {' and no '.join(lacking)}; see vln.Callback")
+    return made
 
 
 def companions_of(learner: nn.Module, model: nn.Module) -> dict[str, Tensor]:
