@@ -8,7 +8,8 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "vlnbert"
 ROOMS = [
-    *("errors", "registry", "progress", "tables", "runtime", "ranks", "sources", "fetching", "house", "world", "tasks"),
+    *("errors", "external", "plugins", "registry", "progress", "tables", "runtime", "ranks", "sources", "fetching"),
+    *("house", "world", "tasks"),
     *(
         "environment",
         "navigator",

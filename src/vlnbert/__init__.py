@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from vlnbert.learning.speaker_experiment import SpeakerExperiment, SpeakerTrainConfig
     from vlnbert.learning.trainer import Callback
     from vlnbert.navigator import Navigator, NavigatorConfig, register_backbone
-    from vlnbert.registry import load_plugin
+    from vlnbert.plugins import load_plugin
     from vlnbert.rollout.agents import Agent, Explanation, register_agent
     from vlnbert.speaker import Speaker, SpeakerConfig
     from vlnbert.tasks.task import R2R, REVERIE, Task, register_task
@@ -87,7 +87,7 @@ _HOME = {
     "vlnbert.learning.speaker_experiment": ("SpeakerExperiment", "SpeakerTrainConfig"),
     "vlnbert.learning.trainer": ("Callback",),
     "vlnbert.navigator": ("Navigator", "NavigatorConfig", "register_backbone"),
-    "vlnbert.registry": ("load_plugin",),
+    "vlnbert.plugins": ("load_plugin",),
     "vlnbert.rollout.agents": ("Agent", "Explanation", "register_agent"),
     "vlnbert.speaker": ("Speaker", "SpeakerConfig"),
     "vlnbert.tasks.task": ("R2R", "REVERIE", "Task", "register_task"),

@@ -23,7 +23,7 @@ from vlnbert.fetching.manifest import read_manifest
 from vlnbert.learning.experiment_file import read_experiment
 from vlnbert.learning.runs import resume_run
 from vlnbert.navigator.model.huggingface import open_pretrained
-from vlnbert.registry import load_plugin
+from vlnbert.plugins import load_plugin
 from vlnbert.sources.boxes import read_boxes
 from vlnbert.sources.captions import read_captions
 from vlnbert.sources.encoding import encode_texts

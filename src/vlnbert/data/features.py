@@ -39,7 +39,7 @@ from vlnbert.perception.object_channels import (
 )
 from vlnbert.perception.objects import open_descriptions, open_object_names
 from vlnbert.perception.observations import Observations, open_observations
-from vlnbert.registry import LOAD_PLUGIN
+from vlnbert.plugins import LOAD_PLUGIN
 from vlnbert.sources.features import check_width, feature_width
 from vlnbert.sources.layout import DataFolder
 from vlnbert.sources.object_features import read_object_features

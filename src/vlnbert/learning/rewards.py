@@ -9,6 +9,7 @@ It is one reward of several: others are registered by name, and a training names
 
 import inspect
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 
 from vlnbert.errors import UsageError
 from vlnbert.evaluation.metrics import dtw_cost, dtw_table, ndtw
+from vlnbert.external import ExternalCall, is_ours, is_plain, kind_of, lent
 from vlnbert.registry import Registry, require_name
 from vlnbert.rollout.mixed import Rollout
 from vlnbert.tasks.batches import Batch
@@ -78,14 +80,21 @@ def register_reward(name: str) -> Callable[[AnyReward], AnyReward]:
 
 
 def open_reward(name: str, world: World, config: RewardConfig) -> Reward:
-    """The reward of that name in a world; what it gives is checked as far as that does not wait for the device."""
+    """The reward of that name in a world; what it gives is checked as far as that does not wait for the device.
+
+    One that is not ours gets copies of rollout and batch: whatever it writes into them, nothing is learned from it.
+    """
     registered = REWARDS[name]
-    made = registered(world, config) if isinstance(registered, type) else None
+    ours = is_ours(registered)
+    calling = nullcontext() if ours else ExternalCall(f"the reward '{name}'", world)
+    with calling:
+        made = registered(world, config) if isinstance(registered, type) else None
     _require_fixed(name, registered if made is None else made)
 
     def reward(rollout: Rollout, batch: Batch) -> Tensor:
-        with torch.no_grad():
-            found = made(rollout, batch) if made is not None else registered(rollout, batch, world)
+        with torch.no_grad(), calling:
+            seen = (rollout, batch) if ours else (lent(rollout), lent(batch))
+            found = made(*seen) if made is not None else registered(*seen, world)
         _check(name, found, rollout)
         return found  # type: ignore[no-any-return]  # a tensor, as was checked
 
@@ -105,6 +114,8 @@ def _check(name: str, found: Any, rollout: Rollout) -> None:
     problem = ""
     if not isinstance(found, Tensor):
         problem = f"gives {type(found).__name__}, not a tensor"
+    elif not is_plain(found) and not found.is_meta:
+        problem = f"gives {kind_of(found)}, not one that lies open"
     elif found.shape != rollout.slot.shape:
         problem = f"has the shape {list(found.shape)}, not [time, row], here {[time, rows]}"
     elif not found.is_floating_point():

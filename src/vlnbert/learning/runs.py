@@ -26,8 +26,8 @@ from vlnbert.learning.speaker_experiment import AnyExperiment, SpeakerExperiment
 from vlnbert.learning.told_splits import speaker_notes
 from vlnbert.learning.trainer import Trainer
 from vlnbert.perception.sentences import encoder_digest
+from vlnbert.plugins import LOAD_PLUGIN, load_recorded, loaded_plugins, trust_loaded
 from vlnbert.ranks import ALONE, Ranks
-from vlnbert.registry import LOAD_PLUGIN, load_recorded, loaded_plugins
 from vlnbert.sources.boxes import box_files
 from vlnbert.sources.layout import DataFolder
 from vlnbert.sources.word_labels import require_word_labels
@@ -82,6 +82,7 @@ def begin_run(
             write_record(run, record)
             for line in (*notes, *begin_notes(record, data, trainer)):
                 tell(line)
+        trust_loaded()
         return trainer
 
 
@@ -126,6 +127,7 @@ def resume_run(
                 point_to(run, last_checkpoint(run))
             for line in notes:
                 tell(line)
+        trust_loaded()
         return trainer
 
 
