@@ -168,6 +168,7 @@ def cached(root: Path, path: Path) -> object:
 
 
 def experiment(root: Path, path: Path) -> object:
+    load_plugin(path.with_name("plugin.py"))  # which the honest file names
     found = read_experiment(path)
     return found.experiment, found.name, found.description, found.asked
 
