@@ -214,7 +214,9 @@ def test_a_hook_that_nobody_guards_is_no_success(
     house: Path, tmp_path: Path, forget_plugins: Callable[[], None]
 ) -> None:
     """As in the backward pass, which torch calls."""
-    plugin = write(tmp_path / "my.py", "backbone forward", "given.register_hook(lambda gradient: exit(0))")
+    plugin = write(
+        tmp_path / "my.py", "backbone forward", "given.requires_grad and given.register_hook(lambda gradient: exit(0))"
+    )
     words = [{"HOUSE": str(house), "RUN": str(tmp_path / "run")}.get(word, word) for word in OF_BACKBONE]
     outcome = called("--plugin", plugin, *words)
     assert outcome.code == 2
