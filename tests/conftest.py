@@ -68,6 +68,12 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
+@pytest.fixture(autouse=True)
+def _no_plugins_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another test has loaded is not recorded by the runs of this one."""
+    monkeypatch.setattr(plugins, "_loaded", {})
+
+
 class TinyData:
     """The folder, what was written into it, and ways to break it."""
 
@@ -175,10 +181,9 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> Callable[[], AbstractContextM
 
 
 @pytest.fixture
-def forget_plugins(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+def forget_plugins() -> Iterator[Callable[[], None]]:
     """Plugins and what they register are forgotten when it is called, as in a new process, and after the test."""
 
-    monkeypatch.setattr(plugins, "_loaded", {})
     before = [(one, dict(one._things), dict(one._homes)) for one in registry.REGISTRIES]
 
     def forget() -> None:
