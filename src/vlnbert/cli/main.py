@@ -210,5 +210,6 @@ def _app(verbs: dict[str, Callable[..., None]]) -> SubcommandApp:
 
 
 _MORE = """vlnbert --plugin my.py VERB ... loads a plugin first, a .py file or a module: what it registers (rewards,
-features and others) can then be named, and vlnbert plugins lists it. It may stand anywhere, and more than once.
+features and others) can then be named, and vlnbert plugins lists it. It may stand anywhere, and more than once. A run
+or a file that names a plugin needs it said so, unless this machine has trained with the same bytes.
 vlnbert VERB --help explains a verb; start with: vlnbert demo"""
