@@ -27,7 +27,7 @@ from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.trainer import Trainer
 from vlnbert.learning.updates import GraphUpdate
 from vlnbert.navigator import NavigatorConfig, fast
-from vlnbert.registry import load_plugin
+from vlnbert.plugins import load_plugin
 from vlnbert.world import FeatureBank, JoinedBank, ObjectBank, World
 from vlnbert.world.banks import MixedBank
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from vlnbert.learning.speaker_experiment import SpeakerExperiment, SpeakerTrainConfig
     from vlnbert.learning.trainer import Callback, register_callback
     from vlnbert.navigator import Navigator, NavigatorConfig, register_backbone
-    from vlnbert.registry import load_plugin
+    from vlnbert.plugins import load_plugin
     from vlnbert.rollout.agents import Agent, Explanation, register_agent
     from vlnbert.rollout.mixed import Rollout
     from vlnbert.rollout.policies import open_policy, register_policy
@@ -92,7 +92,7 @@ _HOME = {
     "vlnbert.learning.speaker_experiment": ("SpeakerExperiment", "SpeakerTrainConfig"),
     "vlnbert.learning.trainer": ("Callback", "register_callback"),
     "vlnbert.navigator": ("Navigator", "NavigatorConfig", "register_backbone"),
-    "vlnbert.registry": ("load_plugin",),
+    "vlnbert.plugins": ("load_plugin",),
     "vlnbert.rollout.agents": ("Agent", "Explanation", "register_agent"),
     "vlnbert.learning.losses": (
         "Loss",

@@ -13,7 +13,7 @@ from tests.cli.conftest import TINY, called
 from tests.learning.samples import same, weights
 from vlnbert.errors import UsageError
 from vlnbert.house import generate
-from vlnbert.registry import load_plugin
+from vlnbert.plugins import load_plugin
 from vlnbert.tasks.task import GROUNDING, NAVIGATION, TASKS
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "own_task.py"

@@ -24,8 +24,8 @@ from vlnbert.data.data import Data, open_data
 from vlnbert.errors import UsageError, setting
 from vlnbert.evaluation.evaluate import Evaluation
 from vlnbert.evaluation.tables import Summary, score_table
+from vlnbert.plugins import load_recorded
 from vlnbert.progress import quiet
-from vlnbert.registry import load_recorded
 from vlnbert.runtime import require_within
 from vlnbert.tables import Table
 from vlnbert.tasks.splits import full_name, task_and_split

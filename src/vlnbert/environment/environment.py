@@ -9,7 +9,7 @@ from torch import Tensor
 
 from vlnbert.errors import UnknownNameError, UsageError
 from vlnbert.tasks.task import TASKS
-from vlnbert.world.banks import Bank, in_dtype, rows_of
+from vlnbert.world.banks import Bank, in_dtype, look, rows_of
 from vlnbert.world.geometry import STEPS, VIEWS, angle_feature, level_view, view_elevation, view_heading
 from vlnbert.world.object_bank import ObjectBank, VisibleObjects
 from vlnbert.world.world import STOP, World
@@ -173,7 +173,7 @@ class Environment:
             choosable=rows_of(self._choosable, viewpoint),
             direction=rows_of(self._compass, (state.view % STEPS).add(viewpoint, alpha=STEPS)),
             facing=rows_of(self._facing, state.view),
-            features=None if self.view_bank is None else self.view_bank.look(viewpoint),
+            features=None if self.view_bank is None else look(self.view_bank, viewpoint),
             visible_objects=None if self.object_bank is None else self.object_bank.look(viewpoint, state.view),
             state=state,
             neighbours=rows_of(self.world.neighbour, viewpoint) if NEIGHBOURS in self.wants else None,

@@ -25,8 +25,8 @@ from vlnbert.learning.settings import ExperimentSettings
 from vlnbert.learning.told_splits import speaker_notes
 from vlnbert.learning.trainer import Trainer
 from vlnbert.perception.sentences import encoder_digest
+from vlnbert.plugins import load_recorded, loaded_plugins, trust_loaded
 from vlnbert.ranks import ALONE, Ranks
-from vlnbert.registry import load_recorded, loaded_plugins
 from vlnbert.sources.boxes import box_files
 from vlnbert.sources.layout import DataFolder
 from vlnbert.sources.word_labels import require_word_labels
@@ -84,6 +84,7 @@ def begin_run(
             write_record(run, record)
             for line in (*notes, *begin_notes(record, data, trainer)):
                 tell(line)
+        trust_loaded()
         return trainer
 
 
@@ -135,6 +136,7 @@ def resume_run(
                 point_to(run, checkpoint, trainer.config.keep, trainer.progress if damage else None)
             for line in notes:
                 tell(line)
+        trust_loaded()
         return trainer
 
 

@@ -21,7 +21,7 @@ from vlnbert.environment.flip import flip_words, other_sides
 from vlnbert.errors import UsageError, setting
 from vlnbert.learning.experiment import TrainConfig
 from vlnbert.learning.objective import Objective
-from vlnbert.learning.rewards import open_reward
+from vlnbert.learning.rewards import OpenReward
 from vlnbert.navigator import fast
 from vlnbert.ranks import Ranks
 from vlnbert.rollout.mixed import MixedAgent, Rollout, TeacherRows, collect_rollout
@@ -58,7 +58,7 @@ class Learner(nn.Module):
         self.environment = seen.in_dtype(fast.dtype_of(config.precision))
         # No buffer: what is random differs between ranks, and so may this.
         self.teacher_rows, self.row_policy = teacher_rows, row_policy
-        reward = open_reward(config.reward, environment.world, config.rewards)
+        reward = OpenReward(config.reward, environment.world, config.rewards)
         self.objective = Objective(config, self.policy, reward, ranks, environment.world.device)
         self.sides = other_sides(self.policy.tokenizer).to(environment.world.device) if config.flip else None
 

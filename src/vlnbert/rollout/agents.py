@@ -7,7 +7,7 @@ serves all at full speed.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import Parameter, signature
 from typing import Any
 
@@ -16,8 +16,10 @@ from torch import Tensor
 
 from vlnbert.environment.environment import Environment, Observation, State
 from vlnbert.errors import UnknownNameError, UsageError
+from vlnbert.external import ExternalCall, is_ours, lent
 from vlnbert.perception.view_texts import Texts
-from vlnbert.registry import Registry, by_name, load_plugin
+from vlnbert.plugins import load_plugin
+from vlnbert.registry import Registry, by_name
 from vlnbert.world.objects import NONE
 
 
@@ -138,6 +140,16 @@ def _require_arguments(agent: Any) -> None:
             continue
 
 
+def asked(agent: Agent, method: str, given: Any, *memory: Any) -> Any:
+    """What a method of an agent answers; one that is not ours cannot move anybody by writing into what it is given."""
+    call = getattr(agent, method)
+    if is_ours(call):
+        return call(given, *memory)
+    given = lent(given) if isinstance(given, EpisodeBatch) else replace(given, state=lent(given.state))
+    with ExternalCall(f"the agent {agent_name(agent)}"):
+        return call(given, *memory)
+
+
 def agent_name(agent: Agent) -> str:
     """What to call an agent: its class."""
     return type(agent.inner if isinstance(agent, _Foreign) else agent).__name__
@@ -181,15 +193,20 @@ class AgentFactory:
 
     def __call__(self, environment: Environment, seed: int = 0, texts: Texts | None = None) -> Agent:
         offered = {"environment": environment, "seed": seed, "texts": texts}
-        asked = signature(self.call).parameters
+        parameters = signature(self.call).parameters
         named = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
-        for name, one in asked.items():
+        for name, one in parameters.items():
             if name not in offered and one.default is Parameter.empty and one.kind not in named:
                 known = ", ".join(offered)
                 raise UsageError(
                     f"{self.name} asks for {name}; agents are made of some of these, or of nothing: {known}"
                 )
-        return as_agent(self.call(**{name: value for name, value in offered.items() if name in asked}))
+        wanted = {name: value for name, value in offered.items() if name in parameters}
+        if is_ours(self.call):
+            return as_agent(self.call(**wanted))
+        with ExternalCall(f"the agent {self.name}", environment.world):
+            made = self.call(**wanted)
+        return as_agent(made)
 
 
 def find_agent(name: str) -> AgentFactory:

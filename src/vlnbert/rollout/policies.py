@@ -9,6 +9,7 @@ from typing import Any, TypeVar, get_type_hints
 import torch
 
 from vlnbert.errors import DataError, UsageError, VlnbertError, setting
+from vlnbert.external import ExternalCall, guarded, is_ours
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.storage.digests import check_file
 from vlnbert.navigator.storage.folder import (
@@ -24,8 +25,9 @@ from vlnbert.navigator.storage.folder import (
     stored_shapes,
 )
 from vlnbert.navigator.storage.shown import FEATURES, read_shown, require_no_path
+from vlnbert.plugins import LOAD_PLUGIN
 from vlnbert.records import from_plain
-from vlnbert.registry import LOAD_PLUGIN, Registry, require_name
+from vlnbert.registry import Registry, require_name
 from vlnbert.rollout.policy import INPUTS, NEWEST, POLICY, SETTINGS, Inputs, Policy
 from vlnbert.rollout.recurrent import RecurrentPolicy
 from vlnbert.sources.files import read_json
@@ -88,10 +90,14 @@ def _settings_of(name: str, policy: type) -> type[Any]:
 
 def make_policy(name: str, settings: Mapping[str, Any], inputs: Inputs) -> Policy:
     """A new policy of that name, with these settings beside its defaults."""
-    kind = POLICIES[name]
-    policy = kind.policy(from_plain(kind.settings, settings, setting("policy.settings")), inputs)
+    kind, whose = POLICIES[name], f"the policy '{name}'"
+    with ExternalCall(whose):
+        policy = kind.policy(from_plain(kind.settings, settings, setting("policy.settings")), inputs)
     if "_modules" not in vars(policy):
         raise UsageError(f"the policy '{name}' was not made whole; call super().__init__() in it first")
+    if not is_ours(kind.policy):
+        for method in ("begin", "step", "value"):
+            setattr(policy, method, guarded(whose, getattr(policy, method)))
     policy.name, policy.settings, policy.inputs = name, whole_settings(name, settings), inputs
     policy.tokenizer = inputs.tokenizer
     return policy

@@ -9,19 +9,21 @@ A task of one's own is a subclass that is registered; nothing else asks for a ta
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from vlnbert.errors import DataError, UnknownNameError, UsageError, near_names, setting
+from vlnbert.external import ExternalCall, guarded, is_ours, is_plain, kind_of, lent
 from vlnbert.registry import Registry
 from vlnbert.sources.instructions import EpisodeRecord, is_augmented, read_augmented, read_r2r, read_reverie
 from vlnbert.sources.layout import MAKE_ONE, DataFolder
-from vlnbert.world.world import World
+from vlnbert.world.world import STOP, World
 
 AUGMENTED_FILE = "prevalent_aug.json"  # R2R's split "aug"
 SUB_INSTRUCTIONS = "sub_instructions"  # R2R's split of parts of train
+MOST_STEPS = 1000  # that a teacher may take to its end
 NEAR = 3.0  # metres: who stops closer than this to the goal has arrived, and the scale of nDTW and CLS
 NAVIGATION = ("sr", "osr", "spl", "ndtw", "sdtw", "cls", "ne")  # metrics by which any task can rank weights
 GROUNDING = ("rgs", "rgspl")  # and those of tasks that ask for an object
@@ -99,6 +101,9 @@ class Task:
         viewpoint, memory, steps = start, self.begin_teacher(episodes), 1
         slot, memory = self.teacher(world, viewpoint, memory)
         while slot.any():
+            if steps >= MOST_STEPS:
+                problem = f"the teacher of the task {self.name} has not stopped after {steps:,} steps"
+                raise UsageError(f"{problem}; let it choose slot {STOP} where an episode ends")
             viewpoint = world.neighbour[viewpoint, slot]
             slot, memory = self.teacher(world, viewpoint, memory)
             steps += 1
@@ -128,8 +133,55 @@ def register_task(task: AnyTask) -> AnyTask:
     if task.best_metric not in ranking:
         problem = f"the task {task.name} cannot choose its best weights by {task.best_metric!r:.60}"
         raise UsageError(f"{problem}; set best_metric to one of {', '.join(ranking)}")
-    TASKS.register(task.name, task(), task.__module__)
+    TASKS.register(task.name, _guarded(task()), task.__module__)
     return task
+
+
+def _guarded(task: Task) -> Task:
+    """The task, with each of its methods that is not ours called as what it is; what those give tensors is checked."""
+    what = f"the task {task.name}"
+    theirs = {name: method for name in vars(Task) if callable(method := getattr(task, name)) and not is_ours(method)}
+
+    def begin_teacher(episodes: Described) -> TeacherMemory:
+        with ExternalCall(what):
+            memory = theirs["begin_teacher"](lent(episodes))
+        return _memory(what, memory)
+
+    def teacher(world: World, viewpoint: Tensor, memory: TeacherMemory) -> tuple[Tensor, TeacherMemory]:
+        with ExternalCall(what, world):
+            answer: Any = theirs["teacher"](world, viewpoint.clone(), memory)
+        if not isinstance(answer, tuple) or len(answer) != 2:
+            raise UsageError(f"{what}: teacher gave {kind_of(answer)}; it must give slots and memory, (slot, memory)")
+        slot = _like(f"{what}: teacher", answer[0], viewpoint, torch.long)
+        if slot.device.type == "cpu" and len(slot) and not 0 <= int(slot.min()) <= int(slot.max()) < world.slots:
+            raise UsageError(f"{what}: teacher chose a slot that is none; they are {STOP} (stop) to {world.slots - 1}")
+        return slot, _memory(what, answer[1])
+
+    def arrived(world: World, viewpoint: Tensor, episodes: Described) -> Tensor:
+        with ExternalCall(what, world):
+            found = theirs["arrived"](world, viewpoint.clone(), lent(episodes))
+        return _like(f"{what}: arrived", found, viewpoint, torch.bool)
+
+    held: dict[str, Any] = {"begin_teacher": begin_teacher, "teacher": teacher, "arrived": arrived}
+    for name, method in theirs.items():
+        setattr(task, name, held.get(name) or guarded(what, method))
+    return task
+
+
+def _memory(what: str, given: Any) -> TeacherMemory:
+    if isinstance(given, tuple) and all(isinstance(part, Tensor) and is_plain(part) for part in given):
+        return given
+    parts = ", ".join(map(kind_of, given)) if isinstance(given, tuple) else kind_of(given)
+    raise UsageError(f"{what}: what its teacher remembers is {parts}; it must be a tuple of tensors [row, ...]")
+
+
+def _like(what: str, given: Any, like: Tensor, dtype: torch.dtype) -> Tensor:
+    """What somebody gave, if it is a tensor of this kind, as large as another and where that is."""
+    same = isinstance(given, Tensor) and is_plain(given) and given.shape == like.shape
+    if same and given.dtype == dtype and given.device == like.device:
+        return given  # type: ignore[no-any-return]  # a tensor, as was checked
+    expected = f"{str(dtype).removeprefix('torch.')} {list(like.shape)} on {like.device}"
+    raise UsageError(f"{what} gave {kind_of(given)}; it must give {expected}")
 
 
 @register_task
