@@ -83,7 +83,7 @@ def learning_rate_at(config: TrainingSettings, iteration: int) -> float:
     risen = min(1.0, (iteration + 1) / config.warmup) if config.warmup else 1.0
     schedule = SCHEDULES[config.schedule]
     with nullcontext() if is_ours(schedule) else ExternalCall(f"the schedule '{config.schedule}'"):
-        factor = schedule(iteration, config)
+        factor: Any = schedule(iteration, config)
     if not isinstance(factor, int | float) or not 0 <= factor < math.inf:
         problem = f"the schedule '{config.schedule}' gave {factor!r:.60} for update {iteration}"
         raise UsageError(f"{problem}; give a factor of the learning rate, 0 or more")
