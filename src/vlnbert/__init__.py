@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from vlnbert.registry import load_plugin
     from vlnbert.rollout.agents import Agent, Explanation, register_agent
     from vlnbert.speaker import Speaker, SpeakerConfig
+    from vlnbert.tasks.metrics import Metric
     from vlnbert.tasks.task import R2R, REVERIE, Task, register_task
 
 _HOME = {
@@ -90,6 +91,7 @@ _HOME = {
     "vlnbert.registry": ("load_plugin",),
     "vlnbert.rollout.agents": ("Agent", "Explanation", "register_agent"),
     "vlnbert.speaker": ("Speaker", "SpeakerConfig"),
+    "vlnbert.tasks.metrics": ("Metric",),
     "vlnbert.tasks.task": ("R2R", "REVERIE", "Task", "register_task"),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
@@ -112,6 +114,7 @@ __all__ = [
     "FeatureSpec",
     "Instruction",
     "Instructions",
+    "Metric",
     "Navigator",
     "NavigatorConfig",
     "ObjectiveConfig",

@@ -11,7 +11,7 @@ from vlnbert.data.data import Data
 from vlnbert.data.own import bank_digest
 from vlnbert.data.spec import IN_MEMORY
 from vlnbert.errors import DataError, UsageError
-from vlnbert.evaluation.tables import METRICS, shown
+from vlnbert.evaluation.tables import shown
 from vlnbert.learning.callbacks import read_log
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.run_folder import (
@@ -31,6 +31,7 @@ from vlnbert.navigator import Navigator
 from vlnbert.registry import load_recorded
 from vlnbert.speaker import Speaker
 from vlnbert.tables import Table
+from vlnbert.tasks.metrics import METRICS
 from vlnbert.tasks.splits import task_and_split
 from vlnbert.tasks.task import TASKS
 from vlnbert.world.cache import Key
@@ -108,7 +109,7 @@ class Run:
             done = Progress(0, None, None)
         best = checkpoint == "best" and self.weights.name == BEST
         updates = done.best_iteration if best else done.iteration
-        which = f"by {METRICS[self.experiment.best_metric][0]} on {self.experiment.best_on}" if best else ""
+        which = f"by {METRICS[self.experiment.best_metric].heading} on {self.experiment.best_on}" if best else ""
         words = ("best" if best else "last", "averaged" if self.experiment.training.ema else "", "weights", which)
         return f"the {' '.join(filter(None, words))}" + (f", after {updates:,} updates" if updates else "")
 
@@ -172,12 +173,14 @@ class Run:
             [f"{line['iteration']:,}", *(shown(key, line["scores"].get(split, {}).get(key)) for split, key in keys)]
             for line in lines
         ]
-        return Table(["updates", *(f"{METRICS[key][0]} {split}" for split, key in keys)], rows, str(self))
+        return Table(["updates", *(f"{METRICS[key].heading} {split}" for split, key in keys)], rows, str(self))
 
     def _shown_metrics(self, split: str) -> tuple[str, ...]:
         if isinstance(self.experiment, SpeakerExperiment):
             return (self.experiment.best_metric,)
-        return ("sr", "spl", *(("rgs",) if TASKS[task_and_split(split)[0]].sees_objects else ()))
+        task = TASKS[task_and_split(split)[0]]
+        own = (metric.name for metric in task.metrics)
+        return ("sr", "spl", *(("rgs",) if task.sees_objects else ()), *own)
 
     @property
     def _logged(self) -> bool:
@@ -190,7 +193,7 @@ class Run:
             return f"{made}, none of them validated"
         load_recorded(self.record.plugins)
         key = self.experiment.best_metric
-        best = f"best {METRICS[key][0]} {shown(key, done.best)} on {self.experiment.best_on}"
+        best = f"best {METRICS[key].heading} {shown(key, done.best)} on {self.experiment.best_on}"
         return f"{made}, {best} after {done.best_iteration:,}"
 
     def __repr__(self) -> str:

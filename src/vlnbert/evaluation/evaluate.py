@@ -19,6 +19,7 @@ from vlnbert.rollout.agents import Agent, EpisodeBatch, Explanation, agent_name,
 from vlnbert.rollout.episodes import MAX_STEPS, Trajectories, run_episodes
 from vlnbert.tasks.batches import evaluation_batches
 from vlnbert.tasks.episodes import Episodes
+from vlnbert.tasks.own_fields import Picked
 from vlnbert.tasks.tokens import Tokens
 from vlnbert.world.world import World
 
@@ -179,4 +180,7 @@ def _episode_batch(
         texts=tuple(episodes.texts[row] for row in rows.tolist()),
         goal=episodes.goal[index] if agent.oracle else None,
         path=episodes.path[index] if agent.oracle else None,
+        goals=episodes.goals[index] if agent.oracle and episodes.goals is not None else None,
+        ids=Picked(episodes.ids, rows),
+        extra=episodes.extra.rows(rows),
     )

@@ -15,6 +15,7 @@ from vlnbert.data.features import object_feature_file, view_feature_file
 from vlnbert.data.own import bank_digest
 from vlnbert.data.spec import OFF
 from vlnbert.errors import DataError, UsageError, setting
+from vlnbert.evaluation.scoring import try_measure
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.models import as_trained, initial_model, make_trainer, start_notes, unfilled_model
 from vlnbert.learning.rewards import REWARDS
@@ -77,6 +78,8 @@ def begin_run(
             threads=torch.get_num_threads(),
         )
         trainer = make_trainer(record, run, data, model, ranks)
+        for split in trainer.validation.values():
+            try_measure(data.world, split.episodes)
         ranks.wait()  # until all have found the folder empty
         if ranks.writes:
             write_record(run, record)

@@ -5,8 +5,8 @@ wants to know where it is finds that in `observation.state`. Rows that have stop
 agent whose memory is a `RowMemory` gets and answers for the others only. So one contract serves all at full speed.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from inspect import Parameter, signature
 from typing import Any
 
@@ -16,19 +16,36 @@ from torch import Tensor
 from vlnbert.environment.environment import Environment, Observation, State
 from vlnbert.errors import UnknownNameError, UsageError
 from vlnbert.registry import Registry, by_name, load_plugin
+from vlnbert.tasks.own_fields import Extra
 from vlnbert.world.objects import NONE
 
 
 @dataclass(frozen=True)
 class EpisodeBatch:
-    """What agents may know when a batch of episodes begins; a row is an episode."""
+    """What agents may know when a batch of episodes begins; a row is an episode.
 
-    state: State  # [row] where they start and what they face
-    tokens: Tensor  # [row, token] word pieces, padded with 0; without columns for an agent that reads none
-    index: Tensor  # [row] their places in the split, on the CPU
-    texts: tuple[str, ...] = ()  # the instructions as written
-    goal: Tensor | None = None  # [row] viewpoint, for oracles alone
-    path: Tensor | None = None  # [row, hop] the described path, its last viewpoint repeated, for oracles alone
+    Attributes:
+        state: [row] where they start and what they face.
+        tokens: [row, token] ids of word pieces, padded with 0; without columns for an agent that reads none.
+        index: [row] their places in the split, on the CPU.
+        texts: [row] the instructions as written; empty in training.
+        goal: [row] viewpoint, for oracles alone: the end of the path, or the first of several goals.
+        path: [row, hop] the described path, its last viewpoint repeated, for oracles alone.
+        goals: [row, any] viewpoints at any of which the episode may end, the first one repeated as padding, for oracles
+            alone; None where every episode of the split has one goal.
+        ids: [row] the names of the instructions, read on the host, where a recorded update cannot.
+        extra: Fields of one's own by name: tensors [row, ...]; values that are no numbers as a sequence, one a row.
+    """
+
+    state: State
+    tokens: Tensor
+    index: Tensor
+    texts: tuple[str, ...] = ()
+    goal: Tensor | None = None
+    path: Tensor | None = None
+    goals: Tensor | None = None
+    ids: Sequence[str] = ()
+    extra: Extra = field(default_factory=Extra)
 
     def require_goal(self) -> Tensor:
         """[row] the goal, which only oracles are told."""

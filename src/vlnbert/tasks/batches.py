@@ -70,7 +70,9 @@ class Batch:
 
     def each(self, change: Callable[[Tensor], Tensor]) -> "Batch":
         """The same with each of its tensors changed."""
-        changed: dict[str, Any] = {name: change(value) for name, value in vars(self).items() if isinstance(value, Tensor)}
+        changed: dict[str, Any] = {
+            name: change(value) for name, value in vars(self).items() if isinstance(value, Tensor)
+        }
         return replace(self, **changed, extra=self.extra.each(change))
 
 

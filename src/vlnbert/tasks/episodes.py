@@ -149,7 +149,7 @@ def bind(
         path_length=torch.tensor([len(numbers) for numbers in paths], dtype=torch.long),
         sightings=None if sightings is None else _sightings(kept, sightings),
         goals=goals,
-        extra=Extra(extra | bound),
+        extra=Extra({**extra, **bound}),
     )
 
 

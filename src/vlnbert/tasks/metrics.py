@@ -32,13 +32,14 @@ class Metric:
     meaning: str = ""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not NAME.fullmatch(self.name):
-            problem = f"{self.name!r:.60} is no name of a metric"
+        name: object = self.name
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            problem = f"{name!r:.60} is no name of a metric"
             raise UsageError(f"{problem}; begin with a letter, then letters, digits, '.', '_' or '-'")
-        texts = {"label": self.label, "unit": self.unit, "meaning": self.meaning}
-        wrong = [name for name, value in texts.items() if not isinstance(value, str)]
-        if wrong or not isinstance(self.higher, bool):
-            problem = f"the metric '{self.name}' has a {wrong[0] if wrong else 'higher'} of another type"
+        kinds: dict[str, type] = {"label": str, "unit": str, "higher": bool, "meaning": str}
+        wrong = [field for field, kind in kinds.items() if not isinstance(getattr(self, field), kind)]
+        if wrong:
+            problem = f"the metric '{name}' has a {wrong[0]} of another type"
             raise UsageError(f"{problem}; label, unit and meaning are text, higher is True or False")
 
     @property

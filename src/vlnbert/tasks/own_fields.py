@@ -28,10 +28,12 @@ class Extra(dict[str, Any]):
 
     def rows(self, index: Tensor) -> "Extra":
         """Those of some rows; values that are no tensors are looked up when they are asked for."""
-        return Extra({
-            name: value[index.to(value.device)] if isinstance(value, Tensor) else Picked(value, index)
-            for name, value in self.items()
-        })
+        return Extra(
+            {
+                name: value[index.to(value.device)] if isinstance(value, Tensor) else Picked(value, index)
+                for name, value in self.items()
+            }
+        )
 
 
 class Picked(Sequence[Value], Generic[Value]):
@@ -41,11 +43,11 @@ class Picked(Sequence[Value], Generic[Value]):
     """
 
     def __init__(self, values: Sequence[Value], index: Tensor) -> None:
-        self.values, self.index = values, index
+        self.values, self.rows = values, index
         self._found: tuple[Value, ...] | None = None
 
     def __len__(self) -> int:
-        return len(self.index)
+        return len(self.rows)
 
     def __getitem__(self, place: Any) -> Any:
         return self._picked()[place]
@@ -57,11 +59,11 @@ class Picked(Sequence[Value], Generic[Value]):
         return f"Picked({len(self)} of {len(self.values):,})"
 
     def _picked(self) -> tuple[Value, ...]:
-        if self.index.is_cuda and torch.cuda.is_current_stream_capturing():
+        if self.rows.is_cuda and torch.cuda.is_current_stream_capturing():
             problem = "ids, texts and other values of episodes lie on the host, where a recorded update cannot read"
             raise UsageError(f"{problem}; make them numbers in `extra`, which are tensors, or train without graphs")
         if self._found is None:
-            self._found = tuple(self.values[row] for row in self.index.tolist())
+            self._found = tuple(self.values[row] for row in self.rows.tolist())
         return self._found
 
 
@@ -88,7 +90,8 @@ def _stacked(name: str, column: Sequence[Any], records: Sequence[EpisodeRecord],
         if numbers is None or each[0] is None:
             return tuple(column)
         if numbers.shape != each[0].shape:
-            problem = f"the field '{name}' has the shape {list(numbers.shape)}, where {records[0].id} has {list(each[0].shape)}"
+            shapes = f"{list(numbers.shape)}, where {records[0].id} has {list(each[0].shape)}"
+            problem = f"the field '{name}' has the shape {shapes}"
             faults.add(f"instruction {record.id}", problem, "pad it, or lay it out in the task's bind_extra")
             break
     return ()
@@ -111,5 +114,7 @@ def check_bound(task: str, given: object, count: int) -> Mapping[str, Any]:
         sized = isinstance(value, Sequence) or (isinstance(value, Tensor) and value.dim() > 0)
         if not sized or len(value) != count:
             size = f" of {len(value):,}" if sized else ""
-            raise UsageError(f"bind_extra of the task {task} gave '{name}' as a {type(value).__name__}{size}; {expected}")
+            raise UsageError(
+                f"bind_extra of the task {task} gave '{name}' as a {type(value).__name__}{size}; {expected}"
+            )
     return given
