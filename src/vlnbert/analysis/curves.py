@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from io import BytesIO
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -20,7 +20,7 @@ from vlnbert.tasks.metrics import METRICS
 SIZE = 7.2, 2.5  # inches, two panels side by side
 PANEL = 3.54, 2.6  # one by itself; a page shows it at 340 pixels or more, so that no text is under 11 pixels
 TEXT = 8.5  # points
-STYLES = "-", "--", ":", "-."  # of the lines of metrics that a task adds
+STYLES: tuple[Literal["-", "--", ":", "-."], ...] = ("-", "--", ":", "-.")  # of the lines of metrics that a task adds
 TICKS = 7  # spaces between the ticks of an axis, at most
 
 
