@@ -46,10 +46,10 @@ def test_who_follows_its_teacher_succeeds(data: vln.Data) -> None:
 
 def test_it_trains_resumes_and_evaluates(data: vln.Data, tmp_path: Path) -> None:
     run = vln.train("demo", data, tmp_path / "run", bar=False, tensorboard=False, **SPLITS, **SMALL)
-    best = max(line["scores"]["exact/val_unseen"]["sdtw"] for line in run.log if "scores" in line)
+    best = max(line["scores"]["exact/val_unseen"]["gp"] for line in run.log if "scores" in line)
     assert run.progress.best == best, "its own metric chooses"
     assert run.resume(bar=False, tensorboard=False).progress == run.progress
-    assert vln.evaluate(run, split="exact/val_unseen", bar=False).scores["exact/val_unseen"]["sdtw"] == best
+    assert vln.evaluate(run, split="exact/val_unseen", bar=False).scores["exact/val_unseen"]["gp"] == best
 
 
 WORDS = [word for name, split in SPLITS.items() for word in (f"--{name.replace('_', '-')}", split)]
@@ -65,7 +65,7 @@ def test_from_the_command_line(data: vln.Data, house: Path, tmp_path: Path, plug
     options = ("--training.iterations", "4", "--training.validate-every", "2", *WORDS, *TINY)
     outcome = called("--plugin", EXAMPLE, "train", "demo", "--data", house, "--out", tmp_path / "run", *options)
     assert outcome.code == 0, outcome.err
-    assert "SDTW" in outcome.out, "its own metric chooses"
+    assert "GP m" in outcome.out, "its own metric chooses"
     assert same(weights(tmp_path / "run"), weights(expected.folder))
     plugin()
     resumed = called("train", "--resume", tmp_path / "run")
