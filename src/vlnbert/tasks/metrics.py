@@ -1,6 +1,7 @@
 """Metrics by name: how people read each and which direction is better. A task may add its own (`Task.metrics`)."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from vlnbert.errors import UsageError
@@ -73,8 +74,8 @@ for _metric in (
 BUILT_IN = tuple(METRICS._things)  # without a look at entry points, which importing this must not take
 
 
-def register_metrics(task: str, metrics: object, home: str) -> None:
-    """Register the metrics that a task adds; one that another task has already must be the same."""
+def check_metrics(task: str, metrics: object) -> tuple[str, ...]:
+    """The names of the metrics that a task adds, if they are metrics with names of their own."""
     if not isinstance(metrics, tuple | list):
         problem = f"metrics of the task {task} is a {type(metrics).__name__}"
         raise UsageError(f"{problem}; write a tuple: metrics = (vln.Metric('name'),)")
@@ -85,5 +86,11 @@ def register_metrics(task: str, metrics: object, home: str) -> None:
         if metric.name in BUILT_IN:
             problem = f"the task {task} has a metric '{metric.name}', which is a metric of all tasks"
             raise UsageError(f"{problem}; give it another name")
+    return tuple(metric.name for metric in metrics)
+
+
+def register_metrics(metrics: Iterable[Metric], home: str) -> None:
+    """Register the metrics that a task adds; one that another task has already must be the same."""
+    for metric in metrics:
         if metric.name not in METRICS or METRICS[metric.name] != metric:
             METRICS.register(metric.name, metric, home)

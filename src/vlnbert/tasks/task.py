@@ -19,7 +19,7 @@ from vlnbert.errors import DataError, UnknownNameError, UsageError, near_names, 
 from vlnbert.registry import Registry
 from vlnbert.sources.instructions import EpisodeRecord, is_augmented, read_augmented, read_r2r, read_reverie
 from vlnbert.sources.layout import MAKE_ONE, DataFolder
-from vlnbert.tasks.metrics import GROUNDING, NAVIGATION, Metric, register_metrics
+from vlnbert.tasks.metrics import GROUNDING, NAVIGATION, Metric, check_metrics, register_metrics
 from vlnbert.world.world import World
 
 if TYPE_CHECKING:
@@ -181,23 +181,18 @@ def register_task(task: AnyTask) -> AnyTask:
         raise UsageError(f"the task {task.__name__} has no name; give it one: name = ...")
     if task.read is Task.read:
         raise UsageError(f"the task {task.name} has no reader; define read(self, path), or inherit that of vln.R2R")
-    _require_measured(task)
-    own = tuple(metric.name for metric in task.metrics)
+    own = check_metrics(task.name, task.metrics)
+    if bool(own) != (task.measure is not Task.measure):
+        lacks = "no measure(self, world, episodes, trajectories)" if own else "no metrics"
+        remedy = "define it" if own else "name what it measures: metrics = (vln.Metric('name'),)"
+        raise UsageError(f"the task {task.name} has {'metrics' if own else 'a measure'} and {lacks}; {remedy}")
     ranking = (*NAVIGATION, *(GROUNDING if task.sees_objects else ()), *own)
     if task.best_metric not in ranking:
         problem = f"the task {task.name} cannot choose its best weights by {task.best_metric!r:.60}"
         raise UsageError(f"{problem}; set best_metric to one of {', '.join(ranking)}")
+    register_metrics(task.metrics, task.__module__)
     TASKS.register(task.name, task(), task.__module__)
     return task
-
-
-def _require_measured(task: type[Task]) -> None:
-    """Refuse metrics without a measure, and a measure without metrics; register the metrics."""
-    register_metrics(task.name, task.metrics, task.__module__)
-    if bool(task.metrics) != (task.measure is not Task.measure):
-        lacks = "no measure(self, world, episodes, trajectories)" if task.metrics else "no metrics"
-        remedy = "define it" if task.metrics else "name what it measures: metrics = (vln.Metric('name'),)"
-        raise UsageError(f"the task {task.name} has {'metrics' if task.metrics else 'a measure'} and {lacks}; {remedy}")
 
 
 @register_task
