@@ -153,6 +153,15 @@ def test_ids_are_looked_up_when_they_are_asked_for() -> None:
     assert (list(picked), picked[0], Watched.reads) == (["c", "a"], "c", 1)
 
 
+def test_a_recorded_update_cannot_read_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would replay the values of its recording."""
+    picked = Extra(said=("a", "b")).rows(torch.tensor([1]))["said"]
+    assert list(picked) == ["b"]
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    with pytest.raises(UsageError, match="lie on the host, where a recorded update cannot read; make them numbers in"):
+        picked[0]
+
+
 def test_a_field_that_nobody_gave() -> None:
     with pytest.raises(UnknownNameError, match="no field of one's own 'flor' in these episodes; did you mean floor"):
         Extra(floor=1)["flor"]
