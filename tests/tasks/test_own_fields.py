@@ -157,7 +157,8 @@ def test_a_recorded_update_cannot_read_them(monkeypatch: pytest.MonkeyPatch) -> 
     """It would replay the values of its recording."""
     picked = Extra(said=("a", "b")).rows(torch.tensor([1]))["said"]
     assert list(picked) == ["b"]
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    for name in ("is_initialized", "is_current_stream_capturing"):
+        monkeypatch.setattr(torch.cuda, name, lambda: True)
     with pytest.raises(UsageError, match="lie on the host, where a recorded update cannot read; make them numbers in"):
         picked[0]
 

@@ -59,7 +59,7 @@ class Picked(Sequence[Value], Generic[Value]):
         return f"Picked({len(self)} of {len(self.values):,})"
 
     def _picked(self) -> tuple[Value, ...]:
-        if torch.cuda.is_current_stream_capturing():
+        if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
             problem = "ids, texts and other values of episodes lie on the host, where a recorded update cannot read"
             raise UsageError(f"{problem}; make them numbers in `extra`, which are tensors, or train without graphs")
         if self._found is None:
