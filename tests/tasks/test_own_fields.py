@@ -12,8 +12,7 @@ import vlnbert as vln
 from vlnbert.errors import DataError, UnknownNameError, UsageError
 from vlnbert.sources.instructions import EpisodeRecord, read_r2r
 from vlnbert.tasks.batches import take
-from vlnbert.tasks.episodes import Episodes, bind
-from vlnbert.tasks.own_fields import Extra, Picked
+from vlnbert.tasks.episodes import Episodes, Extra, Picked, bind
 from vlnbert.tasks.task import TASKS, metres_to_goal, nearest, register_task
 from vlnbert.tasks.tokens import Tokens
 
@@ -157,7 +156,7 @@ def test_a_recorded_update_cannot_read_them(monkeypatch: pytest.MonkeyPatch) -> 
     """It would replay the values of its recording."""
     picked = Extra(said=("a", "b")).rows(torch.tensor([1]))["said"]
     assert list(picked) == ["b"]
-    for name in ("is_initialized", "is_current_stream_capturing"):
+    for name in ("is_available", "is_current_stream_capturing"):
         monkeypatch.setattr(torch.cuda, name, lambda: True)
     with pytest.raises(UsageError, match="lie on the host, where a recorded update cannot read; make them numbers in"):
         picked[0]

@@ -18,8 +18,7 @@ from vlnbert.ranks import ALONE, Ranks
 from vlnbert.rollout.agents import Agent, EpisodeBatch, Explanation, agent_name, names_objects
 from vlnbert.rollout.episodes import MAX_STEPS, Trajectories, run_episodes
 from vlnbert.tasks.batches import evaluation_batches
-from vlnbert.tasks.episodes import Episodes
-from vlnbert.tasks.own_fields import Picked
+from vlnbert.tasks.episodes import Episodes, Picked
 from vlnbert.tasks.tokens import Tokens
 from vlnbert.world.world import World
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from vlnbert.environment.environment import Environment, Observation, State
 from vlnbert.errors import UnknownNameError, UsageError
 from vlnbert.registry import Registry, by_name, load_plugin
-from vlnbert.tasks.own_fields import Extra
+from vlnbert.tasks.episodes import Extra
 from vlnbert.world.objects import NONE
 
 

@@ -14,8 +14,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from vlnbert.errors import UsageError
-from vlnbert.tasks.episodes import Episodes
-from vlnbert.tasks.own_fields import Extra, Picked
+from vlnbert.tasks.episodes import Episodes, Extra, Picked
 from vlnbert.tasks.tokens import Tokens
 
 BUCKET = 8  # token widths are rounded up to a multiple of this

@@ -1,23 +1,80 @@
 """The episodes of a split as tensors: where each starts, which path it describes and, in REVERIE, what it looks for."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
-from vlnbert.errors import DataError, Faults, UnknownNameError
+from vlnbert.errors import DataError, Faults, UnknownNameError, UsageError
 from vlnbert.sources.instructions import EpisodeRecord
 from vlnbert.sources.layout import DataFolder
-from vlnbert.tasks.own_fields import Extra, check_bound, stack_extra
+from vlnbert.tasks.own_fields import check_bound, stack_extra
 from vlnbert.tasks.task import TASKS, metres_to_nearest
 from vlnbert.world.objects import ObjectTable, Sightings, find_sightings, open_object_table
 from vlnbert.world.world import World
 
+Value = TypeVar("Value")
+
 NONE = -1  # pads a list of viewpoints
 MOST_HOPS = 1 << 26  # of all paths at the length of the longest, as they are held
+
+
+class Extra(dict[str, Any]):
+    """Fields of one's own by name: a tensor [row, ...], or a sequence with a value for each row."""
+
+    def __missing__(self, name: str) -> Any:
+        raise UnknownNameError("field of one's own", name, self, "these episodes")
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Those that are tensors."""
+        return {name: value for name, value in self.items() if isinstance(value, Tensor)}
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> "Extra":
+        """The same with each tensor changed."""
+        return Extra(self | {name: change(value) for name, value in self.tensors().items()})
+
+    def rows(self, index: Tensor) -> "Extra":
+        """Those of some rows; values that are no tensors are looked up when they are asked for."""
+        return Extra(
+            {
+                name: value[index.to(value.device)] if isinstance(value, Tensor) else Picked(value, index)
+                for name, value in self.items()
+            }
+        )
+
+
+class Picked(Sequence[Value], Generic[Value]):
+    """Some of a sequence's values, by an index [row] on any device that is read only when a value is asked for.
+
+    To ask waits for the device, which a recorded graph cannot do: it would replay the values of its recording.
+    """
+
+    def __init__(self, values: Sequence[Value], index: Tensor) -> None:
+        self.values, self.rows = values, index
+        self._found: tuple[Value, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._picked()[place]
+
+    def __iter__(self) -> Iterator[Value]:
+        return iter(self._picked())
+
+    def __repr__(self) -> str:
+        return f"Picked({len(self)} of {len(self.values):,})"
+
+    def _picked(self) -> tuple[Value, ...]:
+        if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+            problem = "ids, texts and other values of episodes lie on the host, where a recorded update cannot read"
+            raise UsageError(f"{problem}; make them numbers in `extra`, which are tensors, or train without graphs")
+        if self._found is None:
+            self._found = tuple(self.values[row] for row in self.rows.tolist())
+        return self._found
 
 
 @dataclass(frozen=True, repr=False)

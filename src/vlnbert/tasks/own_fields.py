@@ -1,73 +1,16 @@
-"""Fields of one's own on episodes: numbers become tensors, everything else stays as it is, on the host."""
+"""Fields of one's own, from records to episodes: numbers become tensors, everything else stays as it is."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from vlnbert.errors import Faults, UnknownNameError, UsageError
+from vlnbert.errors import Faults, UsageError
 from vlnbert.sources.instructions import EpisodeRecord
 
-Value = TypeVar("Value")
 
-
-class Extra(dict[str, Any]):
-    """Fields of one's own by name: a tensor [row, ...], or a sequence with a value for each row."""
-
-    def __missing__(self, name: str) -> Any:
-        raise UnknownNameError("field of one's own", name, self, "these episodes")
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Those that are tensors."""
-        return {name: value for name, value in self.items() if isinstance(value, Tensor)}
-
-    def each(self, change: Callable[[Tensor], Tensor]) -> "Extra":
-        """The same with each tensor changed."""
-        return Extra(self | {name: change(value) for name, value in self.tensors().items()})
-
-    def rows(self, index: Tensor) -> "Extra":
-        """Those of some rows; values that are no tensors are looked up when they are asked for."""
-        return Extra(
-            {
-                name: value[index.to(value.device)] if isinstance(value, Tensor) else Picked(value, index)
-                for name, value in self.items()
-            }
-        )
-
-
-class Picked(Sequence[Value], Generic[Value]):
-    """Some of a sequence's values, by an index [row] on any device that is read only when a value is asked for.
-
-    To ask waits for the device, which a recorded graph cannot do: it would replay the values of its recording.
-    """
-
-    def __init__(self, values: Sequence[Value], index: Tensor) -> None:
-        self.values, self.rows = values, index
-        self._found: tuple[Value, ...] | None = None
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, place: Any) -> Any:
-        return self._picked()[place]
-
-    def __iter__(self) -> Iterator[Value]:
-        return iter(self._picked())
-
-    def __repr__(self) -> str:
-        return f"Picked({len(self)} of {len(self.values):,})"
-
-    def _picked(self) -> tuple[Value, ...]:
-        if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
-            problem = "ids, texts and other values of episodes lie on the host, where a recorded update cannot read"
-            raise UsageError(f"{problem}; make them numbers in `extra`, which are tensors, or train without graphs")
-        if self._found is None:
-            self._found = tuple(self.values[row] for row in self.rows.tolist())
-        return self._found
-
-
-def stack_extra(records: Sequence[EpisodeRecord], faults: Faults, skip: Collection[str] = ()) -> Extra:
+def stack_extra(records: Sequence[EpisodeRecord], faults: Faults, skip: Collection[str] = ()) -> dict[str, Any]:
     """The `extra` of records by name: numbers, and lists of as many numbers, as tensors; all else as a tuple."""
     names = [name for name in (records[0].extra if records else ()) if name not in skip]
     for record in records:
@@ -77,9 +20,9 @@ def stack_extra(records: Sequence[EpisodeRecord], faults: Faults, skip: Collecti
             problem = f"{'lacks' if lacking else 'has'} the field '{(lacking or added)[0]}', unlike {records[0].id}"
             faults.add(f"instruction {record.id}", problem, "give every record of the split the same fields in `extra`")
     if faults.found:
-        return Extra()
+        return {}
     columns = {name: [record.extra[name] for record in records] for name in names}
-    return Extra({name: _stacked(name, column, records, faults) for name, column in columns.items()})
+    return {name: _stacked(name, column, records, faults) for name, column in columns.items()}
 
 
 def _stacked(name: str, column: Sequence[Any], records: Sequence[EpisodeRecord], faults: Faults) -> Any:
