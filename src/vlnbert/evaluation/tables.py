@@ -14,12 +14,12 @@ VISIBLE = {"sr": "success: stopped where the target is visible", "osr": "oracle 
 def score_keys(summaries: Iterable[Summary]) -> list[str]:
     """The metrics that any of these summaries has, in the order of a table's columns."""
     found = {key for summary in summaries for key, value in summary.items() if value is not None}
-    return sorted((key for key in METRICS if key in found), key=lambda key: key == EPISODES)
+    return sorted((key for key in METRICS.registered() if key in found), key=lambda key: key == EPISODES)
 
 
 def own_keys(summary: Iterable[str]) -> list[str]:
     """Of the keys of a summary, the metrics that its task adds."""
-    return [key for key in METRICS if key not in BUILT_IN and key in summary]
+    return [key for key in METRICS.registered() if key not in BUILT_IN and key in summary]
 
 
 def is_rate(key: str) -> bool:

@@ -71,7 +71,7 @@ for _metric in (
     Metric(EPISODES, meaning="how many were scored"),
 ):
     METRICS.register(_metric.name, _metric, __name__)
-BUILT_IN = tuple(METRICS._things)  # without a look at entry points, which importing this must not take
+BUILT_IN = tuple(METRICS.registered())
 
 
 def check_metrics(task: str, metrics: object) -> tuple[str, ...]:
@@ -92,5 +92,5 @@ def check_metrics(task: str, metrics: object) -> tuple[str, ...]:
 def register_metrics(metrics: Iterable[Metric], home: str) -> None:
     """Register the metrics that a task adds; one that another task has already must be the same."""
     for metric in metrics:
-        if metric.name not in METRICS or METRICS[metric.name] != metric:
+        if METRICS.registered().get(metric.name) != metric:
             METRICS.register(metric.name, metric, home)
