@@ -42,6 +42,10 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
         """The module that registered a thing."""
         return self._homes[name]
 
+    def registered(self) -> dict[str, Thing]:
+        """What is registered so far, by name; nothing is imported for it."""
+        return dict(self._things)
+
     def __getitem__(self, name: str) -> Thing:
         if name not in self:
             error = UnknownNameError(self.kind, name, self)

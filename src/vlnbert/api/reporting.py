@@ -69,6 +69,7 @@ def curves(run: Run | str | Path, out: str | Path | None = None, *, split: str |
         split: The validation split to draw, such as val_unseen; by default the one that chooses the best weights.
     """
     run = open_run(run)
+    load_recorded(run.record.plugins)  # some tasks have metrics of their own
     figure = draw_curves(run.log, _validated(run, split), {})
     if out is not None:
         save_figure(figure, Path(out))

@@ -12,7 +12,7 @@ from vlnbert.data.data import Data
 from vlnbert.data.own import bank_digest
 from vlnbert.data.spec import IN_MEMORY
 from vlnbert.errors import DataError, UnknownNameError, UsageError
-from vlnbert.evaluation.tables import METRICS, shown
+from vlnbert.evaluation.tables import shown
 from vlnbert.learning.callbacks import read_log
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.recipes import recipe_of
@@ -35,6 +35,7 @@ from vlnbert.rollout.policies import RECURRENT, open_weights
 from vlnbert.rollout.policy import Policy
 from vlnbert.speaker import Speaker
 from vlnbert.tables import Table
+from vlnbert.tasks.metrics import METRICS
 from vlnbert.tasks.splits import task_and_split
 from vlnbert.tasks.task import TASKS
 from vlnbert.world.cache import Key
@@ -113,7 +114,7 @@ class Run:
             done = Progress(0, None, None)
         best = checkpoint == "best" and self.weights.name == BEST
         updates = done.best_iteration if best else done.iteration
-        which = f"by {METRICS[self.experiment.best_metric][0]} on {self.experiment.best_on}" if best else ""
+        which = f"by {METRICS[self.experiment.best_metric].heading} on {self.experiment.best_on}" if best else ""
         words = ("best" if best else "last", "averaged" if self.experiment.training.ema else "", "weights", which)
         return f"the {' '.join(filter(None, words))}" + (f", after {updates:,} updates" if updates else "")
 
@@ -184,13 +185,14 @@ class Run:
             [f"{line['iteration']:,}", *(shown(key, line["scores"].get(split, {}).get(key)) for split, key in keys)]
             for line in lines
         ]
-        return Table(["updates", *(f"{METRICS[key][0]} {split}" for split, key in keys)], rows, str(self))
+        return Table(["updates", *(f"{METRICS[key].heading} {split}" for split, key in keys)], rows, str(self))
 
     def _shown_metrics(self, split: str) -> tuple[str, ...]:
         if not recipe_of(self.experiment).walks:
             return (self.experiment.best_metric,)
         task = TASKS.get(task_and_split(split)[0])  # None for a plugin's, which is not loaded to print something
-        return ("sr", "spl", *(("rgs",) if task is not None and task.sees_objects else ()))
+        own = () if task is None else (metric.name for metric in task.metrics)
+        return ("sr", "spl", *(("rgs",) if task is not None and task.sees_objects else ()), *own)
 
     @property
     def _logged(self) -> bool:
@@ -203,7 +205,7 @@ class Run:
             return f"{made}, none of them validated"
         score = f"score {done.best:.3f}"
         with suppress(UnknownNameError):  # the task of a plugin, which is not loaded to print something
-            score = f"{METRICS[key := self.experiment.best_metric][0]} {shown(key, done.best)}"
+            score = f"{METRICS[key := self.experiment.best_metric].heading} {shown(key, done.best)}"
         return f"{made}, best {score} on {self.experiment.best_on} after {done.best_iteration:,}"
 
     def __repr__(self) -> str:

@@ -12,12 +12,13 @@ from socket import gethostname
 from typing import Any
 
 from vlnbert.errors import DataError, UsageError, setting
-from vlnbert.evaluation.tables import METRICS, Summary, shown
+from vlnbert.evaluation.tables import Summary, own_keys, shown
 from vlnbert.external import ExternalCall
 from vlnbert.progress import Bar
 from vlnbert.sources.checks import is_number
 from vlnbert.sources.files import opened
 from vlnbert.sources.locks import append_whole
+from vlnbert.tasks.metrics import METRICS
 
 LONG = 20 * 60  # seconds of a training of which people want to know beforehand
 LONGEST_LINE = 1 << 20  # bytes of a log's; ours have a few hundred
@@ -125,8 +126,8 @@ class ProgressBar:
 
     def validated(self, iteration: int, scores: Mapping[str, Summary]) -> None:
         for split, summary in scores.items():
-            known = {name: summary.get(name) for name in ("sr", "spl", "rgs", "perplexity")}
-            rates = (f"{METRICS[name][0]} {shown(name, rate)}" for name, rate in known.items() if rate is not None)
+            known = {name: summary.get(name) for name in ("sr", "spl", "rgs", "perplexity", *own_keys(summary))}
+            rates = (f"{METRICS[name].heading} {shown(name, rate)}" for name, rate in known.items() if rate is not None)
             self.bar.say(f"after {iteration} updates, {split}: {', '.join(rates)}")
 
 

@@ -23,7 +23,7 @@ from vlnbert.external import ExternalCall, is_ours, is_plain, kind_of, lent
 from vlnbert.registry import Registry, require_name
 from vlnbert.rollout.mixed import Rollout
 from vlnbert.tasks.batches import Batch
-from vlnbert.tasks.task import NEAR, TASKS
+from vlnbert.tasks.task import NEAR, TASKS, metres_to_nearest
 from vlnbert.world.world import STOP, World
 
 PAPER = "paper"  # the name of the paper's reward
@@ -140,6 +140,7 @@ class Rewards:
         path: Tensor,
         path_length: Tensor,
         right_stop: Tensor | None = None,
+        goals: Tensor | None = None,
     ) -> Tensor:
         """[time, row] the reward of each choice, in float64.
 
@@ -149,8 +150,9 @@ class Rewards:
             path: [row, hop] the paths that the instructions describe, padded with their goals.
             path_length: [row] how many of their viewpoints are real.
             right_stop: [time + 1, row] where to stop would be right; by default less than 3 m from the goal.
+            goals: [row, any] the goals, where there are several: what counts is the nearest.
         """
-        left = self.world.metres(viewpoint, path[:, -1].expand_as(viewpoint))  # [time + 1, row] metres to the goal
+        left = _metres_left(self.world, viewpoint, path[:, -1], goals)
         likeness = running_ndtw(self.world, viewpoint, path, path_length, self.distance)
         right_stop = left < NEAR if right_stop is None else right_stop
         moved, stopped = self._moves(left, likeness), self._stops(right_stop[:-1], likeness[:-1])
@@ -189,8 +191,17 @@ class PaperReward:
         if self.config.reverie_stop == "visible":
             right_stop = task.arrived(self.world, viewpoint.T, batch).T
         else:
-            right_stop = self.world.metres(viewpoint, batch.goal.expand_as(viewpoint)) < task.stop_distance
-        return self.rewards(viewpoint, rollout.slot, batch.path, batch.path_length, right_stop=right_stop)
+            right_stop = _metres_left(self.world, viewpoint, batch.goal, batch.goals) < task.stop_distance
+        return self.rewards(
+            viewpoint, rollout.slot, batch.path, batch.path_length, right_stop=right_stop, goals=batch.goals
+        )
+
+
+def _metres_left(world: World, viewpoint: Tensor, goal: Tensor, goals: Tensor | None) -> Tensor:
+    """[time, row] metres to the goal [row], or to the nearest of several [row, any]."""
+    if goals is None:
+        return world.metres(viewpoint, goal.expand_as(viewpoint))
+    return metres_to_nearest(world, viewpoint, goals)
 
 
 def running_ndtw(world: World, viewpoint: Tensor, path: Tensor, path_length: Tensor, distance: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from vlnbert.data.features import object_feature_file, view_feature_file
 from vlnbert.data.own import bank_digest
 from vlnbert.data.spec import OFF
 from vlnbert.errors import DataError, UsageError, setting
+from vlnbert.evaluation.scoring import try_measure
 from vlnbert.learning.agreement import require_agreement
 from vlnbert.learning.recipes import recipe_of
 from vlnbert.learning.run_folder import CHECKPOINTS, POINTER, has_checkpoint, point_to, read_newest
@@ -79,6 +80,8 @@ def begin_run(
         )
         require_agreement(ranks, run, record)
         trainer = recipe.make_trainer(record, run, data, model, ranks)
+        for split in trainer.validation.values():
+            try_measure(data.world, split.episodes)
         ranks.wait()  # until all have found the folder empty
         if ranks.writes:
             write_record(run, record)

@@ -104,7 +104,9 @@ class Learner(nn.Module):
             flipped=flipped,
             reads=self.objective.reads,
         )
-        return collect_rollout(environment, agent, batch.start, batch.heading, batch.goal, self.objective.critic)
+        start, critic = (batch.start, batch.heading, batch.goal), self.objective.critic
+        rollout = collect_rollout(environment, agent, *start, critic)
+        return rollout if batch.goals is None else replace(rollout, goal=batch.goals)
 
 
 class EagerUpdate:

@@ -6,8 +6,8 @@ network time on the CPU: an agent whose memory is a `RowMemory` gets and answers
 serves all at full speed.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from inspect import Parameter, signature
 from typing import Any
 
@@ -20,19 +20,36 @@ from vlnbert.external import ExternalCall, is_ours, lent
 from vlnbert.perception.view_texts import Texts
 from vlnbert.plugins import load_plugin
 from vlnbert.registry import Registry, by_name
+from vlnbert.tasks.episodes import Extra
 from vlnbert.world.objects import NONE
 
 
 @dataclass(frozen=True)
 class EpisodeBatch:
-    """What agents may know when a batch of episodes begins; a row is an episode."""
+    """What agents may know when a batch of episodes begins; a row is an episode.
 
-    state: State  # [row] where they start and what they face
-    tokens: Tensor  # [row, token] word pieces, padded with 0; without columns for an agent that reads none
-    index: Tensor  # [row] their places in the split, on the CPU
-    texts: tuple[str, ...] = ()  # the instructions as written
-    goal: Tensor | None = None  # [row] viewpoint, for oracles alone
-    path: Tensor | None = None  # [row, hop] the described path, its last viewpoint repeated, for oracles alone
+    Attributes:
+        state: [row] where they start and what they face.
+        tokens: [row, token] ids of word pieces, padded with 0; without columns for an agent that reads none.
+        index: [row] their places in the split, on the CPU.
+        texts: [row] the instructions as written; empty in training.
+        goal: [row] viewpoint, for oracles alone: the end of the path, or the first of several goals.
+        path: [row, hop] the described path, its last viewpoint repeated, for oracles alone.
+        goals: [row, any] viewpoints at any of which the episode may end, the first one repeated as padding, for oracles
+            alone; None where every episode of the split has one goal.
+        ids: [row] the names of the instructions, read on the host, where a recorded update cannot.
+        extra: Fields of one's own by name: tensors [row, ...]; values that are no numbers as a sequence, one a row.
+    """
+
+    state: State
+    tokens: Tensor
+    index: Tensor
+    texts: tuple[str, ...] = ()
+    goal: Tensor | None = None
+    path: Tensor | None = None
+    goals: Tensor | None = None
+    ids: Sequence[str] = ()
+    extra: Extra = field(default_factory=Extra)
 
     def require_goal(self) -> Tensor:
         """[row] the goal, which only oracles are told."""

@@ -24,7 +24,7 @@ from vlnbert.rollout.episodes import (
 from vlnbert.rollout.noise import gumbel
 from vlnbert.rollout.policy import Decision, Policy
 from vlnbert.rollout.recurrent import as_policy
-from vlnbert.tasks.task import R2R, TASKS, Task, TeacherMemory
+from vlnbert.tasks.task import R2R, TASKS, Task, TeacherMemory, metres_to_nearest
 from vlnbert.world.world import World
 
 TEACHER, SAMPLE, GREEDY = 0, 1, 2  # row policies: how a row chooses
@@ -68,7 +68,7 @@ class Rollout:
     row_policy: Tensor
     """[row] how each row chose: TEACHER, SAMPLE or GREEDY."""
     goal: Tensor
-    """[row] the viewpoint where each should stop."""
+    """[row] the viewpoint where each should stop; [row, any] where there are several."""
     world: World
     """The houses that they walked in."""
     hidden: Tensor | None = None
@@ -127,7 +127,9 @@ class Rollout:
 
     @cached_property
     def distance(self) -> Tensor:
-        """[time + 1, row] float64 metres to the goal along the graph."""
+        """[time + 1, row] float64 metres to the goal along the graph, or to the nearest of several."""
+        if self.goal.dim() == 2:
+            return metres_to_nearest(self.world, self.viewpoint, self.goal)
         return self.world.metres(self.viewpoint, self.goal.expand_as(self.viewpoint))
 
 
