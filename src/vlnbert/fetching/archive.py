@@ -10,7 +10,7 @@ from vlnbert.fetching.connection import Broken, SourceError, or_a_copy
 BLOCK = tarfile.BLOCKSIZE
 PIECE = 1 << 18  # bytes that are unpacked at a time
 MOST = 2 << 30  # bytes of an unpacked archive
-MOST_MEMBERS = 200_000  # of an archive, with the headers that hold their names
+MOST_MEMBERS = 100_000  # of an archive, with the headers that hold their names
 MOST_NAME = 1 << 16  # bytes of a header that holds a long name
 REGULAR = (tarfile.REGTYPE, tarfile.AREGTYPE)
 WITHOUT_CONTENT = (

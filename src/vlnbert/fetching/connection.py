@@ -52,10 +52,11 @@ def is_address(url: str) -> bool:
     try:
         parts = urlsplit(url)
         (parts.hostname or "").encode("idna")
-        known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and "@" not in parts.netloc
+        known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
         return False
-    return bool(known) and url.isascii() and url.isprintable() and " " not in url
+    plain = not set("@%") & set(parts.netloc)  # nobody's password; and urllib would undo what is quoted there
+    return bool(known) and plain and url.isascii() and url.isprintable() and " " not in url
 
 
 def answer(url: str, headers: Mapping[str, str], before: bool) -> HTTPResponse:
