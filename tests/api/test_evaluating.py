@@ -1,6 +1,7 @@
 """Evaluating from Python: scores as a mapping, as text, as HTML, as JSON and as result files."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -178,6 +179,13 @@ def test_an_agent_of_ones_own_names_objects(data: vln.Data) -> None:
     assert found.predicted_objects == table.ids_at(start, torch.zeros_like(start))
     assert agent.observation.visible_objects is not None
     assert vln.evaluate(Knowing(), data, split, bar=False)[split].predicted_objects is None
+
+
+def test_an_agent_that_names_objects_has_to_see_them(house: Path, tmp_path: Path) -> None:
+    bare = shutil.copytree(house, tmp_path / "bare", ignore=shutil.ignore_patterns("obj*"))
+    with pytest.raises(vln.DataError, match="holds no object feature file; name one"):
+        vln.evaluate(Witness(), bare, "reverie/val_unseen", bar=False)
+    assert vln.evaluate(Witness(), bare, SPLIT, bar=False).scores
 
 
 def test_who_is_no_agent_is_told_so(data: vln.Data) -> None:

@@ -204,6 +204,7 @@ def _prepare_agent(
         names = made.names_objects if isinstance(made, AgentFactory) else names_objects(made)
         finds = names and any(TASKS[one.task].sees_objects for one in episodes.values())
         data = data.seen_as(walker.features if finds else replace(walker.features, objects=OFF))
+        _ = finds and data.object_bank  # says what is missing where an agent that names objects would see none
         environment = data.environment
     agent = made(environment, seed) if isinstance(made, AgentFactory) else made
     for split, one in episodes.items():

@@ -77,10 +77,16 @@ class Data:
     def _object_bank(self) -> tuple[ObjectBank, tuple[str, ...]]:
         return open_object_bank(self.world, self.folder, self.objects, self.features)
 
+    @property
+    def sees_objects(self) -> bool:
+        """Whether agents see objects: unless they are off, or nobody says what they look like and no file does."""
+        unsaid = self.features.objects is None and not self.folder.object_feature_files()
+        return self.features.objects != OFF and not unsaid
+
     @cached_property
     def environment(self) -> Environment:
         """The world with all that agents see in it."""
-        return Environment(self.world, self.view_bank, self.object_bank)
+        return Environment(self.world, self.view_bank, self.object_bank if self.sees_objects else None)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from io import BufferedReader, RawIOBase
 from socket import socket
-from ssl import SSLError
+from ssl import SSLCertVerificationError
 from typing import Any
 from urllib.error import URLError
 from urllib.parse import quote, urljoin, urlsplit
@@ -116,7 +116,9 @@ def _redirected(url: str, there: str, location: str) -> str:
 
 def _unreachable(url: str, reason: object) -> Exception:
     parts = urlsplit(url)
-    trusted = "the system's certificates do not trust it" if isinstance(reason, SSLError) else words(reason)
+    trusted = (
+        "the system's certificates do not trust it" if isinstance(reason, SSLCertVerificationError) else words(reason)
+    )
     remedy = f"check the network, or give a copy with {setting('mirror', 'URL')}; what is there is kept"
     return UnreachableError(f"{parts.scheme}://{parts.netloc}", f"cannot be reached ({trusted})", remedy)
 
