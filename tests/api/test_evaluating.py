@@ -299,7 +299,7 @@ def test_a_hub_name_is_opened_whatever_lies_here(
     ("chosen", "words"),
     [
         ({"precision": "bfloat16"}, "precision='bfloat16' is of a navigator's tokens, but random is none"),
-        ({"features": "captions"}, "features was chosen, but random sees none; leave it out"),
+        ({"features": "captions"}, "views was chosen, but random sees none; leave it out"),
     ],
 )
 def test_what_an_agent_cannot_use_is_refused(data: vln.Data, chosen: dict[str, Any], words: str) -> None:

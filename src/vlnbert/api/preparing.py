@@ -24,6 +24,7 @@ from vlnbert.data.spec import OFF, FeatureSpec, as_spec
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import UsageError, setting
 from vlnbert.evaluation.evaluate import Evaluation
+from vlnbert.learning.records import chosen
 from vlnbert.navigator import Navigator, fast
 from vlnbert.rollout.agents import Agent, AgentFactory, names_objects
 from vlnbert.rollout.greedy import GreedyAgent
@@ -139,9 +140,9 @@ def _require_used(walker: Walker, features: Any, precision: Precision) -> None:
         return
     if precision != "float32":
         raise UsageError(f"{setting('precision', precision)} is of a navigator's tokens, but {walker.name} is none")
-    chosen = is_own(features) or (features is not None and as_spec(features) != FeatureSpec())
-    if chosen and not walker.agent.sees_features:
-        raise UsageError(f"{setting('features')} was chosen, but {walker.name} sees none; leave it out")
+    places = ["views"] if is_own(features) else chosen(as_spec(features), FeatureSpec())
+    for place in places if not walker.agent.sees_features else ():
+        raise UsageError(f"{setting(f'features.{place}')} was chosen, but {walker.name} sees none; leave it out")
 
 
 def _opened(data: Data | str | Path | None, device: str | None) -> Data:

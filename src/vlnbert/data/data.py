@@ -152,7 +152,7 @@ class Data:
         task, split = task_and_split(name)
         if split == DEV and not self.held_out and DEV not in TASKS[task].files(self.folder):
             problem = f"{name} is made of houses that a training kept out, and none are known here"
-            raise UsageError(f"{problem}; train with {setting('holdout', 6)}, or name a run that was")
+            raise UsageError(f"{problem}; keep some out ({setting('holdout', 6)}), or name a run that did")
         return split == DEV and bool(self.held_out)
 
     def holding_out(self, houses: Sequence[str]) -> "Data":
