@@ -298,7 +298,10 @@ def test_a_hub_name_is_opened_whatever_lies_here(
 @pytest.mark.parametrize(
     ("chosen", "words"),
     [
-        ({"precision": "bfloat16"}, "precision='bfloat16' is of a navigator's tokens, but random is none"),
+        (
+            {"precision": "bfloat16"},
+            "precision='bfloat16' is of a navigator's tokens, but random is none; leave it out",
+        ),
         ({"features": "captions"}, "views was chosen, but random sees none; leave it out"),
     ],
 )

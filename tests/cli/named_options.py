@@ -20,10 +20,11 @@ TRAINS = (*(f"train {preset}" for preset in PRESETS), RESUME)
 COMMANDS = (*(verb for verb in main.VERBS if verb != "train"), *TRAINS)
 EVERYWHERE = {"--plugin", "--help", "--version"}
 STRANGERS = ("torchrun", "pip install")  # programs with options of their own
+OF_STRANGERS = {"--nnodes", "--no-sandbox", "--disable-gpu"}  # such options that stand alone: torchrun's, a browser's
 # A command; where what is said of one ends; an option.
 WORDS = re.compile(
-    r"(?P<command>(?:vlnbert|\{\}) (?P<verb>[a-z]\w*(?:[ -][\w-]+)?))"
-    r"|(?P<stranger>torchrun|pip install)|(?P<end>[;)`\n])|(?<![\w-])(?P<option>--[a-z][\w.-]*\w)"
+    r"(?P<command>(?:vlnbert|\{\}) (?!vlnbert)(?P<verb>[a-z]\w*(?:[ -][\w-]+)?))"
+    r"|(?P<stranger>torchrun|pip install)|(?P<end>[;)`\n])|(?<![\w"-])(?P<option>--[a-z][\w.-]*\w)"
 )
 
 
@@ -57,7 +58,7 @@ def named(text: str, at_hand: str = "") -> Iterator[tuple[str, str]]:
             command = word["stranger"]
         elif word["end"]:
             command = at_hand
-        elif command not in STRANGERS:
+        elif command not in STRANGERS and word["option"] not in OF_STRANGERS:
             yield word["option"], command
 
 
@@ -69,13 +70,7 @@ def wrong(text: str, at_hand: str) -> list[str]:
 def texts(path: Path) -> Iterator[str]:
     """What a module's literals say, with {} for what is filled in; words of a list stand side by side."""
     tree = ast.parse(path.read_text())
-    docstrings = {
-        id(node.body[0].value)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
-        and node.body
-        and isinstance(node.body[0], ast.Expr)
-    }
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     inner = set[int]()
     for node in ast.walk(tree):  # outer nodes come before what they hold
         if isinstance(node, ast.List | ast.JoinedStr | ast.Constant) and id(node) not in inner | docstrings:

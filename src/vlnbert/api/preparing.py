@@ -139,7 +139,9 @@ def _require_used(walker: Walker, features: Any, precision: Precision) -> None:
     if isinstance(walker.agent, Navigator):
         return
     if precision != "float32":
-        raise UsageError(f"{setting('precision', precision)} is of a navigator's tokens, but {walker.name} is none")
+        raise UsageError(
+            f"{setting('precision', precision)} is of a navigator's tokens, but {walker.name} is none; leave it out"
+        )
     places = ["views"] if is_own(features) else chosen(as_spec(features), FeatureSpec())
     for place in places if not walker.agent.sees_features else ():
         raise UsageError(f"{setting(f'features.{place}')} was chosen, but {walker.name} sees none; leave it out")

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout, suppress
-from dataclasses import fields
 from functools import cache, partial, wraps
 from inspect import signature
 from io import BytesIO, StringIO, TextIOWrapper
@@ -17,6 +16,10 @@ Options = Callable[[], tuple[list[str], list[str]]]  # what a command takes by a
 EXPLAINED = re.compile(r"│ (?:-\w, )?(--.*?)(?:  |│|$)", re.MULTILINE)  # where the help explains an option
 OPTION = re.compile(r"(?:^|, )(--[\w.-]+)")  # each of its names, behind which its values are told
 BY_PLACE = re.compile(r"^│ ([A-Z]+)\b", re.MULTILINE)  # where it explains what has a place and no name
+TRAINED = (  # what the settings of experiments begin with
+    *("train_on", "validate_on", "best_on", "holdout", "holdout_seed", "features", "training", "start", "max_tokens"),
+    *("navigator", "speaker"),
+)
 RESUME = "--resume"  # what a run keeps is said when it is begun
 ELSEWHERE = {"data": "DIR"}  # what other verbs take by a name
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
@@ -38,13 +41,10 @@ def as_taken(options: Options, place: str, value: object) -> str:
             return option
     if (metavar := ELSEWHERE.get(place, place.upper())) in by_place:
         return metavar if value is None else str(value)
-    from vlnbert.learning.experiment import Experiment
-    from vlnbert.learning.speaker_experiment import SpeakerExperiment
-
-    group, trained = place.partition(".")[0], (*fields(Experiment), *fields(SpeakerExperiment))
+    group = place.partition(".")[0]
     if group == "features" and RESUME not in known:
         return f"vlnbert evaluate {as_option(place, value)}"
-    if group in (field.name for field in trained):
+    if group in TRAINED:
         return f"vlnbert train PRESET {as_option(place, value)}"
     return place.replace("_", " ") + ("" if value is None else f" {value}")
 
