@@ -24,7 +24,8 @@ OF_STRANGERS = {"--nnodes", "--no-sandbox", "--disable-gpu"}  # such options tha
 # A command; where what is said of one ends; an option.
 WORDS = re.compile(
     r"(?P<command>(?:vlnbert|\{\}) (?!vlnbert)(?P<verb>[a-z]\w*(?:[ -][\w-]+)?))"
-    r"|(?P<stranger>torchrun|pip install)|(?P<end>[;)`\n])|(?<![\w"-])(?P<option>--[a-z][\w.-]*\w)"
+    r"|(?P<stranger>torchrun|pip install)|(?P<end>[;)`\n])"
+    r"""|(?<![\w"-])(?P<option>--[a-z][\w.-]*\w)"""
 )
 
 
