@@ -92,6 +92,7 @@ def _said(node: ast.AST) -> str:
     return "{}"
 
 
+@cache
 def places() -> set[str]:
     """Every setting that a message of the package names by its place, and every setting of an experiment."""
     found = set[str]()
