@@ -164,10 +164,9 @@ def _checked(
 ) -> Walks:
     check_names(file, episodes, faults, folder)
     there = len(file.ids.intersection(episodes.ids))
-    if not allow_missing:
-        check_complete(
-            file, episodes, faults, f"say {setting('allow_missing', True)} to score the {there:,} that are there"
-        )
+    if there < len(episodes) and not allow_missing:
+        remedy = f"say {setting('allow_missing', True)} to score the {there:,} that are there"
+        check_complete(file, episodes, faults, remedy)
     elif there < len(episodes):
         file.notes.more.append(f"{there:,} of {len(episodes):,} instructions scored, the others are missing")
     walks = bind_walks(file.results, episodes, world, faults)
