@@ -196,6 +196,8 @@ def main() -> None:
     if unknown := [name for name in options.only if name not in known]:
         sys.exit(f"no such mutant: {', '.join(unknown)}; {LISTED.name} has their names")
     chosen = [known[name] for name in options.only or known]
+    for number in (signal.SIGINT, signal.SIGTERM):  # also where it was started to be left alone
+        signal.signal(number, signal.default_int_handler)
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.workers) as pool:
         trial = Trial(Path(folder), options.workers, options.limit, options.tests)
         try:
