@@ -8,6 +8,7 @@ in the list where its meaning stands now. What came of each is printed and writt
 killed but those that change nothing, else 1.
 
     python -m tests.mutants --only discount clip
+    python -m tests.mutants.draw --seed 1 > others.json && python -m tests.mutants --list others.json
 """
 
 import argparse
@@ -136,6 +137,8 @@ class Trial:
         return found
 
     def _try(self, copy: Copy, mutant: Mutant) -> Finding:
+        with copy.holding(mutant):
+            pass  # whether it can be found
         for kind, targets in meets(mutant):
             if kind not in self.kinds or (kind == "wider" and mutant.equivalent):
                 continue
@@ -178,23 +181,23 @@ def _turn(path: Path) -> int:
     return WIDER.index(top) if top in WIDER else len(WIDER)
 
 
-def listed() -> list[Mutant]:
+def listed(path: Path = LISTED) -> list[Mutant]:
     """The mutants that are tried."""
-    return [Mutant(**one) for one in json.loads(LISTED.read_text())]
+    return [Mutant(**one) for one in json.loads(path.read_text())]
 
 
-def remember(found: Sequence[Finding]) -> None:
+def remember(path: Path, found: Sequence[Finding]) -> None:
     """Write into the list by which test each was killed, so that it is asked first the next time."""
     by = {one.mutant.name: one.by for one in found if one.verdict == "killed" and "::" in one.by}
-    listing = [replace(one, by=by.get(one.name, one.by)).to_plain() for one in listed()]
-    LISTED.write_text(json.dumps(listing, indent=1) + "\n")
+    listing = [replace(one, by=by.get(one.name, one.by)).to_plain() for one in listed(path)]
+    path.write_text(json.dumps(listing, indent=1) + "\n")
 
 
 def main() -> None:
     options, begin = parsed(sys.argv[1:]), time.monotonic()
-    known = {one.name: one for one in listed()}
+    known = {one.name: one for one in listed(options.list)}
     if unknown := [name for name in options.only if name not in known]:
-        sys.exit(f"no such mutant: {', '.join(unknown)}; {LISTED.name} has their names")
+        sys.exit(f"no such mutant: {', '.join(unknown)}; {options.list} has their names")
     chosen = [known[name] for name in options.only or known]
     for number in (signal.SIGINT, signal.SIGTERM):  # also where it was started to be left alone
         signal.signal(number, signal.default_int_handler)
@@ -213,7 +216,7 @@ def main() -> None:
     told = [one.mutant.to_plain() | {"verdict": one.verdict, "by": one.by, "seconds": one.seconds} for one in found]
     options.out.write_text(json.dumps({"commit": commit(), "seconds": seconds, "mutants": told}, indent=1) + "\n")
     if options.remember:
-        remember(found)
+        remember(options.list, found)
     bad = [one for one in found if one.verdict not in GOOD]
     print("\n".join(map(str, bad)))
     print(f"{len(found) - len(bad)} of {len(found)} mutants killed or equivalent in {seconds:,.0f} s; {options.out}")
@@ -223,6 +226,7 @@ def main() -> None:
 def parsed(words: Sequence[str]) -> argparse.Namespace:
     shown = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser("python -m tests.mutants", description=__doc__, formatter_class=shown)
+    parser.add_argument("--list", type=Path, default=LISTED, help="others, as tests.mutants.draw prints them")
     parser.add_argument("--only", nargs="*", default=[], metavar="NAME")
     kinds = ("known", "own", "wider")
     parser.add_argument("--tests", nargs="*", default=kinds, choices=kinds, help="which are run; all by default")

@@ -1,12 +1,14 @@
 """The tool that changes the package finds what it names, however a file is written, and says what it cannot find."""
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.mutants.__main__ import LISTED, Copy, listed, meets
+from tests.mutants.__main__ import LISTED, REPOSITORY, Copy, listed, meets
 from tests.mutants.draw import PACKAGE, candidates, drawn
 from tests.mutants.sites import MissingError, Mutant, mutated
 
@@ -130,3 +132,27 @@ def test_a_copy_holds_one_mutant_at_a_time(tmp_path: Path) -> None:
     assert (failed.rpartition("/")[2], code) == ("test_target.py::test_steps", 1)
     target.write_text("import time\n\ndef test_wait():\n    time.sleep(100)\n")
     assert copy.test([str(target)], 0.1)[0] == "no end within 0 s"
+
+
+def test_whoever_survives_or_is_gone_is_named_and_fails(tmp_path: Path) -> None:
+    """Where no tests are asked, all survive that are there."""
+    steps = Mutant("steps", "tasks/task.py", "Task.max_steps", "15", "16")
+    same = replace(steps, name="same", put="14", equivalent="nobody counts")
+    gone = replace(steps, name="gone", within="Task.most_steps")
+    mutants, out = tmp_path / "mutants.json", tmp_path / "found.json"
+
+    def tried(*some: Mutant) -> tuple[int, list[str]]:
+        mutants.write_text(json.dumps([one.to_plain() for one in some]))
+        words = ["--list", str(mutants), "--tests", "--workers", "1", "--out", str(out)]
+        ran = subprocess.run(
+            [sys.executable, "-m", "tests.mutants", *words], cwd=REPOSITORY, capture_output=True, text=True
+        )
+        assert [one["name"] for one in json.loads(out.read_text())["mutants"]] == [one.name for one in some]
+        return ran.returncode, ran.stdout.splitlines()
+
+    code, lines = tried(steps, same, gone)
+    assert code == 1
+    assert lines[-3].startswith("survived: steps, tasks/task.py: Task.max_steps: 15 -> 16")
+    assert "tasks/task.py has no Task.most_steps" in lines[-2]
+    assert lines[-1].startswith("1 of 3 mutants killed or equivalent")
+    assert tried(same)[0] == 0
