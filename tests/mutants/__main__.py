@@ -47,7 +47,7 @@ class Finding:
     """What came of a mutant."""
 
     mutant: Mutant
-    verdict: str  # killed, survived, equivalent, missing, or doubtful: what killed it fails without it too
+    verdict: str  # killed, survived, equivalent, missing, or doubtful, where the tests themselves are at fault
     by: str = ""  # the test, or what is wrong
     tests: str = ""  # known, own or wider ones
     seconds: float = 0.0
@@ -118,7 +118,7 @@ class Trial:
     def __init__(self, folder: Path, workers: int, seconds: float, kinds: Sequence[str]) -> None:
         self.seconds, self.kinds, self.lock = seconds, kinds, Lock()
         self.copies = [Copy(folder / str(number)) for number in range(workers)]
-        self.idle = Queue[Copy]()
+        self.idle, self.stopped = Queue[Copy](), False
         self.passes = dict[str, bool]()  # tests that killed, and whether they pass without a mutant
         for copy in self.copies:
             self.idle.put(copy)
@@ -133,8 +133,15 @@ class Trial:
             self.idle.put(copy)
         found = replace(found, seconds=round(time.monotonic() - begin, 1))
         with self.lock:
-            print(found, flush=True)
+            if not self.stopped:
+                print(found, flush=True)
         return found
+
+    def stop(self) -> None:
+        """End at once; what is under way comes to nothing."""
+        self.stopped = True
+        for copy in self.copies:
+            copy.stop()
 
     def _try(self, copy: Copy, mutant: Mutant) -> Finding:
         with copy.holding(mutant):
@@ -146,6 +153,10 @@ class Trial:
                 failed, code = copy.test(targets, self.seconds)
             if not failed or (kind == "known" and code == NO_SUCH_TEST):
                 continue
+            if code == -signal.SIGKILL:
+                return Finding(
+                    mutant, "doubtful", "its tests were killed themselves; is there too little memory?", kind
+                )
             if "::" in failed and not self._passes(copy, failed):
                 return Finding(mutant, "doubtful", f"{failed} fails without it too", kind)
             if mutant.equivalent:
@@ -207,8 +218,7 @@ def main() -> None:
             found = list(pool.map(trial, chosen))
         except KeyboardInterrupt:
             pool.shutdown(wait=False, cancel_futures=True)
-            for copy in trial.copies:
-                copy.stop()
+            trial.stop()
             sys.exit(130)
     seconds = round(time.monotonic() - begin, 1)
     rows = [[one.mutant.name, str(one.mutant), one.verdict, one.tests, one.by] for one in found]
