@@ -7,8 +7,8 @@ them, until it says that all are done: three times ten minutes of one H200. rows
 `OUT/held-out.jsonl` and `OUT/paper.jsonl` have a line for each validation, as docs/measured has them, and
 `OUT/<protocol>/<row>-<seed>` are the runs with their logs.
 
-A held-out run learns in all train houses but six, and dev_unseen, which is those six, chooses its checkpoint. val_unseen
-is walked at each validation too and chooses nothing, so that one log tells what either choice gives. The runs of the
+A held-out run learns in all train houses but six, and dev_unseen, which is those six, chooses its checkpoint.
+val_unseen is walked at each validation too and chooses nothing, so that one log tells what either choice gives. The runs of the
 paper's protocol learn in all train houses, and val_unseen chooses.
 """
 
@@ -154,7 +154,8 @@ def run_jobs(jobs: Sequence[Job], machine: Machine, ledger: Ledger, at_once: int
                 del running[job]
                 (failed if process.returncode else done).add(job.name)
                 _note(ledger, job, process, began, done=not process.returncode)
-            waiting = [job for job in waiting if not failed & set(job.after)]
+            failed |= {job.name for job in waiting if failed & set(job.after)}
+            waiting = [job for job in waiting if job.name not in failed]
             time.sleep(0.2)
     finally:
         _stop(running, ledger)
