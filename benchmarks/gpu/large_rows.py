@@ -8,8 +8,8 @@ them, until it says that all are done: three times ten minutes of one H200. rows
 `OUT/<protocol>/<row>-<seed>` are the runs with their logs.
 
 A held-out run learns in all train houses but six, and dev_unseen, which is those six, chooses its checkpoint.
-val_unseen is walked at each validation too and chooses nothing, so that one log tells what either choice gives. The runs of the
-paper's protocol learn in all train houses, and val_unseen chooses.
+val_unseen is walked at each validation too and chooses nothing, so that one log tells what either choice gives. The
+runs of the paper's protocol learn in all train houses, and val_unseen chooses.
 """
 
 import argparse
