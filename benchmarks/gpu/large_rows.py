@@ -3,13 +3,13 @@
     python benchmarks/gpu/large_rows.py --data data --out runs/large --device cuda --mps
 
 runs as many trainings side by side as `--at-once` says and stops them after `--seconds`; the same line goes on with
-them, until it says that all are done: three times ten minutes of one H200. rows.json says what is trained.
+them, until it says that all are done: two or three times ten minutes of one H200. rows.json says what is trained.
 `OUT/held-out.jsonl` and `OUT/paper.jsonl` have a line for each validation, as docs/measured has them, and
 `OUT/<protocol>/<row>-<seed>` are the runs with their logs.
 
 A held-out run learns in all train houses but six, and dev_unseen, which is those six, chooses its checkpoint.
 val_unseen is walked at each validation too and chooses nothing, so that one log tells what either choice gives. The
-runs of the paper's protocol learn in all train houses, and val_unseen chooses.
+runs of the paper's protocol (`--only 'paper/*'`, as long again) learn in all train houses, and val_unseen chooses.
 """
 
 import argparse
@@ -84,32 +84,38 @@ def read_jobs(manifest: dict[str, Any], data: Path, out: Path, device: str, scal
 
 
 def chosen_jobs(jobs: Sequence[Job], patterns: Sequence[str]) -> list[Job]:
-    """The jobs that a pattern names, and what they need; all of them without patterns."""
+    """The jobs that a pattern names, and what they need."""
     for pattern in patterns:
         if not any(fnmatchcase(job.name, pattern) for job in jobs):
             sys.exit(f"--only {pattern}: no job has such a name; --list shows them")
-    wanted = {job.name for job in jobs if not patterns or any(fnmatchcase(job.name, pattern) for pattern in patterns)}
+    wanted = {job.name for job in jobs if any(fnmatchcase(job.name, pattern) for pattern in patterns)}
     for job in reversed(jobs):
         wanted.update(job.after if job.name in wanted else ())
     return [job for job in jobs if job.name in wanted]
 
 
+@dataclass(frozen=True)
 class Ledger:
     """OUT/jobs.jsonl: a line for each time that a job ran."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    path: Path
+    commit: str  # of the code that runs now
 
     def read(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.path.read_text().splitlines()] if self.path.is_file() else []
 
     def write(self, **line: Any) -> None:
         with self.path.open("a") as file:
-            file.write(json.dumps(line) + "\n")
+            file.write(json.dumps({**line, "commit": self.commit}) + "\n")
 
     @property
     def done(self) -> set[str]:
         return {line["job"] for line in self.read() if line["done"]}
+
+    def commits(self, job: str) -> str:
+        """The commit that a job ran on; several, joined, where the code has changed since it was stopped."""
+        commits = dict.fromkeys(line["commit"] for line in self.read() if line["job"] == job)
+        return "+".join(commits) or self.commit
 
 
 @dataclass(frozen=True)
@@ -182,7 +188,7 @@ def _note(ledger: Ledger, job: Job, process: subprocess.Popen[bytes], began: flo
     print(f"{job.name}: {state} after {seconds:.0f} s", flush=True)
 
 
-def validations(out: Path, jobs: Sequence[Job], commit: str) -> list[dict[str, Any]]:
+def validations(out: Path, jobs: Sequence[Job], ledger: Ledger) -> list[dict[str, Any]]:
     """A line for each validation of the jobs that make rows, as docs/measured has them."""
     lines = []
     for job in jobs:
@@ -195,6 +201,7 @@ def validations(out: Path, jobs: Sequence[Job], commit: str) -> list[dict[str, A
             for line in map(json.loads, log.read_text().splitlines())
             if "scores" in line
         }
+        commit = ledger.commits(job.name)
         for iteration, scores in sorted(made.items()):
             rounded = {split: _rounded(one) for split, one in scores.items()}
             about = {"run": job.row, "seed": job.seed, "commit": commit, "iteration": iteration}
@@ -277,7 +284,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--device", default="cpu", help="such as cuda (default: cpu)")
     parser.add_argument("--scale", choices=("full", "tiny"), default="full", help="tiny: a generated house, in seconds")
     parser.add_argument(
-        "--only", nargs="+", default=(), metavar="NAME", help="jobs by name or pattern, and what they need"
+        "--only",
+        nargs="+",
+        default=("held-out/*",),
+        metavar="NAME",
+        help="jobs by name or pattern, and what they need (default: held-out/*)",
     )
     parser.add_argument(
         "--list", action="store_true", help="say what each job runs and whether it is done, and run nothing"
@@ -299,8 +310,9 @@ def main() -> int:
     commit = asked.commit or this_commit()
     data = asked.data.resolve() if asked.data else out / "house"
     manifest = json.loads(MANIFEST.read_text())
-    jobs = chosen_jobs(read_jobs(manifest, data, out, asked.device, asked.scale), asked.only)
-    ledger = Ledger(out / "jobs.jsonl")
+    every = read_jobs(manifest, data, out, asked.device, asked.scale)
+    jobs = chosen_jobs(every, asked.only)
+    ledger = Ledger(out / "jobs.jsonl", commit)
     if asked.list:
         for job in jobs:
             print(f"{'done' if job.name in ledger.done else '    '} {job.name}: vlnbert {shlex.join(job.words)}")
@@ -312,7 +324,7 @@ def main() -> int:
     with shared_gpu(asked.mps, out / "mps"):
         run_jobs(jobs, machine, ledger, asked.at_once, began + asked.seconds)
     for protocol in manifest["protocols"]:
-        lines = validations(out, [job for job in jobs if job.protocol == protocol], commit)
+        lines = validations(out, [job for job in every if job.protocol == protocol], ledger)
         if lines:
             (out / f"{protocol}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
             print(f"\n{protocol}: {out / f'{protocol}.jsonl'}\n")
