@@ -14,10 +14,12 @@ from vlnbert.learning.presets import presets
 SCRIPT = CHECKOUT / "benchmarks" / "gpu" / "large_rows.py"
 JOBS = ("held-out/r2r-open-told-0", "held-out/reverie-open-published-grounding-0")
 
+PATIENCE = 540  # seconds; less than a call that waits for what will never be ready would take
+
 
 def ran(out: Path, *words: object) -> subprocess.CompletedProcess[str]:
     command = (sys.executable, SCRIPT, "--out", out, "--scale", "tiny", "--commit", "0123abc", "--only", *JOBS, *words)
-    return subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=PATIENCE)
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
