@@ -105,7 +105,7 @@ class Learner(nn.Module):
             reads=self.objective.reads,
         )
         start, critic = (batch.start, batch.heading, batch.goal), self.objective.critic
-        rollout = collect_rollout(environment, agent, *start, critic)
+        rollout = collect_rollout(environment, agent, *start, critic, batch)
         return rollout if batch.goals is None else replace(rollout, goal=batch.goals)
 
 
@@ -148,13 +148,13 @@ class GraphUpdate:
 
     def __init__(self, eager: EagerUpdate) -> None:
         self.eager = eager
-        self.recordings: dict[tuple[str, tuple[int, ...]], _Recording | None] = {}
+        self.recordings: dict[tuple[str, tuple[tuple[Any, ...], ...]], _Recording | None] = {}
         self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         # Graphs are replayed one at a time and leave nothing behind but losses, which are copied: they share memory.
         self.pool = torch.cuda.graph_pool_handle()
 
     def __call__(self, batch: Batch, key: Tensor) -> Tensor:
-        sizes = tuple(size for tensor in batch.tensors().values() for size in tensor.shape)
+        sizes = tuple((name, *tensor.shape) for name, tensor in batch.tensors().items())
         shape = batch.task, sizes
         if shape not in self.recordings:
             self.recordings[shape] = None
@@ -162,8 +162,9 @@ class GraphUpdate:
         recording = self.recordings[shape]
         if recording is None:
             recording = self.recordings[shape] = self._record(batch, key)
+        fed = recording.batch.tensors()
         for name, tensor in batch.tensors().items():
-            getattr(recording.batch, name).copy_(tensor)
+            fed[name].copy_(tensor)
         recording.key.copy_(key)
         recording.graph.replay()
         return recording.losses.clone()
@@ -178,8 +179,7 @@ class GraphUpdate:
 
     def _record(self, batch: Batch, key: Tensor) -> _Recording:
         """Nothing is computed while recording; the gradients that it lays out belong to the graph."""
-        copies: dict[str, Any] = {name: tensor.clone() for name, tensor in batch.tensors().items()}
-        own = replace(batch, **copies)
+        own = batch.each(torch.clone)
         own_key, graph = key.clone(), torch.cuda.CUDAGraph()
         self.eager.optimiser.zero_grad(set_to_none=True)
         try:
