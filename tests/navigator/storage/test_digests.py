@@ -50,9 +50,10 @@ def checkpoint(navigator: Navigator, tmp_path: Path) -> Path:
 
 def resume(checkpoint: Path) -> Progress:
     navigator = unfilled_navigator(checkpoint)
-    return load_checkpoint(
-        checkpoint, navigator, torch.optim.AdamW(navigator.parameters()), AveragedWeights(navigator, UNAVERAGED)
-    )
+    optimiser = torch.optim.AdamW(navigator.parameters())
+    progress, losses = load_checkpoint(checkpoint, navigator, optimiser, AveragedWeights(navigator, UNAVERAGED))
+    assert not len(losses)
+    return progress
 
 
 def flip(path: Path, at: int, bit: int) -> None:
