@@ -168,11 +168,10 @@ def require_weights(losses: Mapping[str, float], final: Mapping[str, float]) -> 
     """Refuse weights that are no numbers, of nothing, or of nobody."""
     for place, weights in (("training.losses", losses), ("training.final_losses", final)):
         for name, weight in weights.items():
-            said = setting(place, f"{name}={weight}")
             if not 0 <= weight <= MOST_WEIGHT:
-                raise UsageError(f"{said} is no weight; choose 0 to {MOST_WEIGHT:,.0f}")
+                raise UsageError(f"{setting(place, f'{name}={weight}')} is no weight; choose 0 to {MOST_WEIGHT:,.0f}")
             if place == "training.losses" and not weight and not final.get(name) and name not in PAPER_TERMS:
-                raise UsageError(f"{said} adds nothing; leave it out")
+                raise UsageError(f"{setting(place, f'{name}={weight}')} adds nothing; leave it out")
     for name in final:
         if name not in PAPER_TERMS and name not in losses:
             problem = f"{setting('training.final_losses', name)} has no weight to begin with"

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, get_type_hints
 
 import torch
 
-from vlnbert.errors import DataError, UsageError, VlnbertError, setting
+from vlnbert.errors import DataError, UsageError, VlnbertError
 from vlnbert.external import ExternalCall, guarded, is_ours
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.storage.digests import check_file
@@ -34,6 +34,7 @@ from vlnbert.sources.files import read_json
 from vlnbert.sources.folders import read_whole
 from vlnbert.sources.formats import format_of
 
+PLACE = "policy.settings"  # of their settings in an experiment
 RECURRENT = "recurrent"  # the paper's, which is a navigator's folder
 GIVE = "give a policy's folder, as a training writes it"
 AnyPolicy = TypeVar("AnyPolicy", bound=type[Policy])
@@ -92,7 +93,7 @@ def make_policy(name: str, settings: Mapping[str, Any], inputs: Inputs) -> Polic
     """A new policy of that name, with these settings beside its defaults."""
     kind, whose = POLICIES[name], f"the policy '{name}'"
     with ExternalCall(whose):
-        policy = kind.policy(from_plain(kind.settings, settings, setting("policy.settings")), inputs)
+        policy = kind.policy(from_plain(kind.settings, settings, PLACE), inputs)
     if "_modules" not in vars(policy):
         raise UsageError(f"the policy '{name}' was not made whole; call super().__init__() in it first")
     if not is_ours(kind.policy):
@@ -105,7 +106,7 @@ def make_policy(name: str, settings: Mapping[str, Any], inputs: Inputs) -> Polic
 
 def whole_settings(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """All settings of a policy, with its defaults where nothing else is said."""
-    return asdict(from_plain(POLICIES[name].settings, settings, setting("policy.settings")))
+    return asdict(from_plain(POLICIES[name].settings, settings, PLACE))
 
 
 def open_policy(source: str | Path) -> Policy:
