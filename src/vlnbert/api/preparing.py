@@ -24,8 +24,8 @@ from vlnbert.data.spec import OFF, FeatureSpec, as_spec
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import UsageError, setting
 from vlnbert.evaluation.evaluate import Evaluation
-from vlnbert.learning.records import chosen
 from vlnbert.navigator import Navigator, fast
+from vlnbert.records import chosen
 from vlnbert.rollout.agents import Agent, AgentFactory, names_objects
 from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.rollout.policy import Policy
