@@ -26,9 +26,9 @@ from vlnbert.errors import DataError
 from vlnbert.learning.averaging import AveragedWeights
 from vlnbert.learning.run_folder import (
     ANEW,
-    CHECKPOINTS,
     TRAINER,
     Progress,
+    checkpoint_of,
     own_checkpoints,
     point_to,
     read_header,
@@ -67,7 +67,7 @@ def save_checkpoint(
     `losses` are those that nobody was told of yet: whoever resumes tells of them with the next ones.
     """
     learning = {LEARNING + name: weight.detach().contiguous() for name, weight in averaged.weights.items()}
-    folder = run / CHECKPOINTS / f"{progress.iteration:07d}"
+    folder = checkpoint_of(run, progress.iteration)
     with replaced(folder) as beside:  # one of this name may be left from a kill before the pointer was moved
         try:
             metadata = {"progress": json.dumps(asdict(progress))}
