@@ -176,7 +176,7 @@ MISTAKES = {
     "longer cosine": (
         ("--resume", "{whole}", "--training.iterations", "99"),
         "{whole} cannot be extended: its cosine learning rate comes down over 30 updates, to its end with the last of "
-        "them; begin another from its weights: --start {whole}",
+        "them; begin another from its weights: vlnbert train PRESET --start {whole}",
     ),
     "odd batch": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--training.batch", "3"), "no two halves"),
     "no updates": (

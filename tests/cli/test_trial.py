@@ -181,3 +181,13 @@ def test_an_answer_must_be_whole() -> None:
     assert not row.answered_by(["vlnbert: a.b is bad; mend it", "another line"])
     assert not row.answered_by(["vlnbert: a.b is bad; mend it all"])
     assert not row.answered_by([])
+
+
+@pytest.mark.parametrize(("kind", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_verb_prints_no_half_of_an_object(
+    house: Path, monkeypatch: pytest.MonkeyPatch, kind: signal.Signals, code: int
+) -> None:
+    """What reads `--json` gets an object or nothing."""
+    monkeypatch.setattr("vlnbert.analysis.equipped_agent.evaluate_agent", lambda *_, **__: signal.raise_signal(kind))
+    outcome = called("evaluate", "--agent", "random", "--data", house, "--json")
+    assert (outcome.code, outcome.out, outcome.err) == (code, "", "vlnbert: interrupted\n")

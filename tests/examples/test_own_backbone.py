@@ -13,7 +13,7 @@ from tests.cli.conftest import TINY, called
 from tests.learning.samples import same, weights
 from vlnbert.house import generate
 from vlnbert.navigator import BACKBONES, Navigator, fast
-from vlnbert.registry import load_plugin
+from vlnbert.plugins import load_plugin
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "own_backbone.py"
 FEW = {"batch": 8, "warmup": 0, "validate_every": 6, "max_steps": 5, "iterations": 6}

@@ -85,6 +85,7 @@ def test_all_go_on_from_the_same_checkpoint(house: Path, finished: Path, tmp_pat
 
 def test_every_file_of_the_package_counts() -> None:
     folder = Path(vlnbert.__file__).parent
+    assert folder == agreement.PACKAGE
     files = agreement._package_files(folder)
     assert {folder / "ranks.py", folder / "fetching" / "manifest.json.gz"} <= set(files)
     assert not any(path.suffix == ".pyc" for path in files)

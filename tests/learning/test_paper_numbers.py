@@ -31,7 +31,7 @@ from vlnbert.rollout.mixed import SAMPLE, TEACHER, MixedAgent, collect_rollout
 from vlnbert.tasks.tokens import load_tokenizer, tokenise
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "paper.md").read_text()
-SECTION = PAGE.partition("## What only the code states")[2].partition("Dropout, of which")[0]
+SECTION = PAGE.partition("## What only the code states")[2].partition("\n###")[0]
 ROWS = dict(re.findall(r"^\| (\S.*?) \| (.*?) \|", SECTION, flags=re.MULTILINE))
 PAPER = [name for name in presets if "stream" in name]
 REVERIE = [name for name in PAPER if name.startswith("reverie")]

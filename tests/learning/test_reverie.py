@@ -59,7 +59,7 @@ def earned(world: World, walk: str, sightings: str | None, **settings: object) -
     seen = None if sightings is None else torch.tensor([[*map("abcd".index, sightings), NONE]])
     rollout = SimpleNamespace(viewpoint=viewpoint, slot=slot)
     described = {"goal": torch.tensor([2]), "path": torch.tensor([[0, 1, 2]]), "path_length": torch.tensor([3])}
-    batch = SimpleNamespace(task="r2r" if seen is None else "reverie", sightings=seen, **described)
+    batch = SimpleNamespace(task="r2r" if seen is None else "reverie", sightings=seen, goals=None, **described)
     return PaperReward(world, RewardConfig(**settings))(rollout, batch).flatten().tolist()
 
 

@@ -35,7 +35,7 @@ from vlnbert.cli.train import train
 from vlnbert.cli.weights import export_weights, import_weights, inspect_weights
 from vlnbert.cli.world import candidates, check_world
 from vlnbert.errors import LONGEST_LINE, PREFIX, UnknownNameError, UsageError, VlnbertError, cut, printable, spelling
-from vlnbert.registry import load_plugin, plugin_failure
+from vlnbert.plugins import load_plugin, plugin_failure
 from vlnbert.runtime import keep_freed_memory
 
 PLUGIN = "--plugin"
@@ -97,9 +97,9 @@ def main() -> None:
         if speaks():
             print(INTERRUPTED, file=sys.stderr)
         sys.exit(exit_code(interrupted))
-    except Exception as error:
-        if failed := plugin_failure(error):
-            line = f"{failed}; mend it"
+    except BaseException as error:
+        if failed := plugin_failure(error):  # such as a sys.exit() in a hook of somebody's module
+            line = failed
         elif _is_out_of_memory(error):
             line = "there is not enough memory for this; choose a smaller batch or navigator"
         elif isinstance(error, OSError):
@@ -173,7 +173,7 @@ def _check_verb(words: list[str]) -> None:
             raise UnknownNameError("verb", spoken, VERBS)
 
 
-def _is_out_of_memory(error: Exception) -> bool:
+def _is_out_of_memory(error: BaseException) -> bool:
     """torch raises a RuntimeError of its own on a GPU, and a plain one on the CPU."""
     if type(error).__name__ in ("MemoryError", "OutOfMemoryError"):
         return True
@@ -210,5 +210,6 @@ def _app(verbs: dict[str, Callable[..., None]]) -> SubcommandApp:
 
 
 _MORE = """vlnbert --plugin my.py VERB ... loads a plugin first, a .py file or a module: what it registers (rewards,
-features and others) can then be named, and vlnbert plugins lists it. It may stand anywhere, and more than once.
+features and others) can then be named, and vlnbert plugins lists it. It may stand anywhere, and more than once. A run
+or a file that names a plugin needs it said so, unless this machine has trained with the same bytes.
 vlnbert VERB --help explains a verb; start with: vlnbert demo"""

@@ -151,9 +151,10 @@ def _resuming(run: Path, data: Path | None, device: str, threads: int | None, ra
 
 def _tell(run: "Run", data: Path | None, again: str) -> None:
     """How it ended, from the one process that talks to people; `data` is where the data lies, if not where it did."""
-    from vlnbert.evaluation.tables import METRICS, shown
+    from vlnbert.evaluation.tables import shown
     from vlnbert.learning.recipes import recipe_of
     from vlnbert.ranks import is_first
+    from vlnbert.tasks.metrics import METRICS
 
     if run.interrupted:
         end_stopped(run, again)
@@ -165,7 +166,7 @@ def _tell(run: "Run", data: Path | None, again: str) -> None:
     else:
         when = f"{done.iteration} updates, the best after {done.best_iteration}"
         key = run.experiment.best_metric
-        tell(f"{run.folder}: {when}, {METRICS[key][0]} {shown(key, done.best)} on {run.experiment.best_on}")
+        tell(f"{run.folder}: {when}, {METRICS[key].heading} {shown(key, done.best)} on {run.experiment.best_on}")
         elsewhere = "" if data is None else f" --data {shlex.quote(str(data))}"
         if not recipe_of(run.experiment).walks:
             tell(f"let it speak with: vlnbert speak {where}{elsewhere} --split {run.experiment.best_on}")

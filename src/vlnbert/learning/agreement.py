@@ -11,11 +11,12 @@ from typing import Any
 
 import torch
 
-import vlnbert
 from vlnbert.errors import setting
 from vlnbert.learning.run_record import RunRecord
 from vlnbert.ranks import Ranks
 from vlnbert.records import leaves, to_plain
+
+PACKAGE = Path(__file__).parents[1]
 
 
 def require_agreement(ranks: Ranks, run: Path, record: RunRecord, checkpoint: Path | None = None) -> None:
@@ -27,7 +28,7 @@ def require_agreement(ranks: Ranks, run: Path, record: RunRecord, checkpoint: Pa
 def _facts(ranks: Ranks, run: Path, record: RunRecord, checkpoint: Path | None) -> Iterator[tuple[str, object]]:
     """What ranks must have in common, by names that a message can tell. Folders may lie elsewhere on other machines."""
     yield "the number of processes", ranks.count
-    yield "the files of vlnbert", _digest(*_package_files(Path(vlnbert.__file__).parent))
+    yield "the files of vlnbert", _digest(*_package_files(PACKAGE))
     yield "the version of torch", torch.__version__
     for plugin in record.plugins:
         path = Path(plugin)

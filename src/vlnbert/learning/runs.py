@@ -15,6 +15,7 @@ from vlnbert.data.features import object_feature_file, view_feature_file
 from vlnbert.data.own import bank_digest
 from vlnbert.data.spec import OFF
 from vlnbert.errors import DataError, UsageError, setting
+from vlnbert.evaluation.scoring import try_measure
 from vlnbert.learning.agreement import require_agreement
 from vlnbert.learning.recipes import recipe_of
 from vlnbert.learning.run_folder import CHECKPOINTS, POINTER, has_checkpoint, point_to, read_newest
@@ -25,8 +26,8 @@ from vlnbert.learning.settings import ExperimentSettings
 from vlnbert.learning.told_splits import speaker_notes
 from vlnbert.learning.trainer import Trainer
 from vlnbert.perception.sentences import encoder_digest
+from vlnbert.plugins import load_recorded, loaded_plugins, trust_loaded
 from vlnbert.ranks import ALONE, Ranks
-from vlnbert.registry import load_recorded, loaded_plugins
 from vlnbert.sources.boxes import box_files
 from vlnbert.sources.layout import DataFolder
 from vlnbert.sources.word_labels import require_word_labels
@@ -79,11 +80,14 @@ def begin_run(
         )
         require_agreement(ranks, run, record)
         trainer = recipe.make_trainer(record, run, data, model, ranks)
+        for split in trainer.validation.values():
+            try_measure(data.world, split.episodes)
         ranks.wait()  # until all have found the folder empty
         if ranks.writes:
             write_record(run, record)
             for line in (*notes, *begin_notes(record, data, trainer)):
                 tell(line)
+        trust_loaded()
         return trainer
 
 
@@ -135,6 +139,7 @@ def resume_run(
                 point_to(run, checkpoint, trainer.config.keep, trainer.progress if damage else None)
             for line in notes:
                 tell(line)
+        trust_loaded()
         return trainer
 
 

@@ -20,6 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import DataError, UsageError, VlnbertError
 from vlnbert.evaluation.tables import Summary, is_better
+from vlnbert.external import ExternalCall, guarded
 from vlnbert.learning.averaging import AveragedWeights
 from vlnbert.learning.batches import BatchStream
 from vlnbert.learning.checkpoints import Trained, TrainingState, load_checkpoint, save_checkpoint, save_trained
@@ -360,8 +361,12 @@ def register_callback(name: str) -> Callable[[AnyCallback], AnyCallback]:
 
 def make_callback(name: str) -> Callback:
     """The callback of that name."""
-    made = CALLBACKS[name]()
+    with ExternalCall(f"the callback '{name}'"):
+        made = CALLBACKS[name]()
     lacking = [method for method in ("updated", "validated") if not callable(getattr(made, method, None))]
+    for method in ("begun", "updated", "validated", "state", "resumed"):
+        if callable(getattr(made, method, None)):
+            setattr(made, method, guarded(f"the callback '{name}'", getattr(made, method)))
     if lacking:
         raise UsageError(f"the callback '{name}' has no {' and no '.join(lacking)}; see vln.Callback")
     return made

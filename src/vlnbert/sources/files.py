@@ -74,7 +74,7 @@ def opened(path: Path, what: str, remedy: str = "check the path", pipe: bool = F
     try:
         with open_for_reading(path, what, pipe) as file, Bar(path.name, os.fstat(file.fileno()).st_size) as bar:
             yield file if bar.shown is None else WatchedFile(file, bar)  # type: ignore[misc]  # it reads alike
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise DataError(path, f"no such {what}", remedy) from None
     except IsADirectoryError:
         raise DataError(path, f"a folder, where a {what} is expected", remedy) from None
@@ -96,7 +96,7 @@ def read_bytes(path: Path, what: str, most: int, remedy: str = "check the path")
         finally:
             os.close(descriptor)
         return b"".join(parts)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise DataError(path, f"no such {what}", remedy) from None
     except OSError as error:
         raise DataError(path, f"cannot be read ({error.strerror})", "check the file and its permissions") from None

@@ -47,7 +47,10 @@ def checkpoint(navigator: Navigator, tmp_path: Path) -> Path:
 
 
 def resume(checkpoint: Path) -> Progress:
-    return load_checkpoint(checkpoint, state_of(unfilled_navigator(checkpoint)))[0]
+    progress, losses, callbacks = load_checkpoint(checkpoint, state_of(unfilled_navigator(checkpoint)))
+    assert not len(losses)
+    assert not callbacks
+    return progress
 
 
 def flip(path: Path, at: int, bit: int) -> None:
