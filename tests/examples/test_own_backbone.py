@@ -81,7 +81,7 @@ def test_from_the_command_line(house: Path, tmp_path: Path, forget_plugins: Call
     assert begun.code == 0, begun.err
     second = vln.open_run(tmp_path / "second")
     assert second.record.plugins == (str(EXAMPLE),), "so that it can be resumed as well"
-    assert second.model.config.backbone == "my-transformer"
+    assert second.navigator.config.backbone == "my-transformer"
     forget_plugins()
     assert json.loads(called("evaluate", second.folder, *words).out).keys() == {"val_unseen"}
     forget_plugins()

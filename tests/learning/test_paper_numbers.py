@@ -20,10 +20,10 @@ from tests.learning.samples import SHAPE
 from vlnbert.data.data import open_data
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.losses import actor_critic_loss
+from vlnbert.learning.optimisers import set_learning_rate
 from vlnbert.learning.presets import presets
 from vlnbert.learning.runs import begin_run
 from vlnbert.learning.trainer import Trainer
-from vlnbert.learning.updates import set_learning_rate
 from vlnbert.navigator import Step
 from vlnbert.rollout.agents import EpisodeBatch
 from vlnbert.rollout.episodes import run_episodes

@@ -116,7 +116,7 @@ def test_a_record_of_every_field_lacks_none(
 def test_what_a_damaged_record_is_answered_with_helps(house: Path, run: Path, tmp_path: Path) -> None:
     (run / "run.json").write_text("{")
     again = begin_run("mine", replace(EXPERIMENT, start=str(run)), open_data(house), tmp_path / "again")
-    assert same(again.navigator.state_dict(), Navigator.from_pretrained(run / "best").state_dict())
+    assert same(again.model.state_dict(), Navigator.from_pretrained(run / "best").state_dict())
 
 
 def test_no_run_is_told(tmp_path: Path) -> None:

@@ -166,13 +166,20 @@ def optimiser_tensors(optimiser: Optimizer, names: Sequence[str]) -> dict[str, T
 
 
 def read_state(tensors: Mapping[str, Tensor], names: Sequence[str]) -> dict[int, dict[str, Tensor]]:
-    """The same as an optimiser numbers it; older checkpoints have numbers for names. A KeyError for unknown ones."""
+    """The same as an optimiser numbers it; older checkpoints have numbers for names.
+
+    A KeyError for what is of no parameter, a ValueError for what is there by a name and by a number.
+    """
     numbers = {name: number for number, name in enumerate(names)}
     state: dict[int, dict[str, Tensor]] = {}
     for key, value in tensors.items():
+        if not key.startswith(STATE):
+            raise KeyError(key)
         name, _, what = key.removeprefix(STATE).rpartition(".")
-        number = int(name) if name.isdigit() and int(name) < len(names) else numbers[name]
-        state.setdefault(number, {})[what] = value
+        kept = state.setdefault(int(name) if name.isdigit() and int(name) < len(names) else numbers[name], {})
+        if what in kept:
+            raise ValueError(f"{key} is there twice")
+        kept[what] = value
     return state
 
 
