@@ -39,6 +39,7 @@ ELSEWHERE = ("mutants", "browser", "hostile", "docs", "examples", "benchmarks", 
 WIDER = ("learning", "golden", "evaluation", "rollout", "tasks", "navigator", "formats", "environment")  # asked first
 SLOW = ("distributed", "lost_ranks", "trainer", "first_update", "told_pipeline", "huggingface", "damage", "interrupts")
 GOOD = ("killed", "equivalent")
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 NO_SUCH_TEST = 4  # the code of pytest
 
 
@@ -210,13 +211,15 @@ def main() -> None:
     if unknown := [name for name in options.only if name not in known]:
         sys.exit(f"no such mutant: {', '.join(unknown)}; {options.list} has their names")
     chosen = [known[name] for name in options.only or known]
-    for number in (signal.SIGINT, signal.SIGTERM):  # also where it was started to be left alone
+    for number in INTERRUPTS:  # also where it was started to be left alone
         signal.signal(number, signal.default_int_handler)
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.workers) as pool:
         trial = Trial(Path(folder), options.workers, options.limit, options.tests)
         try:
             found = list(pool.map(trial, chosen))
         except KeyboardInterrupt:
+            for number in INTERRUPTS:
+                signal.signal(number, signal.SIG_IGN)
             pool.shutdown(wait=False, cancel_futures=True)
             trial.stop()
             sys.exit(130)

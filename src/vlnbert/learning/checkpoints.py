@@ -27,9 +27,9 @@ from vlnbert.learning.averaging import AveragedWeights
 from vlnbert.learning.optimisers import check_state, optimiser_tensors, read_state, restore_state
 from vlnbert.learning.run_folder import (
     ANEW,
-    CHECKPOINTS,
     TRAINER,
     Progress,
+    checkpoint_of,
     own_checkpoints,
     point_to,
     read_header,
@@ -72,7 +72,7 @@ def save_checkpoint(run: Path, state: TrainingState, progress: Progress, keep: i
     """Write a whole checkpoint, point to it, and remove those of the run that are older than the newest `keep`."""
     model, averaged, losses = state.model, state.averaged, state.losses
     learning = {LEARNING + name: weight.detach().contiguous() for name, weight in averaged.weights.items()}
-    folder = run / CHECKPOINTS / f"{progress.iteration:07d}"
+    folder = checkpoint_of(run, progress.iteration)
     with replaced(folder) as beside:  # one of this name may be left from a kill before the pointer was moved
         try:
             metadata = {"progress": json.dumps(asdict(progress))}

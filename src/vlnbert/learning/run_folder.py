@@ -111,6 +111,11 @@ def read_newest(
     raise damage
 
 
+def checkpoint_of(run: Path, iteration: int) -> Path:
+    """The folder of the checkpoint after so many updates."""
+    return run / CHECKPOINTS / f"{iteration:07d}"
+
+
 def _checkpoints(run: Path) -> list[Path]:
     """All checkpoints in a run's folder, the newest first."""
     folder = run / CHECKPOINTS
@@ -128,7 +133,7 @@ def own_checkpoints(run: Path) -> list[Path]:
         return found
     pointer = _read_pointer(run) if (run / POINTER).exists() else {}
     kept = pointer.get(KEPT)
-    listed = {str(pointer.get("checkpoint")), *(kept if isinstance(kept, list) else ())}
+    listed = {str(pointer.get("checkpoint")), *map(str, kept if isinstance(kept, list) else ())}
     return [path for path in found if path.name in listed]
 
 

@@ -18,7 +18,7 @@ from vlnbert.errors import DataError, UsageError, setting
 from vlnbert.evaluation.scoring import try_measure
 from vlnbert.learning.agreement import require_agreement
 from vlnbert.learning.recipes import recipe_of
-from vlnbert.learning.run_folder import CHECKPOINTS, POINTER, has_checkpoint, point_to, read_newest
+from vlnbert.learning.run_folder import POINTER, has_checkpoint, point_to, read_newest
 from vlnbert.learning.run_lock import begun_alone, kept
 from vlnbert.learning.run_notes import begin_notes, resume_notes
 from vlnbert.learning.run_record import RunRecord, extended, read_record, write_record
@@ -135,8 +135,7 @@ def resume_run(
             if longer != record:
                 write_record(run, replace(longer, experiment=recipe.as_trained(longer.experiment, model)))
             if (lost or damage) and trainer.saved is not None:
-                checkpoint = run / CHECKPOINTS / f"{trainer.saved:07d}"
-                point_to(run, checkpoint, trainer.config.keep, trainer.progress if damage else None)
+                point_to(run, trainer.checkpoint, trainer.config.keep, trainer.progress if damage else None)
             for line in notes:
                 tell(line)
         trust_loaded()

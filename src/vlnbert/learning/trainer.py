@@ -29,7 +29,7 @@ from vlnbert.learning.run_folder import (
     BEST,
     Progress,
     after_validation,
-    last_checkpoint,
+    checkpoint_of,
     point_to,
     read_newest,
     remove_surplus,
@@ -184,7 +184,7 @@ class Trainer:
         if self.progress.iteration == 0:
             self._save()
         elif self.ranks.writes and self.saved is not None:
-            remove_surplus(self.run, last_checkpoint(self.run), self.config.keep)  # left by a kill
+            remove_surplus(self.run, self.checkpoint, self.config.keep)  # left by a kill
         stopped = self._validate_if_due(stopped=False)  # where a kill came between
         while self.progress.iteration < self.config.iterations and not stopped and not self.stale:
             self.advance(self.progress.iteration)
@@ -316,7 +316,7 @@ class Trainer:
             callback.validated(self.progress.iteration, scores)
         self.progress = done
         if self.ranks.writes:
-            point_to(self.run, last_checkpoint(self.run), self.config.keep, done)
+            point_to(self.run, self.checkpoint, self.config.keep, done)
 
     def _save(self) -> None:
         if self.saved == self.progress.iteration:  # to write it again would leave a moment without any
@@ -325,6 +325,11 @@ class Trainer:
             save_checkpoint(self.run, self.state, progress=self.progress, keep=self.config.keep)
         self.saved = self.progress.iteration
         self.ranks.wait()
+
+    @property
+    def checkpoint(self) -> Path:
+        """The newest that this training saved, or goes on from."""
+        return checkpoint_of(self.run, self.saved or 0)
 
     @property
     def ended(self) -> bool:
