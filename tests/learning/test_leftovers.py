@@ -243,8 +243,8 @@ def test_how_far_a_run_is_can_be_asked_while_it_goes_on(run: Path, monkeypatch: 
 
 READERS: dict[str, Callable[[Path], Navigator]] = {
     "open_run": lambda run: vln.open_run(run).navigator,
-    "evaluate": lambda run: find_walker(run).agent,
-    "evaluate --checkpoint last": lambda run: find_walker(run, "last").agent,
+    "evaluate": lambda run: find_walker(run).agent.trained,
+    "evaluate --checkpoint last": lambda run: find_walker(run, "last").agent.trained,
     "--start": lambda run: run_folder.while_trained(run, own_navigator),
 }
 
