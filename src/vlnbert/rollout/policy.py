@@ -80,7 +80,7 @@ class Decision:
 
     def choice(self, action: Tensor) -> Tensor:
         """[row] what an agent's `act` answers for a place in `all_logits`: slots, and beyond them viewpoints."""
-        if self.places is None:
+        if self.places is None or not self.places.shape[1]:
             return action
         slots = self.logits.shape[1]
         place = self.places.gather(1, (action - slots).clamp(min=0)[:, None]).squeeze(1)
