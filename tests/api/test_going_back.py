@@ -81,7 +81,7 @@ def test_it_is_scored_written_and_recorded_hop_by_hop(run: vln.Run, data: vln.Da
     named = {one["instr_id"]: [hop[0] for hop in one["trajectory"]] for one in written}
     assert named[evaluation.episodes.ids[longest]] == [world.viewpoints[place] for place in path.tolist()]
     file = tmp_path / f"r2r_val_unseen_{found.agent}.json"
-    assert vln.score(file, data).summary == pytest.approx(found[SPLIT].scores.summary())
+    assert vln.score(file, data, SPLIT).summary == pytest.approx(found[SPLIT].scores.summary())
 
     record = Recorder(data, "homesick").episode(evaluation, longest)
     assert record.path == tuple(world.viewpoints[place] for place in path.tolist())
@@ -101,7 +101,7 @@ def test_its_report_draws_the_way_back(run: vln.Run, data: vln.Data, tmp_path: P
     decoder, records, place = json.JSONDecoder(), list[dict](), page.find('{"format"')
     while place >= 0:
         record, _ = decoder.raw_decode(page, place)
-        records.append(record)
+        records += [record] if "steps" in record else []  # the house's plan has a format too
         place = page.find('{"format"', place + 1)
     assert records
     jumps = 0
