@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DOCS_VENV := .venv-docs
 
-.PHONY: help demo agent test torture check bench docs screenshots package clean
+.PHONY: help demo agent test torture mutants check bench docs screenshots package clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -32,6 +32,9 @@ test: $(VENV)/.installed  ## run the tests
 
 torture: $(VENV)/.installed  ## damage every kind of file, kill, race and fill disks, for up to an hour
 	OMP_NUM_THREADS=1 PYTHONPATH=. $(BIN)/python -m tests.hostile.torture --seed 0 --out torture.json
+
+mutants: $(VENV)/.installed  ## change constants, signs, masks and metrics one at a time: does a test notice?
+	OMP_NUM_THREADS=1 PYTHONPATH=.:src $(BIN)/python -m tests.mutants --workers 2 --out mutants.json
 
 check: $(VENV)/.installed  ## formatter, linter, types
 	$(BIN)/ruff format --check .

@@ -1,4 +1,4 @@
-"""A task of one's own: R2R's instructions, but the agent must stop at the very goal, and the teacher keeps to the path.
+"""A task and a metric of one's own: stop at the very goal of a path of R2R; the teacher keeps to the path.
 
     python examples/own_task.py
     vlnbert --plugin examples/own_task.py train demo --data house --out run --train-on exact/train \
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 import vlnbert as vln
-from vlnbert.tasks.task import Described, TeacherMemory, path_teacher
+from vlnbert.tasks.task import Described, TeacherMemory, Walked, metres_to_goal, path_teacher
 
 
 @vln.register_task
@@ -24,7 +24,8 @@ class Exact(vln.R2R):
     name = "exact"
     max_steps = 12
     stop_distance = 1.0  # what the reward calls a right stop, in metres
-    best_metric = "sdtw"
+    metrics = (vln.Metric("gp", "GP", unit="m", meaning="goal progress: how much nearer to the goal it ended"),)
+    best_metric = "gp"  # higher is better, which a metric that is not says: higher=False
 
     def files(self, folder) -> dict[str, Path]:
         """R2R's own files: this task only asks something else of them."""
@@ -42,7 +43,12 @@ class Exact(vln.R2R):
 
     def arrived(self, world, viewpoint: Tensor, episodes: Described) -> Tensor:
         """[row, time] whether to stop there succeeds. Tensors in, tensors out: nothing may wait for the device."""
-        return world.metres(viewpoint, episodes.goal[:, None].expand_as(viewpoint)) < 1.0
+        return metres_to_goal(world, viewpoint, episodes) < 1.0
+
+    def measure(self, world, episodes, trajectories: Walked) -> dict[str, Tensor]:
+        """[episode] by name, each of `metrics`: once all have walked, from viewpoints [episode, hop] and lengths."""
+        left = metres_to_goal(world, trajectories.viewpoint, episodes)  # [episode, hop]
+        return {"gp": left[:, 0] - left[:, -1]}
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 from numpy.typing import NDArray
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from vlnbert import registry
+from vlnbert import plugins, registry
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import DataError
 from vlnbert.sources.connectivity import ScanGraph
@@ -53,17 +53,25 @@ WORDS = "walk to the door go up stair ##s and stop . , blue chair find it ##un"
 
 @pytest.fixture(scope="session", autouse=True)
 def _session_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No test touches the user's cache, not even through a fixture that outlives it."""
+    """No test touches the user's cache or states, not even through a fixture that outlives it."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VLNBERT_STATE", str(tmp_path_factory.mktemp("state")))
         patch.setenv("VLNBERT_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The cache folder of this test alone."""
+    """The cache folder of this test alone; its folder of states is as new."""
+    monkeypatch.setenv("VLNBERT_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("VLNBERT_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
+
+
+@pytest.fixture(autouse=True)
+def _no_plugins_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another test has loaded is not recorded by the runs of this one."""
+    monkeypatch.setattr(plugins, "_loaded", {})
 
 
 class TinyData:
@@ -173,14 +181,13 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> Callable[[], AbstractContextM
 
 
 @pytest.fixture
-def forget_plugins(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+def forget_plugins() -> Iterator[Callable[[], None]]:
     """Plugins and what they register are forgotten when it is called, as in a new process, and after the test."""
 
-    monkeypatch.setattr(registry, "_loaded", {})
     before = [(one, dict(one._things), dict(one._homes)) for one in registry.REGISTRIES]
 
     def forget() -> None:
-        registry._loaded.clear()
+        plugins._loaded.clear()
         for one, things, homes in before:
             one._things, one._homes = dict(things), dict(homes)
 

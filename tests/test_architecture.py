@@ -8,20 +8,8 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "vlnbert"
 ROOMS = [
-    *(
-        "errors",
-        "records",
-        "registry",
-        "progress",
-        "tables",
-        "runtime",
-        "ranks",
-        "sources",
-        "fetching",
-        "house",
-        "world",
-        "tasks",
-    ),
+    *("errors", "external", "plugins", "records", "registry", "progress", "tables", "runtime", "ranks", "sources"),
+    *("fetching", "house", "world", "tasks"),
     *(
         "environment",
         "navigator",

@@ -24,10 +24,13 @@ from vlnbert.environment.environment import WANTS, Environment, Observation, Sta
 from vlnbert.environment.flip import flip_observation
 from vlnbert.house import generate
 from vlnbert.learning.objective import ObjectiveConfig
+from vlnbert.learning.rewards import register_reward
 from vlnbert.learning.trainer import Trainer
 from vlnbert.learning.updates import GraphUpdate
 from vlnbert.navigator import NavigatorConfig, fast
-from vlnbert.registry import load_plugin
+from vlnbert.plugins import load_plugin
+from vlnbert.sources.instructions import EpisodeRecord
+from vlnbert.tasks.task import R2R, metres_to_nearest
 from vlnbert.world import FeatureBank, JoinedBank, ObjectBank, World
 from vlnbert.world.banks import MixedBank
 
@@ -279,6 +282,31 @@ def test_a_foreign_reward_is_recorded(
     eager = losses(trainer(house, tmp_path / "eager", replace(config, graphs=False), device="cuda"))
     close(found, eager)
     assert found != losses(trainer(house, tmp_path / "paper", replace(config, reward="paper"), device="cuda"))
+
+
+def test_replayed_fields_and_goals_are_what_they_would_be(
+    house: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forget_plugins: Callable[[], None]
+) -> None:
+    """Fields of one's own are fed to a recording as all else of a batch is; and nobody waits."""
+    plain = R2R.read
+
+    def read(self: R2R, path: Path) -> Iterator[EpisodeRecord]:
+        for place, record in enumerate(plain(self, path)):
+            yield replace(record, goals=record.path[-2:], extra={"weight": place / 10, "said": record.text})
+
+    def weighted(rollout: Any, batch: Any, world: World) -> Tensor:
+        return (batch.extra["weight"] - metres_to_nearest(world, rollout.viewpoint[:-1], batch.goals)).float()
+
+    monkeypatch.setattr(R2R, "read", read)
+    register_reward("weighted")(weighted)
+    config = replace(TRAINING, iterations=20, reward="weighted")
+    replayed = trainer(house, tmp_path / "replayed", config, device="cuda")
+    found = losses(replayed)
+    assert isinstance(replayed.update, GraphUpdate)
+    assert any(replayed.update.recordings.values())
+    close(found, losses(trainer(house, tmp_path / "eager", replace(config, graphs=False), device="cuda")))
+    with no_synchronisation():
+        replayed.advance(20)
 
 
 IMPATIENT = """

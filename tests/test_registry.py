@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 import vlnbert as vln
-from vlnbert import registry
+from vlnbert import plugins, registry
 from vlnbert.errors import UnknownNameError, UsageError
-from vlnbert.registry import Registry, by_name, load_plugin, loaded_plugins
+from vlnbert.plugins import load_plugin, loaded_plugins
+from vlnbert.registry import Registry, by_name
 
 
 @pytest.fixture
@@ -18,8 +19,8 @@ def things(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry[object]]:
     """A registry of its own, which plugins find as `registry.THINGS`; nothing loaded stays."""
     made: Registry[object] = Registry("thing")
     monkeypatch.setattr(registry, "THINGS", made, raising=False)
-    monkeypatch.setattr(registry, "_loaded", {})
-    monkeypatch.setattr(registry, "_announced", True)
+    monkeypatch.setattr(plugins, "_loaded", {})
+    monkeypatch.setattr(plugins, "_announced", True)
     return made
 
 
@@ -58,9 +59,9 @@ def test_a_module_by_name(things: Registry[object], tmp_path: Path, monkeypatch:
 def test_packages_announce_theirs(things: Registry[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "announced_plugin.py")
     monkeypatch.syspath_prepend(tmp_path)
-    points = [EntryPoint("mine", "announced_plugin", registry.GROUP)]
-    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: points if group == registry.GROUP else [])
-    monkeypatch.setattr(registry, "_announced", False)
+    points = [EntryPoint("mine", "announced_plugin", plugins.GROUP)]
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: points if group == plugins.GROUP else [])
+    monkeypatch.setattr(plugins, "_announced", False)
     assert "mine" in things
 
 

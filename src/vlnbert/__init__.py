@@ -49,14 +49,15 @@ if TYPE_CHECKING:
     from vlnbert.learning.presets import Preset, presets
     from vlnbert.learning.rewards import RewardConfig, register_reward
     from vlnbert.learning.speaker_experiment import SpeakerExperiment, SpeakerTrainConfig
-    from vlnbert.learning.trainer import Callback
+    from vlnbert.learning.trainer import Callback, register_callback
     from vlnbert.navigator import Navigator, NavigatorConfig, register_backbone
-    from vlnbert.registry import load_plugin
+    from vlnbert.plugins import load_plugin
     from vlnbert.rollout.agents import Agent, Explanation, register_agent
     from vlnbert.rollout.mixed import Rollout
     from vlnbert.rollout.policies import open_policy, register_policy
     from vlnbert.rollout.policy import Decision, Inputs, Policy
     from vlnbert.speaker import Speaker, SpeakerConfig
+    from vlnbert.tasks.metrics import Metric
     from vlnbert.tasks.task import R2R, REVERIE, Task, register_task
 
 _HOME = {
@@ -90,9 +91,9 @@ _HOME = {
     "vlnbert.learning.presets": ("Preset", "presets"),
     "vlnbert.learning.rewards": ("RewardConfig", "register_reward"),
     "vlnbert.learning.speaker_experiment": ("SpeakerExperiment", "SpeakerTrainConfig"),
-    "vlnbert.learning.trainer": ("Callback",),
+    "vlnbert.learning.trainer": ("Callback", "register_callback"),
     "vlnbert.navigator": ("Navigator", "NavigatorConfig", "register_backbone"),
-    "vlnbert.registry": ("load_plugin",),
+    "vlnbert.plugins": ("load_plugin",),
     "vlnbert.rollout.agents": ("Agent", "Explanation", "register_agent"),
     "vlnbert.learning.losses": (
         "Loss",
@@ -113,6 +114,7 @@ _HOME = {
     ),
     "vlnbert.rollout.mixed": ("Rollout",),
     "vlnbert.speaker": ("Speaker", "SpeakerConfig"),
+    "vlnbert.tasks.metrics": ("Metric",),
     "vlnbert.tasks.task": ("R2R", "REVERIE", "Task", "register_task"),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
@@ -138,6 +140,7 @@ __all__ = [
     "Instruction",
     "Instructions",
     "Loss",
+    "Metric",
     "Navigator",
     "NavigatorConfig",
     "ObjectiveConfig",
@@ -184,6 +187,7 @@ __all__ = [
     "presets",
     "register_agent",
     "register_backbone",
+    "register_callback",
     "register_features",
     "register_loss",
     "register_optimizer",

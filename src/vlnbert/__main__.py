@@ -3,7 +3,7 @@
 import os
 import signal
 
-from vlnbert.cli.interrupted import CODE, tell_interrupted
+from vlnbert.cli.interrupted import exit_code, tell_interrupted
 
 
 def main() -> None:
@@ -15,9 +15,9 @@ def main() -> None:
     run()
 
 
-def _leave(*_: object) -> None:
+def _leave(number: int, *_: object) -> None:
     tell_interrupted()
-    os._exit(CODE)
+    os._exit(exit_code(number))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Processes that learn together, as torchrun starts them; one alone is a team of one."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -9,11 +9,14 @@ from hashlib import blake2b
 
 import torch
 from torch import Tensor, distributed
+from torch.distributed.distributed_c10d import Store
+from torch.distributed.rendezvous import rendezvous
 
-from vlnbert.errors import UsageError, VlnbertError, setting
+from vlnbert.errors import UsageError, VlnbertError, cut, printable, setting
 
 TIMEOUT = 600.0  # seconds that ranks wait for each other, unless told otherwise
 LONGEST_TIMEOUT = 7 * 24 * 3600.0
+LONGEST_FACT = 60  # characters of what ranks do not agree on
 STARTED = "TORCHELASTIC_RUN_ID"  # in the environment of what torchrun started
 
 
@@ -53,6 +56,21 @@ class Ranks:
         """Go on when all have come here."""
         if self.count > 1:
             distributed.barrier()
+
+    def agree(self, facts: Mapping[str, object]) -> None:
+        """Refuse, naming what differs, to learn together where ranks were told different things; every rank does."""
+        if self.count == 1:
+            return
+        told: list[dict[str, str]] = [{} for _ in range(self.count)]
+        distributed.all_gather_object(told, {name: str(fact) for name, fact in facts.items()})
+        names = dict.fromkeys(name for one in told for name in one)
+        if differing := [name for name in names if len({one.get(name) for one in told}) > 1]:
+            name, more = differing[0], f", nor on {len(differing) - 1} more" if len(differing) > 1 else ""
+            values = [cut(one.get(name, "nothing"), LONGEST_FACT) for one in told]
+            other = next(rank for rank in range(self.count) if told[rank].get(name) != told[0].get(name))
+            problem = f"the processes of this training do not agree on {name}{more}"
+            shown = f"process 0 has {values[0]}, process {other} {values[other]}"
+            raise UsageError(f"{problem} ({shown}); start all of them with the same")
 
     @contextmanager
     def needed(self, remedy: str) -> Iterator[None]:
@@ -101,16 +119,35 @@ def joined(device: str, timeout: float = TIMEOUT) -> Iterator[tuple[Ranks, str]]
     if cuda:
         device = f"cuda:{os.environ['LOCAL_RANK']}"
         torch.cuda.set_device(device)
-    distributed.init_process_group("nccl" if cuda else "gloo", timeout=timedelta(seconds=timeout))
-    ranks = Ranks(distributed.get_rank(), distributed.get_world_size())
+    store: Store | None = None
     try:
+        try:
+            wait = timedelta(seconds=timeout)
+            store, rank, count = next(rendezvous("env://", timeout=wait))
+            store.set(f"came {rank}", "")
+            store.wait([f"came {number}" for number in range(count)], wait)
+            distributed.init_process_group(
+                "nccl" if cuda else "gloo", store=store, rank=rank, world_size=count, timeout=wait
+            )
+        except RuntimeError as error:
+            raise RankError(_absent(error, timeout)) from None
+        ranks = Ranks(rank, count)
         with ranks.needed("begin it again, or resume the run"):
             yield ranks, device
     except VlnbertError as error:
-        error.repeated = not _first_to_tell(str(error))
+        error.repeated = store is not None and not _first_to_tell(store, str(error))
         raise
     finally:
-        distributed.destroy_process_group()
+        if distributed.is_initialized():
+            distributed.destroy_process_group()
+
+
+def _absent(error: RuntimeError, timeout: float) -> str:
+    """What to say where the processes that torchrun started did not find each other."""
+    longer = f"where one takes longer to start, give more: {setting('rank_timeout', 'SECONDS')}"
+    if isinstance(error, distributed.DistStoreError) or "time" in str(error).lower():
+        return f"another process of this training did not come within {timeout:,.0f} s ({longer}); begin it again"
+    return f"the processes of this training cannot reach each other ({printable(str(error))[:100]}); begin it again"
 
 
 def _lost(error: RuntimeError) -> str | None:
@@ -124,10 +161,9 @@ def _lost(error: RuntimeError) -> str | None:
     return "another process of this training has ended"
 
 
-def _first_to_tell(text: str) -> bool:
+def _first_to_tell(store: Store, text: str) -> bool:
     """Whether no other rank has told the same. Where they cannot be asked, better twice than not at all."""
     try:
-        store = distributed.distributed_c10d._get_default_store()
         return bool(store.add(f"told {blake2b(text.encode(errors='replace'), digest_size=16).hexdigest()}", 1) == 1)
     except RuntimeError:
         return True

@@ -62,7 +62,7 @@ def with_changes(settings: Settings, changes: Mapping[str, Any], renamed: Mappin
     """
     by_name, by_place = _names(settings)
     known, values = {**by_name, **by_place}, to_plain(settings)
-    several = {place for place, value in _leaves(values) if isinstance(value, tuple)}
+    several = {place for place, value in leaves(values) if isinstance(value, tuple)}
     for name, value in changes.items():
         if name not in known:
             names = by_place if "." in name else by_name
@@ -117,15 +117,16 @@ def name_now(name: str, known: Iterable[str], renamed: Mapping[str, str]) -> str
 def moved(values: Mapping[str, Any], places: Mapping[str, str]) -> dict[str, Any]:
     """Nested plain values with some at other places; a place is written as names joined by dots."""
     found: dict[str, Any] = {}
-    for place, value in _leaves(values):
+    for place, value in leaves(values):
         _set(found, places.get(place, place), value)
     return found
 
 
-def _leaves(values: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(values: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of nested settings, by their places."""
     for name, value in values.items():
         if isinstance(value, Mapping) and value:
-            yield from _leaves(value, f"{place}{name}.")
+            yield from leaves(value, f"{place}{name}.")
         else:
             yield f"{place}{name}", value
 

@@ -1,6 +1,7 @@
 """Evaluating from Python: scores as a mapping, as text, as HTML, as JSON and as result files."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -180,6 +181,13 @@ def test_an_agent_of_ones_own_names_objects(data: vln.Data) -> None:
     assert vln.evaluate(Knowing(), data, split, bar=False)[split].predicted_objects is None
 
 
+def test_an_agent_that_names_objects_has_to_see_them(house: Path, tmp_path: Path) -> None:
+    bare = shutil.copytree(house, tmp_path / "bare", ignore=shutil.ignore_patterns("obj*"))
+    with pytest.raises(vln.DataError, match="holds no object feature file; name one"):
+        vln.evaluate(Witness(), bare, "reverie/val_unseen", bar=False)
+    assert vln.evaluate(Witness(), bare, SPLIT, bar=False).scores
+
+
 def test_who_is_no_agent_is_told_so(data: vln.Data) -> None:
     for wrong in (object(), Witness):
         with pytest.raises(vln.UsageError, match="is no agent; give an object with begin"):
@@ -290,8 +298,11 @@ def test_a_hub_name_is_opened_whatever_lies_here(
 @pytest.mark.parametrize(
     ("chosen", "words"),
     [
-        ({"precision": "bfloat16"}, "precision='bfloat16' is of a navigator's tokens, but random is none"),
-        ({"features": "captions"}, "features was chosen, but random sees none; leave it out"),
+        (
+            {"precision": "bfloat16"},
+            "precision='bfloat16' is of a navigator's tokens, but random is none; leave it out",
+        ),
+        ({"features": "captions"}, "views was chosen, but random sees none; leave it out"),
     ],
 )
 def test_what_an_agent_cannot_use_is_refused(data: vln.Data, chosen: dict[str, Any], words: str) -> None:

@@ -171,11 +171,11 @@ def test_interrupted_and_resumed(
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     run = train(data, tmp_path / "run", callbacks=[Interrupter(after, kind)])
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
-    assert run.interrupted
+    assert (run.interrupted, run.stopped_by) == (True, kind)
     assert run.progress.iteration == after
     assert not same(bits(run), bits(trained))
     again = run.resume(**QUIETLY)
-    assert not again.interrupted
+    assert (again.interrupted, again.stopped_by) == (False, None)
     assert again.progress == trained.progress
     assert same(bits(again), bits(trained))
     assert [line.get("total") for line in again.log] == [line.get("total") for line in trained.log]

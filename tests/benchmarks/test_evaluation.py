@@ -41,7 +41,7 @@ def test_who_never_stops_walks_to_the_limit_both_ways(house: Path, tmp_path: Pat
     ours = trainer(house, tmp_path)
     environment, split = ours.environment, ours.batches.splits[0]
     torch.manual_seed(0)
-    navigator = NeverStops(ours.navigator.config).eval()
+    navigator = NeverStops(ours.model.config).eval()
     walked = evaluate_agent(environment, GreedyAgent(navigator), split.episodes, split.tokens, max_steps=6).trajectories
     observer = PlainObserver(environment.world, environment.view_bank, navigator.config.angle_width)
     plain = walk_plainly(navigator, observer, split.episodes, split.tokens, limit=6)
@@ -51,7 +51,7 @@ def test_who_never_stops_walks_to_the_limit_both_ways(house: Path, tmp_path: Pat
 
 def test_without_the_rival_there_is_no_ratio(house: Path, tmp_path: Path) -> None:
     ours = trainer(house, tmp_path)
-    given = (ours.environment.world, ours.batches.splits[0], ours.navigator.config)
+    given = (ours.environment.world, ours.batches.splits[0], ours.model.config)
     speed = time_evaluation(*given, batch=8, precision="float32", rounds=2, limit=4)
     assert speed.plain is speed.times_plain is None
     assert speed.steps == 4 * speed.episodes == 4 * 12

@@ -41,8 +41,8 @@ SETTINGS = {
 
 def twin(ours: Trainer) -> PlainTraining:
     """The plain way with the same weights, world and batches."""
-    navigator = Navigator(ours.navigator.config).to(ours.navigator.critic[0].weight.dtype)
-    navigator.load_state_dict(ours.navigator.state_dict())
+    navigator = Navigator(ours.model.config).to(ours.model.critic[0].weight.dtype)
+    navigator.load_state_dict(ours.model.state_dict())
     return PlainTraining(
         navigator, ours.environment.world, ours.environment.view_bank, ours.batches.splits[0], ours.config
     )
@@ -58,7 +58,7 @@ def test_it_learns_the_same(house: Path, tmp_path: Path, setting: str, backbone:
         ours.advance(iteration)
         torch.testing.assert_close(plain.advance(iteration), ours.unreported[-1][0], rtol=1e-5, atol=1e-6)
     theirs = dict(plain.navigator.named_parameters())
-    for name, weight in ours.navigator.named_parameters():
+    for name, weight in ours.model.named_parameters():
         torch.testing.assert_close(theirs[name], weight, rtol=1e-3, atol=1e-5, msg=name)
 
 
@@ -94,7 +94,7 @@ def test_another_batch_is_another_loss(house: Path, tmp_path: Path) -> None:
 def test_it_walks_the_same(house: Path, tmp_path: Path, limit: int) -> None:
     ours = trainer(house, tmp_path, replace(CONFIG, seed=4))  # some of its rows stop
     world, split = ours.environment.world, first_episodes(ours.batches.splits[0], 11)
-    navigator = ours.navigator.eval()
+    navigator = ours.model.eval()
     expected = evaluate_agent(
         ours.environment, GreedyAgent(navigator), split.episodes, split.tokens, limit, batch=4
     ).trajectories

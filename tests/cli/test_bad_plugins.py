@@ -46,6 +46,27 @@ class Learned(torch.nn.Module):
     def forward(self, rollout, batch):
         return self.scale * rollout.live
 """
+TASK = """
+from dataclasses import replace
+import vlnbert as vln
+
+@vln.register_task
+class Mine(vln.R2R):
+    name = "mine"
+    metrics = (vln.Metric("wins"),)
+
+    def files(self, folder):
+        return folder.instruction_files("r2r")
+
+    def measure(self, world, episodes, trajectories):
+        return {gives}
+"""
+RAGGED = """
+    def read(self, path):
+        for record in super().read(path):
+            yield replace(record, extra={"ways": list(range(len(record.path)))})
+"""
+ON_MINE = ("--train-on", "mine/train", "--validate-on", "mine/val_unseen", "--best-on", "mine/val_unseen")
 CAPTURING = """
 def waits():
     raise RuntimeError("operation not permitted when stream is capturing")
@@ -69,6 +90,26 @@ BAD: dict[str, tuple[str, tuple[str, ...], str]] = {
         "import vlnbert as vln\n\nvln.register_task(type('Odd', (vln.R2R,), {'name': 'odd', 'best_metric': 'wins'}))",
         (),
         "the task odd cannot choose its best weights by 'wins'; set best_metric to one of sr, osr, spl,",
+    ),
+    "a task with a metric of the wrong length": (
+        TASK.format(gives="{'wins': episodes.path_length[:1]}"),
+        ON_MINE,
+        "the task mine measures 'wins' as a tensor of the shape [1]; give one number for each of the 3 episodes",
+    ),
+    "a task with a metric that it does not name": (
+        TASK.format(gives="{'losses': episodes.path_length}"),
+        ON_MINE,
+        "the task mine measures losses, where its metrics are wins; let measure return a dict with each of these",
+    ),
+    "a task whose measure fails": (
+        TASK.format(gives="{'wins': episodes.extra['length']}"),
+        ON_MINE,
+        "no field of one's own 'length' in these episodes; known: none",
+    ),
+    "a task with fields that do not fit": (
+        TASK.format(gives="{}").replace("{}", "{}\n" + RAGGED, 1),
+        ON_MINE,
+        "has the shape [",
     ),
     "a wider backbone": (
         BACKBONE.format(wider=1, from_slot=0),

@@ -99,7 +99,10 @@ def test_a_run_by_its_plugin(
     assert vln.report(tmp_path / "run", tmp_path / "report.html", house, bar=False).is_file()
     forget_plugins()
     plugin.write_text(SOURCE.replace("torch.ones(len", "torch.zeros(len"))
-    changed = run("train", "--resume", tmp_path / "run")
+    refused = run("train", "--resume", tmp_path / "run")
+    told = f"vlnbert: the run was begun with the plugin {plugin}, which has changed, or a module beside it has, since"
+    assert (refused.code, refused.err.startswith(told)) == (2, True), refused.err
+    changed = run("train", "--resume", tmp_path / "run", PLUGIN, plugin)
     assert (changed.code, "features changed since the run began" in changed.err) == (2, True)
     forget_plugins()
     plugin.unlink()
@@ -119,7 +122,12 @@ def test_an_experiment_of_a_file(
     shape = {f"navigator.{name}": value for name, value in {"hidden": 16, "heads": 2, "inner": 32}.items()}
     file = tmp_path / "of_mine.json"
     file.write_text(json.dumps({**values, **shape}))
-    outcome = run("train", file, "--data", house, "--out", tmp_path / "run", "--threads", 1, "--training.seed", "5")
+    words = ("train", file, "--data", house, "--out", tmp_path / "run", "--threads", 1, "--training.seed", "5")
+    refused = run(*words)
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert f"{file} names the plugin {plugin}, with which nothing was trained on this machine" in refused.err
+    assert not (tmp_path / "run").exists()
+    outcome = run(*words, PLUGIN, plugin)
     assert outcome.code == 0, outcome.err
     found = vln.open_run(tmp_path / "run")
     training = found.experiment.training

@@ -67,6 +67,25 @@ def test_a_killed_rank_ends_the_training_with_one_line(house: Path, tmp_path: Pa
     assert int(last_checkpoint(run).name) >= 3
 
 
+HANGING = "import os, time\nif os.environ['RANK'] == {rank!r}:\n    time.sleep(600)\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_a_rank_that_never_comes_is_told_in_a_line(house: Path, tmp_path: Path, rank: str) -> None:
+    """Whichever it is, and the run's folder stays as it was."""
+    run, plugin = tmp_path / "run", tmp_path / "hang.py"
+    plugin.write_text(HANGING.format(rank=rank))
+    words = ("--plugin", plugin, "train", "demo", "--data", house, "--out", run, *TINY, "--rank-timeout", "10")
+    with trained_together(*words) as process:
+        _, said = process.communicate(timeout=PATIENCE)
+    ours = [line for line in said.splitlines() if line.startswith("vlnbert: ") and line != "vlnbert: interrupted"]
+    longer = "(where one takes longer to start, give more: --rank-timeout SECONDS); begin it again"
+    assert ours == [f"vlnbert: another process of this training did not come within 10 s {longer}"]
+    assert "rendezvous" not in said, "no traceback of torch"
+    assert not run.exists()
+
+
 @pytest.mark.slow
 def test_mistakes_are_told_once(house: Path, tmp_path: Path) -> None:
     for words in (("train", "dmo"), ("train", "demo", "--data", house, "--out", house)):

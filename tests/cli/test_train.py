@@ -1,5 +1,6 @@
 """`vlnbert train` from its words to a run: begun, interrupted, resumed, together, and what it says when it cannot."""
 
+import os
 import shlex
 import shutil
 import signal
@@ -14,8 +15,9 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from torch import Tensor
 
 from tests.cli.conftest import TINY, called
+from tests.cli.trial import held_up
 from tests.learning.samples import same, weights
-from tests.processes import PATIENCE
+from tests.processes import PATIENCE, PROCESSES
 from vlnbert.cli.train import _resuming
 from vlnbert.learning.callbacks import read_log
 from vlnbert.learning.presets import PRESETS
@@ -61,8 +63,10 @@ def test_a_run_leaves_logs_and_curves(whole: Path) -> None:
     check_curves(whole)
 
 
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-def test_an_interrupted_run_ends_with_the_same_bits(house: Path, whole: Path, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_an_interrupted_run_ends_with_the_same_bits(
+    house: Path, whole: Path, tmp_path: Path, name: str, code: int
+) -> None:
     run = tmp_path / "a run"
     words = spoken("train", "demo", "--data", house, "--out", run, *WORDS)
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -71,7 +75,7 @@ def test_an_interrupted_run_ends_with_the_same_bits(house: Path, whole: Path, tm
         time.sleep(0.02)
     process.send_signal(getattr(signal, name))
     out, err = process.communicate()
-    assert (process.returncode, out) == (0, "")
+    assert (process.returncode, out) == (code, "")
     said, again = err.splitlines()[-1].split("; go on with: ")
     done = int(said.removeprefix("stopped after ").removesuffix(" updates"))
     assert 0 < done < ITERATIONS
@@ -81,6 +85,37 @@ def test_an_interrupted_run_ends_with_the_same_bits(house: Path, whole: Path, tm
     assert same(weights(whole), weights(run))
     assert same(best(whole), best(run))
     check_curves(run)
+
+
+def test_sigterm_ends_a_validation_within_seconds(house: Path, tmp_path: Path) -> None:
+    """Whoever resumes makes up for it: log and best weights are those of a run that was not stopped."""
+    words = ("train", "demo", "--data", str(house))
+    short = (*TINY, "--training.iterations", "4", "--training.validate-every", "2")
+    place, run = "vlnbert.learning.navigator_recipe.validation_scores", tmp_path / "run"
+    begun, told, whole = tmp_path / "begun", tmp_path / "told", tmp_path / "whole"
+    spoken_words = [*words, "--out", str(run), *short]
+    process = PROCESSES.Process(target=held_up, args=(spoken_words, place, tmp_path, tmp_path / "cache", told, begun))
+    process.start()
+    try:
+        while not begun.exists():
+            assert process.is_alive(), told.read_text()
+            time.sleep(0.02)
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGTERM)
+        process.join(10)
+    finally:
+        process.kill()
+    assert process.exitcode == 143
+    assert told.read_text().splitlines()[-1] == (
+        f"stopped after 2 updates; go on with: vlnbert train --resume {run} --threads 1"
+    )
+    assert not (run / "best").exists()
+    assert called("train", "--resume", run, "--threads", 1).code == 0
+    assert called(*words, "--out", whole, *short).code == 0
+    assert same(weights(whole), weights(run))
+    assert same(best(whole), best(run))
+    logs = [[{**line, "time": 0} for line in read_log(one / "log.jsonl")] for one in (run, whole)]
+    assert logs[0] == logs[1]
 
 
 def test_to_resume_what_is_done_is_harmless(run: Callable, whole: Path, tmp_path: Path) -> None:
@@ -141,7 +176,7 @@ MISTAKES = {
     "longer cosine": (
         ("--resume", "{whole}", "--training.iterations", "99"),
         "{whole} cannot be extended: its cosine learning rate comes down over 30 updates, to its end with the last of "
-        "them; begin another from its weights: --start {whole}",
+        "them; begin another from its weights: vlnbert train PRESET --start {whole}",
     ),
     "odd batch": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--training.batch", "3"), "no two halves"),
     "no updates": (

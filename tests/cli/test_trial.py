@@ -93,17 +93,18 @@ def test_ctrl_c(mistake: Mistake, folder: Path, tmp_path: Path) -> None:
     assert files(folder) == before, "something was left behind"
 
 
-def test_ctrl_c_while_it_starts() -> None:
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_ctrl_c_while_it_starts(name: str, code: int) -> None:
     """When the first modules are imported, before the command line is there to answer."""
     words = [sys.executable, "-X", "importtime", "-m", "vlnbert", "presets"]
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     for line in process.stderr:
         if "tyro" in line:
-            process.send_signal(signal.SIGINT)
+            process.send_signal(getattr(signal, name))
             break
     left = process.communicate()[1]
-    assert process.returncode == 130
+    assert process.returncode == code
     assert left.splitlines()[-1] == "vlnbert: interrupted"
     assert "Traceback" not in left
 
@@ -135,8 +136,10 @@ def test_ctrl_c_while_torch_is_imported(monkeypatch: pytest.MonkeyPatch, capfd: 
     monkeypatch.setattr(torch.__spec__, "_initializing", True)
     with pytest.raises(KeyboardInterrupt):  # since the process did not end here
         _interrupt()
-    assert left == [130]
-    assert capfd.readouterr().err == "vlnbert: interrupted\n"
+    with pytest.raises(KeyboardInterrupt):
+        _interrupt(signal.SIGTERM)
+    assert left == [130, 143]
+    assert capfd.readouterr().err == "vlnbert: interrupted\n" * 2
 
 
 def test_the_page_has_forty_mistakes_or_more() -> None:
@@ -178,3 +181,13 @@ def test_an_answer_must_be_whole() -> None:
     assert not row.answered_by(["vlnbert: a.b is bad; mend it", "another line"])
     assert not row.answered_by(["vlnbert: a.b is bad; mend it all"])
     assert not row.answered_by([])
+
+
+@pytest.mark.parametrize(("kind", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_verb_prints_no_half_of_an_object(
+    house: Path, monkeypatch: pytest.MonkeyPatch, kind: signal.Signals, code: int
+) -> None:
+    """What reads `--json` gets an object or nothing."""
+    monkeypatch.setattr("vlnbert.analysis.equipped_agent.evaluate_agent", lambda *_, **__: signal.raise_signal(kind))
+    outcome = called("evaluate", "--agent", "random", "--data", house, "--json")
+    assert (outcome.code, outcome.out, outcome.err) == (code, "", "vlnbert: interrupted\n")

@@ -197,7 +197,7 @@ def test_an_interrupted_demo_goes_on(run: Callable, tmp_path: Path) -> None:
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     assert f"go on with: the same command (--out {tmp_path / 'demo'})" in process.communicate()[1]
-    assert process.returncode == 0
+    assert process.returncode == 130
     log = next(tmp_path.glob("demo/run*/log.jsonl"))
     before = json.loads(log.read_text().splitlines()[-1])["iteration"]
     assert before < 30
@@ -293,7 +293,7 @@ def test_to_be_terminated_leaves_nothing_behind(tmp_path: Path) -> None:
         process.terminate()
         with suppress(subprocess.TimeoutExpired):  # Python loses what is raised in the callback of a weak reference
             process.wait(timeout=20)
-    assert process.returncode == 130
+    assert process.returncode == 143
     assert process.stderr.read().decode().splitlines()[-1] == "vlnbert: interrupted"
     process.stderr.close()
     assert not any(tmp_path.iterdir())

@@ -96,7 +96,7 @@ def held_up(words: list[str], place: str, folder: Path, cache: Path, told: Path,
         sleep(PATIENCE)
 
     os.chdir(folder)
-    os.environ["VLNBERT_CACHE"] = str(cache)
+    os.environ["VLNBERT_CACHE"], os.environ["VLNBERT_STATE"] = str(cache), str(cache / "state")
     os.dup2(os.open(told, os.O_CREAT | os.O_WRONLY), 2)
     module, _, name = place.rpartition(".")
     setattr(import_module(module), name, wait)

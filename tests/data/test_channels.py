@@ -52,6 +52,20 @@ def test_each_channel_stands_where_it_is_named(tiny: Any, bert: str) -> None:
         assert torch.equal(seen(tiny, ",".join(names), bert), torch.cat([alone[name] for name in names], dim=-1))
 
 
+def test_objects_of_which_nobody_says_anything_are_not_seen(tiny: Any, bert: str) -> None:
+    """Views alone are enough to walk; a task of objects, which needs them, says what is missing."""
+    for path in tiny.folder.object_feature_files():
+        path.unlink()
+    data = vln.open_data(tiny.root, FeatureSpec(views="captions", encoder=bert))
+    assert data.environment.view_bank is data.view_bank
+    assert data.environment.object_bank is None
+    for asks in (lambda: data.split("reverie/train"), lambda: data.object_bank):
+        with pytest.raises(vln.DataError, match="holds no object feature file; name one"):
+            asks()
+    named = vln.open_data(tiny.root, FeatureSpec(views="captions", objects="view-caption", encoder=bert))
+    assert named.environment.object_bank is named.object_bank is not None
+
+
 def test_captions_are_what_they_were(tiny: Any, bert: str) -> None:
     """A codebook beside a table of detections gave the feature by which older runs learned."""
     world = vln.open_data(tiny.root).world

@@ -71,7 +71,7 @@ def _page(page: Path, folder: Path, cache: str, pipe: Connection) -> None:
     import torch
 
     torch.set_num_threads(1)
-    os.environ["VLNBERT_CACHE"] = cache
+    os.environ["VLNBERT_CACHE"], os.environ["VLNBERT_STATE"] = cache, str(Path(cache) / "state")
     os.chdir(folder)
     names, printed = {"__name__": "__main__"}, []
     quoted = "\n".join(path.read_text() for path in (ROOT / "examples").glob("*.py"))  # which have tests of their own

@@ -13,7 +13,7 @@ import yaml
 
 import vlnbert
 from tests.docs.snippets import FENCE, PAGES, ROOT
-from vlnbert.evaluation.tables import METRICS
+from vlnbert.tasks.metrics import METRICS
 
 DOCS = ROOT / "docs"
 LINKED = [*PAGES, ROOT / "CHANGELOG.md"]
@@ -67,7 +67,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_the_glossary_explains_every_score() -> None:
-    names = {name.removesuffix(" m").lower() for key, (name, _) in METRICS.items() if key != "episodes"}
+    names = {metric.title.lower() for key, metric in METRICS.items() if key != "episodes"}
     assert names <= anchors(DOCS / "glossary.md")
 
 

@@ -13,6 +13,7 @@ from vlnbert.evaluation.scoring import score_file
 from vlnbert.evaluation.submission import write_results
 from vlnbert.house import generate
 from vlnbert.navigator import SIZES, Navigator
+from vlnbert.rollout.baselines import Shortest
 from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.rollout.recurrent import encode_tokens
 from vlnbert.sources.layout import DataFolder, open_folder
@@ -167,6 +168,17 @@ def test_success_is_to_see_the_target(scene: Scene) -> None:
     ]
     assert result.scores.sr.tolist() == seen
     assert 0 < sum(seen) < len(seen)
+
+
+def test_who_names_no_object_grounds_nothing(scene: Scene) -> None:
+    """Not even the first of those in view, which some were asked for."""
+    result = evaluate_agent(scene.environment, Shortest(scene.environment), scene.episodes)
+    objects, ends = scene.environment.object_bank.object_table, result.trajectories.viewpoint[:, -1]
+    assert torch.equal(ends, scene.episodes.goal)
+    first = objects.ids_at(ends, torch.zeros_like(ends))
+    assert any(name == target for name, target in zip(first, scene.episodes.targets, strict=True))
+    assert result.predicted_objects is None
+    assert result.scores.rgs.tolist() == [0.0] * len(scene.episodes)
 
 
 def test_in_r2r_nothing_is_named(scene: Scene, folder: DataFolder) -> None:

@@ -13,7 +13,7 @@ from tests.cli.conftest import TINY, called
 from tests.learning.samples import same, weights
 from vlnbert.house import generate
 from vlnbert.navigator import BACKBONES, Navigator, fast
-from vlnbert.registry import load_plugin
+from vlnbert.plugins import load_plugin
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "own_backbone.py"
 FEW = {"batch": 8, "warmup": 0, "validate_every": 6, "max_steps": 5, "iterations": 6}
@@ -81,7 +81,7 @@ def test_from_the_command_line(house: Path, tmp_path: Path, forget_plugins: Call
     assert begun.code == 0, begun.err
     second = vln.open_run(tmp_path / "second")
     assert second.record.plugins == (str(EXAMPLE),), "so that it can be resumed as well"
-    assert second.model.config.backbone == "my-transformer"
+    assert second.navigator.config.backbone == "my-transformer"
     forget_plugins()
     assert json.loads(called("evaluate", second.folder, *words).out).keys() == {"val_unseen"}
     forget_plugins()

@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import vlnbert as vln
 from tests.cli.conftest import TINY, called
 from tests.learning.samples import same, weights
 from vlnbert.errors import UsageError
 from vlnbert.house import generate
-from vlnbert.registry import load_plugin
-from vlnbert.tasks.task import GROUNDING, NAVIGATION, TASKS
+from vlnbert.plugins import load_plugin
+from vlnbert.tasks.metrics import GROUNDING, NAVIGATION
+from vlnbert.tasks.task import TASKS
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "own_task.py"
 SPLITS = {"train_on": "exact/train", "validate_on": "exact/val_unseen", "best_on": "exact/val_unseen"}
@@ -45,10 +47,53 @@ def test_who_follows_its_teacher_succeeds(data: vln.Data) -> None:
 
 def test_it_trains_resumes_and_evaluates(data: vln.Data, tmp_path: Path) -> None:
     run = vln.train("demo", data, tmp_path / "run", bar=False, tensorboard=False, **SPLITS, **SMALL)
-    best = max(line["scores"]["exact/val_unseen"]["sdtw"] for line in run.log if "scores" in line)
+    best = max(line["scores"]["exact/val_unseen"]["gp"] for line in run.log if "scores" in line)
     assert run.progress.best == best, "its own metric chooses"
     assert run.resume(bar=False, tensorboard=False).progress == run.progress
-    assert vln.evaluate(run, split="exact/val_unseen", bar=False).scores["exact/val_unseen"]["sdtw"] == best
+    assert vln.evaluate(run, split="exact/val_unseen", bar=False).scores["exact/val_unseen"]["gp"] == best
+
+
+def test_its_metric_is_wherever_scores_are(data: vln.Data, tmp_path: Path) -> None:
+    """In the log, TensorBoard, the model card's folder, tables, JSON, comparisons, reports and episodes."""
+    run = vln.train("demo", data, tmp_path / "run", bar=False, **SPLITS, **SMALL)
+    lines = [line for line in run.log if "scores" in line]
+    assert {line["best_metric"] for line in lines} == {"gp"}
+    logged = [line["scores"]["exact/val_unseen"]["gp"] for line in lines]
+    events = EventAccumulator(str(run.folder / "tensorboard")).Reload().Scalars("exact/val_unseen/gp")
+    assert [point.value for point in events] == pytest.approx(logged)
+    assert f"best GP m {max(logged):.2f} on exact/val_unseen" in str(run)
+    assert [column.split()[0] for column in run.table().columns] == ["updates", "SR", "SPL", "GP"]
+
+    found = vln.evaluate(run, split="exact/val_unseen", bar=False)
+    single = [one["gp"] for one in found.per_episode["exact/val_unseen"].values()]
+    assert sum(map(float, single)) / len(single) == pytest.approx(found.scores["exact/val_unseen"]["gp"])
+    assert "GP m" in found.table().columns
+    (written,) = found.write(tmp_path)
+    assert vln.score(written, data, "exact/val_unseen").summary == found.scores["exact/val_unseen"]
+    compared = json.loads(vln.compare([run, "shortest"], split="exact/val_unseen", bar=False).to_json())
+    mine, shortest = (compared["scores"][agent]["gp"] for agent in compared["agents"])
+    assert compared["differences"]["shortest"]["gp"] == pytest.approx(shortest - mine)
+    id, value = next(iter(found.per_episode["exact/val_unseen"].items()))
+    episode = vln.episode(run, id, split="exact/val_unseen", bar=False)
+    assert json.loads(episode.to_json())["scores"]["gp"] == value["gp"]
+    page = vln.report(run, tmp_path / "report.html", bar=False).read_text()
+    assert "goal progress: how much nearer to the goal it ended" in page
+    assert f"GP {value['gp']:.2f} m" in page or "GP " in page
+
+
+def test_lower_may_be_better(data: vln.Data, tmp_path: Path, plugin: Callable[[], None]) -> None:
+    """The best weights are those with the lowest value of a metric that says so."""
+    plugin()
+    (tmp_path / "lower.py").write_text(
+        EXAMPLE.read_text()
+        .replace('"gp", "GP", unit="m"', '"gp", "GP", unit="m", higher=False')
+        .replace("left[:, 0] - left[:, -1]", "left[:, -1]")
+    )
+    load_plugin(tmp_path / "lower.py")
+    run = vln.train("demo", data, tmp_path / "run", bar=False, tensorboard=False, **SPLITS, **SMALL)
+    values = [line["scores"]["exact/val_unseen"]["gp"] for line in run.log if "scores" in line]
+    assert len(values) == 2
+    assert run.progress.best == min(values)
 
 
 WORDS = [word for name, split in SPLITS.items() for word in (f"--{name.replace('_', '-')}", split)]
@@ -64,7 +109,7 @@ def test_from_the_command_line(data: vln.Data, house: Path, tmp_path: Path, plug
     options = ("--training.iterations", "4", "--training.validate-every", "2", *WORDS, *TINY)
     outcome = called("--plugin", EXAMPLE, "train", "demo", "--data", house, "--out", tmp_path / "run", *options)
     assert outcome.code == 0, outcome.err
-    assert "SDTW" in outcome.out, "its own metric chooses"
+    assert "GP m" in outcome.out, "its own metric chooses"
     assert same(weights(tmp_path / "run"), weights(expected.folder))
     plugin()
     resumed = called("train", "--resume", tmp_path / "run")

@@ -48,9 +48,9 @@ def test_its_python_runs(place: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
     names: dict[str, Any] = {}
     for example in blocks(PAGE, "python"):
         exec(compile(example, "docs", "exec"), names)
-    assert {run.experiment.training.reward for run in trained} == {"paper", "fewer-hops"}
+    assert {run.experiment.training.reward for run in trained} == {"paper", "fewer-hops", "wordy"}
     assert {run.experiment.navigator.backbone for run in trained} == {"two-stream", "my-transformer"}
-    assert {run.experiment.best_on for run in trained} == {"r2r/val_unseen", "exact/val_unseen"}
+    assert {run.experiment.best_on for run in trained} == {"r2r/val_unseen", "exact/val_unseen", "last-two/val_unseen"}
     assert "exact/val_unseen" in capsys.readouterr().out
 
 

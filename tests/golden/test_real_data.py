@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import vlnbert as vln
 from vlnbert.environment.contract import check_environment, check_world
 from vlnbert.environment.environment import Environment
 from vlnbert.tasks import load_episodes
@@ -56,6 +57,12 @@ def test_targets_at_the_goal(open_data, open_data_world, split, targets, missing
     assert len({id.rpartition("_")[0] for id in report.elsewhere}) == missing
     assert (report.nowhere, report.withheld) == ((), 0)
     assert int((target_index(objects, episodes) >= 0).sum()) == report.at_goal == len(episodes) - len(report.elsewhere)
+
+
+def test_what_views_show_is_enough_to_open_the_environment(open_data):
+    """The folder has boxes of objects and no features of them; who says nothing of objects sees none."""
+    environment = vln.open_data(open_data.root, "detections").environment
+    assert (environment.view_bank.width, environment.object_bank) == (49, None)
 
 
 def test_known_tokens(open_data, open_data_world):

@@ -19,8 +19,9 @@ from unittest.mock import patch
 
 import torch
 
+from tests.learning.samples import state_of
 from vlnbert.learning import checkpoints
-from vlnbert.learning.averaging import AveragedWeights
+from vlnbert.learning.checkpoints import TrainingState
 from vlnbert.learning.run_folder import Progress
 from vlnbert.navigator import Navigator, NavigatorConfig
 from vlnbert.navigator.storage import digests, folder
@@ -47,22 +48,19 @@ def timed(work: Callable[[], Any]) -> tuple[float, Any]:
     return time.perf_counter() - began, found
 
 
-def resumed(
-    checkpoint: Path, navigator: Navigator, optimiser: torch.optim.Optimizer, averaged: AveragedWeights
-) -> None:
+def resumed(checkpoint: Path, state: TrainingState) -> None:
     """Load, and use it once: what nobody looks at is not read from the disk before it is used."""
-    checkpoints.load_checkpoint(checkpoint, navigator, optimiser, averaged)
-    optimiser.step()
+    checkpoints.load_checkpoint(checkpoint, state)
+    state.optimiser.step()
 
 
 def main(place: str = "", rounds: int = 9) -> None:
     torch.manual_seed(0)
     navigator = Navigator(NavigatorConfig(vocabulary=30522, feature_width=2048))
-    optimiser = torch.optim.AdamW(navigator.parameters())
+    state = state_of(navigator)
     for weight in navigator.parameters():
         weight.grad = torch.zeros_like(weight)
-    optimiser.step()
-    averaged = AveragedWeights(navigator, 0.0)
+    state.optimiser.step()
     seconds: dict[tuple[str, str], list[float]] = {}
     run = Path(tempfile.mkdtemp(dir=place or None))
     try:
@@ -74,11 +72,9 @@ def main(place: str = "", rounds: int = 9) -> None:
                 time.sleep(1)
                 with guarded(way):
                     saving, saved = timed(
-                        lambda: checkpoints.save_checkpoint(
-                            run, navigator, optimiser, progress=Progress(1, None, None), averaged=averaged
-                        )
+                        lambda: checkpoints.save_checkpoint(run, state, progress=Progress(1, None, None))
                     )
-                    loading, _ = timed(lambda: resumed(saved, navigator, optimiser, averaged))  # noqa: B023
+                    loading, _ = timed(lambda: resumed(saved, state))  # noqa: B023
                     opening, _ = timed(lambda: Navigator.from_pretrained(saved))  # noqa: B023
                 for what, took in (("save", saving), ("load, and update once", loading), ("open", opening)):
                     seconds.setdefault((what, way), []).append(took)

@@ -61,8 +61,8 @@ WITH_OBJECTS = [
 
 
 def write_honest(root: Path) -> None:
-    """Write everything; the cache, too, lies within, while this process lasts."""
-    os.environ["VLNBERT_CACHE"] = str(root / "cache")
+    """Write everything; the cache and states, too, lie within, while this process lasts."""
+    os.environ["VLNBERT_CACHE"], os.environ["VLNBERT_STATE"] = str(root / "cache"), str(root / "state")
     torch.set_num_threads(1)
     data = TinyData(root / "data")
     data.write("r4r/R4R_val_unseen.json", data.read("r2r/R2R_val_unseen.json"))

@@ -23,7 +23,7 @@ from vlnbert.fetching.manifest import read_manifest
 from vlnbert.learning.experiment_file import read_experiment
 from vlnbert.learning.runs import resume_run
 from vlnbert.navigator.model.huggingface import open_pretrained
-from vlnbert.registry import load_plugin
+from vlnbert.plugins import load_plugin
 from vlnbert.sources.boxes import read_boxes
 from vlnbert.sources.captions import read_captions
 from vlnbert.sources.encoding import encode_texts
@@ -168,6 +168,7 @@ def cached(root: Path, path: Path) -> object:
 
 
 def experiment(root: Path, path: Path) -> object:
+    load_plugin(path.with_name("plugin.py"))  # which the honest file names
     found = read_experiment(path)
     return found.experiment, found.name, found.description, found.asked
 

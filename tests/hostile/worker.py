@@ -64,6 +64,7 @@ class Honest:
 
 def work(honest: Path, root: Path, pipe: Connection) -> None:
     """Serve cases from a pipe, in a copy of the honest folder; each is announced before anything is read."""
+    os.environ["VLNBERT_STATE"] = str(root / "state")
     os.environ["VLNBERT_CACHE"], os.environ[MARK] = str(root / "cache"), str(root / "mark")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # libraries print what they think of damaged files
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

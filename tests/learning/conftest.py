@@ -8,6 +8,7 @@ import pytest
 from tests.learning.samples import EXPERIMENT, write_labels
 from vlnbert.data.data import open_data
 from vlnbert.house import generate
+from vlnbert.learning.run_folder import last_checkpoint, remove_surplus
 from vlnbert.learning.runs import begin_run
 
 
@@ -34,5 +35,7 @@ def finished(house: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(finished: Path, tmp_path: Path) -> Path:
-    """A copy of it, to be broken."""
-    return shutil.copytree(finished, tmp_path / "run")
+    """A copy of it with one checkpoint, to be broken: with two it would go on from the one before."""
+    copy = shutil.copytree(finished, tmp_path / "run")
+    remove_surplus(copy, last_checkpoint(copy), keep=1)
+    return copy

@@ -14,6 +14,8 @@ import torch
 
 from vlnbert.data.data import open_data
 from vlnbert.environment.environment import Environment
+from vlnbert.learning.averaging import AveragedWeights
+from vlnbert.learning.checkpoints import TrainingState
 from vlnbert.learning.experiment import Experiment, TrainConfig
 from vlnbert.learning.recipes import NAVIGATOR
 from vlnbert.learning.run_folder import POINTER, last_checkpoint
@@ -124,6 +126,14 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
 
 def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def state_of(navigator: Navigator) -> TrainingState:
+    """What a checkpoint keeps of a training that nothing was done in yet."""
+    optimiser = torch.optim.AdamW(navigator.parameters())
+    return TrainingState(
+        navigator, optimiser, list(dict(navigator.named_parameters())), AveragedWeights(navigator, 0.0), {}
+    )
 
 
 def go_on(house: Path, run: Path, ready: Event, config: TrainConfig = CONFIG) -> None:

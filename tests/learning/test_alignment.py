@@ -14,12 +14,16 @@ from tests.learning.test_flip import begun, learn, mirrored, retold, stop_after
 from tests.navigator.encoders import FAMILIES, save_encoder
 from vlnbert.data.data import open_data
 from vlnbert.data.spec import FeatureSpec
+from vlnbert.environment.environment import Environment
 from vlnbert.errors import DataError
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.runs import begin_run, read_record, resume_run
+from vlnbert.learning.terms import Alignment
 from vlnbert.learning.trainer import Trainer
+from vlnbert.rollout.recurrent import as_policy
 from vlnbert.sources.word_labels import split_words
+from vlnbert.tasks.batches import Batch
 
 LABELS = "r2r/LAR2R_train.json"
 TRAINING = replace(CONFIG, iterations=6, objective=ObjectiveConfig(alignment=1.0))
@@ -137,14 +141,20 @@ def test_an_encoder_s_own_tokens_are_found_in_the_text(labelled_house: Path, tmp
     assert all(parts["alignment"] > 0 for parts in parts_of(trainer).values())
 
 
+def attended(one: Trainer, environment: Environment, flip: float, batch: Batch, key: torch.Tensor) -> torch.Tensor:
+    """What attending elsewhere than to the words that are due costs at each step of a batch."""
+    rollout = learn(one, environment, flip, batch, key).rollout
+    return Alignment(one.config, as_policy(one.model))(rollout, batch)
+
+
 def test_words_keep_their_places_in_a_mirror(labelled_house: Path, tmp_path: Path) -> None:
     one = begun(labelled_house, tmp_path, training=replace(TRAINING, batch=16))
     batch, key = one.batches[0]
     there = replace(batch, heading=-batch.heading, tokens=retold(one, batch.tokens))
     changed = batch.aligned.any(dim=1) & (there.tokens != batch.tokens)
     assert changed.any(), "left and right are among those words"
-    flipped = learn(one, one.environment, 1.0, batch, key).rollout.alignment_loss
-    built = learn(one, mirrored(one.environment), 0.0, there, key).rollout.alignment_loss
-    plain = learn(one, one.environment, 0.0, batch, key).rollout.alignment_loss
+    flipped = attended(one, one.environment, 1.0, batch, key)
+    built = attended(one, mirrored(one.environment), 0.0, there, key)
+    plain = attended(one, one.environment, 0.0, batch, key)
     torch.testing.assert_close(flipped, built, rtol=1e-4, atol=1e-5)
     assert flipped.shape != plain.shape or not torch.allclose(flipped, plain, rtol=1e-4, atol=1e-5)

@@ -16,7 +16,7 @@ PARTS = {"total": 2.0, "imitation": 1.0}
 
 
 def test_a_log_is_read_back(tmp_path: Path) -> None:
-    log = JsonLog(tmp_path / "run" / "log.jsonl")
+    log = JsonLog(tmp_path / "runs" / "run" / "log.jsonl")
     for iteration in (2, 4):
         log.updated(iteration, 0.1, PARTS)
     log.validated(4, {"r2r/val_unseen": {"sr": 0.5}})

@@ -19,7 +19,8 @@ from vlnbert.learning.run_folder import TRAINER, last_checkpoint, read_progress
 from vlnbert.learning.trainer import TrainingError
 from vlnbert.navigator.storage.folder import read_safetensors
 
-SHORT = replace(CONFIG, iterations=4)
+MOMENT = "optimiser.backbone.embeddings.words.weight"
+SHORT = replace(CONFIG, iterations=4, keep=1)  # with two checkpoints it would go on from the one before
 
 
 @pytest.fixture
@@ -28,22 +29,28 @@ def run(house: Path, tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-@pytest.mark.parametrize("damage", ["misshapen", "missing", "unknown", "empty", "no number", "NaN", "int32"])
+@pytest.mark.parametrize(
+    "damage", ["misshapen", "twice", "stray", "missing", "unknown", "empty", "no number", "NaN", "int32"]
+)
 def test_moments_of_other_weights_are_refused(house: Path, run: Path, damage: str) -> None:
     path = last_checkpoint(run) / TRAINER
     with safe_open(path, framework="pt") as file:
         tensors, header = {name: file.get_tensor(name) for name in file.keys()}, file.metadata()  # noqa: SIM118
     if damage == "misshapen":
-        tensors["optimiser.0.exp_avg"] = torch.zeros(3)
+        tensors[f"{MOMENT}.exp_avg"] = torch.zeros(3)
+    elif damage == "twice":
+        tensors["optimiser.0.exp_avg"] = torch.zeros_like(tensors[f"{MOMENT}.exp_avg"])
+    elif damage == "stray":
+        tensors[f"{MOMENT}.exp_avg".removeprefix("optimiser.")] = tensors.pop(f"{MOMENT}.exp_avg")
     elif damage == "missing":
-        del tensors["optimiser.0.exp_avg_sq"]
+        del tensors[f"{MOMENT}.exp_avg_sq"]
     elif damage == "unknown":
-        tensors["optimiser.0.momentum"] = torch.zeros(3)
+        tensors[f"{MOMENT}.momentum"] = torch.zeros(3)
     elif damage == "empty":
         tensors = {}
     elif damage in ("NaN", "int32"):
-        moment = tensors["optimiser.0.exp_avg"]
-        tensors["optimiser.0.exp_avg"] = moment.int() if damage == "int32" else moment * torch.nan
+        moment = tensors[f"{MOMENT}.exp_avg"]
+        tensors[f"{MOMENT}.exp_avg"] = moment.int() if damage == "int32" else moment * torch.nan
     else:
         header = {"progress": '{"iteration": "4", "best": null, "best_iteration": null}'}
     save_file(tensors, path, header)
@@ -58,7 +65,7 @@ NO_PROGRESS = {
     "negative": '{"iteration": -5, "best": null, "best_iteration": null}',
     "no number": '{"iteration": 4, "best": NaN, "best_iteration": 4}',
     "too large": f'{{"iteration": 4, "best": 1{"0" * 400}, "best_iteration": 4}}',
-    "ahead": '{"iteration": 4, "best": 0.5, "best_iteration": 5}',
+    "far ahead": '{"iteration": 4, "best": 0.5, "best_iteration": 10000000000}',
     "no time": '{"iteration": 4, "best": 0.5, "best_iteration": null}',
 }
 

@@ -117,7 +117,7 @@ def test_what_is_not_there_is_told(tmp_path: Path) -> None:
         vln.train("nowhere.json", tmp_path, tmp_path / "run")
     with pytest.raises(UnknownNameError, match="no preset 'dmeo'; did you mean demo"):
         read_experiment(written(tmp_path, {"preset": "dmeo"}))
-    with pytest.raises(UsageError, match=rf"no plugin at {tmp_path / 'my.py'}"):
+    with pytest.raises(UsageError, match=rf"mine.json names the plugin {tmp_path / 'my.py'}, which is no longer there"):
         read_experiment(written(tmp_path, {"plugins": ["my.py"]}))
 
 
@@ -130,5 +130,12 @@ def test_plugins_lie_beside_the_file(
     path = written(tmp_path, {"preset": "demo", "plugins": ["my.py"], "training.reward": "mine"})
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
+    words = (
+        rf"^{path} names the plugin {tmp_path / 'my.py'}, with which nothing was trained on this machine; if you trust"
+    )
+    with pytest.raises(UsageError, match=words):
+        read_experiment(path)
+    assert "mine" not in REWARDS
+    vln.load_plugin(tmp_path / "my.py")
     assert read_experiment(path).experiment.training.reward == "mine"
     assert "mine" in REWARDS

@@ -183,7 +183,8 @@ def test_what_was_left_half_done_is_swept(house: Path, run: Path, whole: Path) -
         (beside / "model.safetensors").write_bytes(b"half")
     for path in (run / "last.json", run / "run.json"):
         temporary_name(path).write_text("half")
-    shutil.copytree(last_checkpoint(run), run / "checkpoints" / "0000004")  # older than what the pointer names
+    shutil.copytree(last_checkpoint(run), run / "checkpoints" / "0000002")  # older than those that are kept
+    shutil.copytree(last_checkpoint(run), run / "checkpoints" / "0000007")  # the pointer was not moved yet
     shutil.copytree(run / "best", run / "best.new")
     shutil.copytree(run / "best", aside(run / "best"))
     others = temporary_name(run / "report.html")
@@ -224,7 +225,7 @@ def move_on(run: Path, checkpoint: Path) -> None:
     newer = run / "checkpoints" / "0000008"
     if checkpoint.name == "0000006" and checkpoint.is_dir():
         shutil.copytree(checkpoint, newer)
-        run_folder.point_to(run, newer)
+        run_folder.point_to(run, newer, keep=1)
         shutil.rmtree(checkpoint)
 
 
@@ -278,8 +279,8 @@ def test_the_pointer_may_move_before_its_checkpoint_is_looked_for(run: Path, mon
 def test_a_lost_pointer_beside_a_damaged_checkpoint(house: Path, run: Path) -> None:
     (run / "last.json").unlink()
     path = last_checkpoint(run) / "trainer.safetensors"
-    older = shutil.copytree(path.parent, path.parent.with_name("0000002"))
     path.write_bytes(path.read_bytes()[:1000])
+    older = run / "checkpoints" / "0000004"
     assert last_checkpoint(run) == older
     shutil.rmtree(older)
     with pytest.raises(DataError, match=r"checkpoints: holds no whole checkpoint, and last.json is missing; begin the"):

@@ -41,6 +41,16 @@ def test_a_stop_counts_strictly_within_three_metres(line: World) -> None:
     assert earned(line, PROGRESS, [0], stop=True, path=[0, 1, 2]) == [2]
 
 
+def test_of_several_goals_the_nearest_counts(line: World) -> None:
+    """From b, both c and d are goals: c is nearer; from d one need not go back."""
+    viewpoint, slot = torch.tensor([1, 2, 3, 3])[:, None], torch.tensor([1, 1, STOP])[:, None]
+    walked = (viewpoint, slot, torch.tensor([[0, 1, 2]]), torch.tensor([3]))
+    rewards = Rewards(line, PROGRESS)
+    assert rewards(*walked).flatten().tolist() == [1, -1, -2]
+    assert rewards(*walked, goals=torch.tensor([[2, 3]])).flatten().tolist() == [1, -1, 2]
+    assert rewards(*walked, goals=torch.tensor([[3, 3]])).flatten().tolist() == [1, 1, 2]
+
+
 def test_leaving_the_goal_costs_what_was_reached(line: World) -> None:
     only = RewardConfig(progress=False, fidelity=False)
     assert earned(line, only, [2, 1, 0], stop=False, path=[0, 1, 2]) == pytest.approx([-2.0, -1.0])

@@ -19,8 +19,8 @@ from vlnbert.learning.experiment import Experiment, TrainConfig
 from vlnbert.learning.rewards import REWARDS, RewardConfig, Rewards, register_reward
 from vlnbert.learning.runs import begin_run, read_record, resume_run
 from vlnbert.learning.updates import TORCH, unrecordable
+from vlnbert.plugins import load_plugin
 from vlnbert.ranks import ALONE, Ranks
-from vlnbert.registry import load_plugin
 from vlnbert.rollout.mixed import Rollout
 from vlnbert.tasks.batches import Batch
 from vlnbert.world.world import World

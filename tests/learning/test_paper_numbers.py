@@ -20,10 +20,10 @@ from tests.learning.samples import SHAPE
 from vlnbert.data.data import open_data
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.losses import actor_critic_loss
+from vlnbert.learning.optimisers import set_learning_rate
 from vlnbert.learning.presets import presets
 from vlnbert.learning.runs import begin_run
 from vlnbert.learning.trainer import Trainer
-from vlnbert.learning.updates import set_learning_rate
 from vlnbert.navigator import Step
 from vlnbert.rollout.agents import EpisodeBatch
 from vlnbert.rollout.episodes import run_episodes
@@ -31,7 +31,7 @@ from vlnbert.rollout.mixed import SAMPLE, TEACHER, MixedAgent, collect_rollout
 from vlnbert.tasks.tokens import load_tokenizer, tokenise
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "paper.md").read_text()
-SECTION = PAGE.partition("## What only the code states")[2].partition("Dropout, of which")[0]
+SECTION = PAGE.partition("## What only the code states")[2].partition("\n###")[0]
 ROWS = dict(re.findall(r"^\| (\S.*?) \| (.*?) \|", SECTION, flags=re.MULTILINE))
 PAPER = [name for name in presets if "stream" in name]
 REVERIE = [name for name in PAPER if name.startswith("reverie")]

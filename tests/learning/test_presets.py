@@ -2,16 +2,19 @@
 
 import json
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from vlnbert.data.inventory import NEEDS
 from vlnbert.errors import UnknownNameError, UsageError
+from vlnbert.learning.callbacks import read_log
 from vlnbert.learning.presets import PRESETS, Preset, presets
 from vlnbert.records import from_plain, to_plain
 from vlnbert.tasks.task import TASKS
 
+MEASURED = Path(__file__).resolve().parents[2] / "docs" / "measured"
 BY_NAME = {preset.name: preset for preset in PRESETS}
 
 
@@ -158,6 +161,15 @@ def test_a_preset_is_a_navigator_s_or_a_speaker_s() -> None:
         presets.speaker("r2r-open")
     with pytest.raises(UsageError, match="speaker-open trains a speaker"):
         presets.navigator("speaker-open")
+
+
+@pytest.mark.parametrize("name", ["r2r-open", "r2r-open-told", "reverie-open"])
+def test_a_preset_learns_as_long_as_its_measured_run(name: str) -> None:
+    """By the log that docs/results.md draws: its last update, and those at which it was validated."""
+    training = presets.navigator(name).training
+    validated = [line["iteration"] for line in read_log(MEASURED / f"{name}.jsonl") if "scores" in line]
+    assert validated == list(range(training.validate_every, training.iterations + 1, training.validate_every))
+    assert validated[-1] == training.iterations
 
 
 def test_the_paper_s_recipe() -> None:

@@ -59,7 +59,7 @@ def earned(world: World, walk: str, sightings: str | None, **settings: object) -
     seen = None if sightings is None else torch.tensor([[*map("abcd".index, sightings), NONE]])
     rollout = SimpleNamespace(viewpoint=viewpoint, slot=slot)
     described = {"goal": torch.tensor([2]), "path": torch.tensor([[0, 1, 2]]), "path_length": torch.tensor([3])}
-    batch = SimpleNamespace(task="r2r" if seen is None else "reverie", sightings=seen, **described)
+    batch = SimpleNamespace(task="r2r" if seen is None else "reverie", sightings=seen, goals=None, **described)
     return PaperReward(world, RewardConfig(**settings))(rollout, batch).flatten().tolist()
 
 
@@ -182,7 +182,7 @@ def test_in_r2r_nobody_sees_objects(both: Trainer) -> None:
     """A batch of R2R costs what it would where there are none."""
     world, bank = both.environment.world, both.environment.view_bank
     rows, policy = both.batches.teacher_rows(world), both.batches.row_policy
-    blind = Learner(both.navigator, Environment(world, bank), both.config, ALONE, rows, policy)
+    blind = Learner(both.model, Environment(world, bank), both.config, ALONE, rows, policy)
     batch, key = both.batches[1]
     found = []
     for learner in (both.learner, blind):

@@ -62,14 +62,20 @@ def aged(run: Path, version: int, *places: tuple[str, ...]) -> Path:
 FLIP, EMA = ("experiment", "training", "flip"), ("experiment", "training", "ema")
 ALIGNMENT = ("experiment", "training", "objective", "alignment")
 GROUNDED = ("experiment", "training", "objective", "grounding_rows")
+KEEP = ("experiment", "training", "keep")
 
 
 def test_an_older_record_need_not_know_every_setting(run: Path) -> None:
-    aged(run, 3, EMA, FLIP, ALIGNMENT, GROUNDED)
+    aged(run, 3, EMA, FLIP, ALIGNMENT, GROUNDED, KEEP)
     assert resume_run(run).config.ema == 0.0
 
 
-BEFORE = {4: (FLIP, ALIGNMENT, GROUNDED), 5: (ALIGNMENT, GROUNDED), 6: (GROUNDED,)}
+BEFORE = {
+    4: (FLIP, ALIGNMENT, GROUNDED, KEEP),
+    5: (ALIGNMENT, GROUNDED, KEEP),
+    6: (GROUNDED, KEEP),
+    7: (KEEP,),
+}
 
 
 @pytest.mark.parametrize(("version", "unknown"), BEFORE.items(), ids=map(str, BEFORE))
@@ -96,6 +102,7 @@ def test_a_record_of_before_a_setting_opens_and_goes_on(
         (5, (FLIP, ALIGNMENT), "experiment.training.flip"),
         (6, (ALIGNMENT,), "experiment.training.objective.alignment"),
         (7, (GROUNDED,), "experiment.training.objective.grounding_rows"),
+        (8, (KEEP,), "experiment.training.keep"),
     ],
 )
 def test_a_record_of_every_field_lacks_none(
@@ -109,7 +116,7 @@ def test_a_record_of_every_field_lacks_none(
 def test_what_a_damaged_record_is_answered_with_helps(house: Path, run: Path, tmp_path: Path) -> None:
     (run / "run.json").write_text("{")
     again = begin_run("mine", replace(EXPERIMENT, start=str(run)), open_data(house), tmp_path / "again")
-    assert same(again.navigator.state_dict(), Navigator.from_pretrained(run / "best").state_dict())
+    assert same(again.model.state_dict(), Navigator.from_pretrained(run / "best").state_dict())
 
 
 def test_no_run_is_told(tmp_path: Path) -> None:

@@ -238,7 +238,7 @@ def test_a_run_may_start_from_another(house: Path, finished: Path, tmp_path: Pat
         validate_on=("reverie/val_unseen",),
         best_on="reverie/val_unseen",
     )
-    other = begin_run("mine", reverie, open_data(house), tmp_path / "reverie").navigator
+    other = begin_run("mine", reverie, open_data(house), tmp_path / "reverie").model
     assert other.object_embedding is not None
     assert torch.equal(other.state_dict()["view_embedding.project.weight"], best["view_embedding.project.weight"])
 
@@ -262,7 +262,7 @@ def test_weights_are_drawn_only_where_some_are_new(
 
     monkeypatch.setattr(starting, "Navigator", Watched)
     start = replace(EXPERIMENT, start=str(finished), navigator=replace(SHAPE, hidden_dropout=0.125))
-    one = begin_run("mine", start, open_data(house), tmp_path / "one").navigator
+    one = begin_run("mine", start, open_data(house), tmp_path / "one").model
     assert made[-1] == "meta"
     assert one.config.hidden_dropout == 0.125
     assert 0.125 in {part.p for part in one.modules() if isinstance(part, torch.nn.Dropout)}
@@ -281,7 +281,7 @@ def test_weights_that_see_other_features_are_refused(house: Path, finished: Path
     free = begin_run(
         "mine", replace(EXPERIMENT, features=FeatureSpec(view_width=5)), open_data(house), tmp_path / "free"
     )
-    assert free.navigator.config.feature_width == 5
+    assert free.model.config.feature_width == 5
 
 
 def test_instructions_too_long_to_read_are_refused_at_once(house: Path, tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_the_best_has_the_lowest_perplexity_and_is_the_average(house: Path, tmp_
     best = Speaker.from_pretrained(tmp_path / "run/best").state_dict()
     assert trainer.progress.best_iteration == 12, "it still learns"
     assert all(torch.equal(best[name], weight) for name, weight in trainer.averaged.average.items())
-    assert not torch.equal(best["word.weight"], trainer.speaker.word.weight)
+    assert not torch.equal(best["word.weight"], trainer.model.word.weight)
     assert set(watcher.losses[12]) == {"total", "cross_entropy"}
 
 
@@ -127,7 +127,7 @@ def test_houses_kept_out_are_not_learned_from(tmp_path: Path) -> None:
     assert kept_out not in set.union(*map(houses, trainer.batches.splits))
     assert houses(trainer.validation["r2r/dev_unseen"]) == {kept_out}
     learned = torch.unique(torch.cat([split.tokens.ids.flatten() for split in trainer.batches.splits]))
-    assert set(trainer.speaker.spoken.nonzero().flatten().tolist()) <= set(learned.tolist()), "nor are its words said"
+    assert set(trainer.model.spoken.nonzero().flatten().tolist()) <= set(learned.tolist()), "nor are its words said"
     assert any(line.startswith(f"kept out of training: {kept_out}") for line in told)
 
 
@@ -135,10 +135,10 @@ def test_reverie_shows_the_target(house: Path, tmp_path: Path) -> None:
     scored = "reverie/val_unseen"
     one = replace(small(), train_on=("reverie/train", "r2r/train"), validate_on=(scored,), best_on=scored)
     trainer = begun(house, tmp_path / "run", one)
-    assert trainer.speaker.encoder.target is not None
-    before = trainer.speaker.encoder.target.weight.detach().clone()
+    assert trainer.model.encoder.target is not None
+    before = trainer.model.encoder.target.weight.detach().clone()
     trainer.train()
-    assert not torch.equal(before, trainer.speaker.encoder.target.weight)
+    assert not torch.equal(before, trainer.model.encoder.target.weight)
     assert Speaker.from_pretrained(tmp_path / "run/best").config.object_width > 0
 
 
@@ -156,7 +156,7 @@ def learned_together(ranks: Ranks, house: Path, folder: Path) -> dict[str, Any]:
     trainer, watcher = begun(house, folder, experiment, ranks=ranks), Watcher()
     trainer.callbacks = [watcher]
     trainer.train()
-    found = {name: weight.detach().numpy() for name, weight in trainer.speaker.state_dict().items()}
+    found = {name: weight.detach().numpy() for name, weight in trainer.model.state_dict().items()}
     return {"weights": found, "scores": watcher.scores[6][SCORED]["perplexity"]}
 
 
@@ -209,7 +209,7 @@ def test_a_speaker_to_start_from(house: Path, tmp_path: Path) -> None:
     begun(house, tmp_path / "first", small()).train()
     again = begun(house, tmp_path / "second", replace(small(), start=str(tmp_path / "first")))
     best = Speaker.from_pretrained(tmp_path / "first/best")
-    assert torch.equal(again.speaker.word.weight, best.word.weight)
+    assert torch.equal(again.model.word.weight, best.word.weight)
     with pytest.raises(DataError):
         begun(house, tmp_path / "third", replace(small(), start=str(tmp_path / "nowhere")))
 

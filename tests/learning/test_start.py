@@ -78,7 +78,7 @@ def test_what_the_data_decides_is_refused_by_name(house: Path, tmp_path: Path, n
 
 def test_what_the_data_has_anyway_may_be_said(house: Path, tmp_path: Path) -> None:
     width = open_data(house).view_bank.width
-    assert begun(house, tmp_path / "run", feature_width=width).navigator.config.feature_width == width
+    assert begun(house, tmp_path / "run", feature_width=width).model.config.feature_width == width
 
 
 DECIDED_BY_WEIGHTS = [
@@ -114,7 +114,7 @@ def test_even_what_the_preset_has_is_refused_when_said(house: Path, tmp_path: Pa
     preset = changed_preset(replace(changed_preset("demo", {}), experiment=wide), {"start": str(bert)})
     assert preset.asked == ("start",)
     free = begin_run("mine", preset.experiment, open_data(house), tmp_path / "free", asked=preset.asked)
-    assert free.navigator.config.hidden == 24
+    assert free.model.config.hidden == 24
     said = changed_preset(preset, {"hidden": 12})
     with pytest.raises(UsageError, match=r"^hidden is 12, but the weights to start from decided on 24"):
         begin_run("mine", said.experiment, open_data(house), tmp_path / "said", asked=said.asked)
@@ -151,7 +151,7 @@ def test_a_tokenizer_beyond_the_embedding_is_refused_before_a_folder_is_made(
 def test_layers_of_a_bert_may_be_chosen(house: Path, tmp_path: Path, bert: Path) -> None:
     """Also by a run that was killed before its first checkpoint."""
     begun(house, tmp_path / "run", start=str(bert), layers=1, cross_layers=3, heads=4)
-    for config in (resume_run(tmp_path / "run").navigator.config, read_record(tmp_path / "run").experiment.navigator):
+    for config in (resume_run(tmp_path / "run").model.config, read_record(tmp_path / "run").experiment.navigator):
         assert (config.layers, config.cross_layers, config.heads) == (1, 3, 4)
     with pytest.raises(UsageError, match=r"^layers=9 is more than the 4 that "):
         begun(house, tmp_path / "more", start=str(bert), layers=9)
@@ -177,7 +177,7 @@ def test_old_records_still_begin(house: Path, tmp_path: Path) -> None:
     del values["asked"]
     values["experiment"]["navigator"] |= {"feature_width": 2048, "vocabulary": 30522}
     path.write_text(json.dumps({**values, "format": 2}))
-    assert resume_run(tmp_path / "run").navigator.config.feature_width == open_data(house).view_bank.width
+    assert resume_run(tmp_path / "run").model.config.feature_width == open_data(house).view_bank.width
 
 
 SCORED_OBJECTS = "reverie/val_unseen"

@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
 
 import vlnbert.learning.trainer
 from tests.learning.samples import CONFIG, SCORED, Watcher, go_on, same, trainer, weights
 from tests.processes import PROCESSES
 from vlnbert.evaluation.evaluate import evaluate_agent
-from vlnbert.learning.checkpoints import save_checkpoint
+from vlnbert.learning.checkpoints import TrainingState, save_checkpoint
 from vlnbert.learning.optimisers import learning_rate_at
 from vlnbert.learning.run_folder import POINTER, Progress, last_checkpoint
 from vlnbert.learning.trainer import Trainer, TrainingError, dropout_seed
@@ -76,9 +75,9 @@ def test_a_checkpoint_is_never_written_over(house: Path, tmp_path: Path, monkeyp
     """A kill in between would leave none, and the pointer would name nothing."""
     saved: list[int] = []
 
-    def spy(run: Path, navigator: Navigator, optimiser: Optimizer, progress: Progress, **more: Any) -> Path:
+    def spy(run: Path, state: TrainingState, progress: Progress, **more: Any) -> Path:
         saved.append(progress.iteration)
-        return save_checkpoint(run, navigator, optimiser, progress, **more)
+        return save_checkpoint(run, state, progress, **more)
 
     monkeypatch.setattr(vlnbert.learning.trainer, "save_checkpoint", spy)
     config = replace(CONFIG, validate_every=100)
@@ -136,7 +135,7 @@ def break_after(run: Trainer, batches: int) -> None:
     def learn_or_break(*words: Any, **options: Any) -> Tensor:
         if len(seen) == batches:
             with torch.no_grad():
-                run.navigator.critic[3].bias.fill_(torch.nan)
+                run.model.critic[3].bias.fill_(torch.nan)
         seen.append(None)
         return learn(*words, **options)
 
@@ -152,7 +151,7 @@ def test_the_best_is_kept(house: Path, tmp_path: Path) -> None:
     assert run.progress.best == max(scores.values())
     assert run.progress.best_iteration == min(number for number, score in scores.items() if score == run.progress.best)
     best = Navigator.from_pretrained(tmp_path / "run" / "best")
-    assert best.config == run.navigator.config
+    assert best.config == run.model.config
     shown = (tmp_path / "run" / "best" / "README.md").read_text()
     assert "preset `mine`" in shown
     assert f"| {SCORED} |" in shown

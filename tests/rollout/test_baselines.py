@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vlnbert.environment.environment import Environment
+from vlnbert.environment.environment import Environment, Observation
 from vlnbert.errors import UnknownNameError
 from vlnbert.rollout.agents import EpisodeBatch, find_agent
 from vlnbert.rollout.baselines import Random, RandomReverie
@@ -197,6 +197,18 @@ def test_reverie_s_random_stays_as_often_as_it_takes_one_neighbour(world):
     assert set(first) == {"a0", "a3"}
     assert 1400 < first.count("a0") < 1600
     assert taken.length.unique().tolist() == [1, 10]
+
+
+def test_reverie_s_random_takes_neighbours_that_lie_alike_in_their_order():
+    """So many that a sort which may change their order does."""
+    choosable, direction = torch.ones(4, 41, dtype=torch.bool), torch.zeros(4, 41, 4)
+    direction[:, 1:, 1] = 1.0  # the cosine of a heading: straight ahead
+    observation = Observation(choosable, direction, direction[:, 0], None)
+    agent, lot = RandomReverie(), torch.tensor([0.0, 0.01, 0.5, 0.99])
+    slot, memory = agent.act(observation, (lot, 0))
+    assert slot.tolist() == [0, 0, 20, 39], "shares of 40: none, less than one, half, all but one"
+    slot, _ = agent.act(observation, memory)
+    assert slot.tolist() == [1, 1, 1, 1]
 
 
 def test_unknown_agents():

@@ -1,7 +1,11 @@
 """Streams of JSON against json.loads, and files that are written whole or not at all."""
 
+import errno
+import fcntl
 import json
+import re
 import tracemalloc
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -10,8 +14,8 @@ from hypothesis import strategies as st
 
 from vlnbert.errors import DataError
 from vlnbert.sources import json_streams
-from vlnbert.sources.files import read_json, write_json, written_beside
-from vlnbert.sources.folders import built_beside
+from vlnbert.sources.files import read_json, sweep, temporary_name, write_json, written_beside
+from vlnbert.sources.folders import built_beside, replaced
 from vlnbert.sources.json_streams import stream_json_list
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
@@ -194,6 +198,58 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path, fault):
     assert [(entry.name, entry.read_text()) for entry in tmp_path.iterdir()] == [("file.txt", "old")]
     if isinstance(fault, OSError):
         assert str(caught.value).startswith(f"{path}: cannot be written (No space left on device); ")
+
+
+@pytest.mark.parametrize("kind", [written_beside, built_beside, replaced])
+def test_what_a_killed_writer_left_is_swept_and_what_is_being_written_stays(tmp_path, kind):
+    path = tmp_path / "new"
+    left, folder, link = (temporary_name(path) for _ in range(3))
+    left.write_text("half")
+    folder.mkdir()
+    (folder / "half").write_text("half")
+    link.symlink_to(tmp_path / "elsewhere")
+    others = [tmp_path / "file", tmp_path / ".new.swp", tmp_path / ".new.0123456789abcdeg", temporary_name(left)]
+    for other in others:
+        other.write_text("of others")
+    with kind(path) as first:
+        assert sorted(tmp_path.iterdir()) == sorted([first, link, *others]), "a link is not what we write"
+        with suppress(DataError), kind(path) as second:
+            assert first.exists()
+            raise DataError(second, "is enough", "stop")
+        assert first.exists()
+        assert not second.exists()
+    assert sorted(tmp_path.iterdir()) == sorted([path, link, *others])
+
+
+def test_a_writer_whose_file_is_swept_as_it_begins_takes_another(tmp_path, monkeypatch):
+    """In the moment between making and locking it."""
+    real, swept = Path.touch, []
+
+    def touch(path, *words, **options):
+        real(path, *words, **options)
+        if not swept:
+            swept.append(path)
+            sweep(tmp_path, re.compile(r"file\.json"))
+
+    monkeypatch.setattr(Path, "touch", touch)
+    write_json(tmp_path / "file.json", [1])
+    assert swept
+    assert not swept[0].exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["file.json"]
+
+
+def test_where_no_lock_can_be_had_nothing_is_swept(tmp_path, monkeypatch):
+    left = temporary_name(tmp_path / "file.json")
+    left.write_text("half")
+
+    def refuse(*_):
+        raise OSError(errno.ENOTSUP, "not on this file system")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    write_json(tmp_path / "file.json", [1])
+    assert sorted(tmp_path.iterdir()) == sorted([left, tmp_path / "file.json"])
+    sweep(tmp_path, re.compile(r"file\.json"), alone=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["file.json"]
 
 
 def test_an_interrupt_may_come_at_once(tmp_path, monkeypatch):

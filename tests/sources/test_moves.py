@@ -8,8 +8,8 @@ import pytest
 
 from vlnbert.errors import DataError
 from vlnbert.sources import moves
-from vlnbert.sources.files import read_json, temporary_name, write_json
-from vlnbert.sources.folders import read_whole, replaced, sweep
+from vlnbert.sources.files import read_json, sweep, temporary_name, write_json
+from vlnbert.sources.folders import read_whole, replaced
 from vlnbert.sources.moves import aside, exchange
 
 

@@ -1,5 +1,6 @@
 """Which words are due where, by hand: 'Walk to the blue door.' and 'Go up the stairs and stop' in a tiny house."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -88,6 +89,14 @@ def test_too_many_words_at_viewpoints_are_refused(
     monkeypatch.setattr("vlnbert.tasks.alignment.MOST_MARKS", 4 * 4 * 9 - 1)
     with pytest.raises(UsageError, match="r2r/train has 144 words at viewpoints, more than 143; shorten its paths"):
         align_words(split, ALL, tokenizer, world)
+
+
+def test_a_gigabyte_of_words_at_viewpoints_is_the_most(split: Split, world: World, tokenizer: Tokenizer) -> None:
+    """Four paths of four viewpoints, with instructions so long that it is just beyond."""
+    length = (1 << 30) // 16 + 1
+    long = replace(split, tokens=replace(split.tokens, ids=torch.zeros(1, 1, dtype=torch.long).expand(4, length)))
+    with pytest.raises(UsageError, match="has 1,073,741,840 words at viewpoints, more than 1,073,741,824;"):
+        align_words(long, ALL, tokenizer, world)
 
 
 def test_who_is_left_keeps_its_words(split: Split, world: World, tokenizer: Tokenizer) -> None:

@@ -92,6 +92,18 @@ def test_buckets_waste_less_than_chance():
     assert bucketed < 1.2 * lengths.sum()
 
 
+def test_sixteen_batches_are_sorted_by_length_together():
+    """Their batches then hold consecutive lengths, and those of one batch more do not."""
+
+    def spans(count):
+        lengths = torch.randperm(4 * count, generator=torch.Generator().manual_seed(0))
+        batches = TrainingBatches(lengths, 4, 0)
+        return [int(lengths[batches[number]].max() - lengths[batches[number]].min()) for number in range(count)]
+
+    assert spans(16) == [3] * 16
+    assert max(spans(17)) > 3
+
+
 @given(st.integers(1, 80))
 def test_buckets(count):
     assert count <= bucket(count) < count + BUCKET

@@ -144,6 +144,19 @@ def test_the_file_by_hand(labelled: TinyData) -> None:
     )
 
 
+def test_instructions_of_one_path_are_cut_each(labelled: TinyData, tmp_path: Path) -> None:
+    """Both of the path, into two parts each."""
+
+    def both(labels: dict[str, Any]) -> None:
+        for viewpoint in ("a0", "a2"):
+            labels["5"][viewpoint]["1"] = labels["5"][viewpoint]["0"]
+
+    labelled.edit("r2r/LAR2R_train.json", both)
+    out = tmp_path / "R2R_parts.json"
+    told = cut(labelled, out)
+    assert told.out == f"{out}: 4 sub-instructions, 2 beginnings and 2 ends, of 2 of 2 instructions\n"
+
+
 def test_headings_are_within_a_turn(labelled: TinyData, tmp_path: Path) -> None:
     """Westwards, which other conventions would have below zero."""
     labelled.edit("r2r/R2R_train.json", lambda items: items[0].update(path=["a2", "a1", "a0", "a3", "a4"]))

@@ -109,6 +109,12 @@ def test_augmented_tokens_are_kept(tiny, world, tokenizer):
     assert rows(tokenise(augmented, tokenizer, tiny.root, max_tokens=4)) == [[2, 5, 6, 3]]
 
 
+def test_the_last_piece_is_a_token(tiny, world, tokenizer):
+    assert len(tokenizer.get_vocab()) == 22
+    tiny.edit("r2r/prevalent_aug.json", lambda items: items[0].update(instr_enc=[2, 21, 3]))
+    assert rows(tokenise(load_episodes(tiny.folder, world, "r2r", "aug"), tokenizer, tiny.root)) == [[2, 21, 3]]
+
+
 def test_augmented_data_without_tokens_is_tokenised(tiny, world, tokenizer):
     tiny.edit("r2r/prevalent_aug.json", lambda items: items[0].update(instr_enc=[0, 0]))
     augmented = load_episodes(tiny.folder, world, "r2r", "aug")
@@ -116,7 +122,12 @@ def test_augmented_data_without_tokens_is_tokenised(tiny, world, tokenizer):
 
 
 @pytest.mark.parametrize(
-    ("given_tokens", "words"), [([2, 3], "has no words"), ([2, 99, 3], "token 99 is not in the voc")]
+    ("given_tokens", "words"),
+    [
+        ([2, 3], "has no words"),
+        ([2, 99, 3], "token 99 is not in the voc"),
+        ([2, 22, 3], "token 22 is not in the voc"),  # of 22 pieces, numbered from 0
+    ],
 )
 def test_wrong_augmented_tokens(tiny, world, tokenizer, refuses, given_tokens, words):
     path = tiny.edit("r2r/prevalent_aug.json", lambda items: items[0].update(instr_enc=given_tokens))

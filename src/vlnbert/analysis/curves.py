@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from io import BytesIO
+from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -11,12 +12,15 @@ from matplotlib.ticker import MaxNLocator
 
 from vlnbert.analysis.inline_svg import PALETTE, Picture
 from vlnbert.errors import UsageError
+from vlnbert.evaluation.tables import is_rate, own_keys
 from vlnbert.sources.checks import is_number
 from vlnbert.sources.files import written_beside
+from vlnbert.tasks.metrics import METRICS
 
 SIZE = 7.2, 2.5  # inches, two panels side by side
 PANEL = 3.54, 2.6  # one by itself; a page shows it at 340 pixels or more, so that no text is under 11 pixels
 TEXT = 8.5  # points
+STYLES: tuple[Literal["-", "--", ":", "-."], ...] = ("-", "--", ":", "-.")  # of the lines of metrics that a task adds
 TICKS = 7  # spaces between the ticks of an axis, at most
 
 
@@ -100,12 +104,16 @@ def _draw_rates(axes: Axes, log: Sequence[dict[str, Any]], split: str, others: M
         _draw_perplexity(axes, lines, split)
         return
     colours = {"sr": PALETTE["walked"], "spl": PALETTE["reference"], "rgs": PALETTE["goal"]}
+    own = [name for name in own_keys({name for line in lines for name in line["scores"][split]}) if is_rate(name)]
+    styles = dict(zip(own, cycle(STYLES)))  # as many as there are
+    colours |= dict.fromkeys(own, PALETTE["ink"])
     for name, colour in colours.items():
         known = [line for line in lines if line["scores"][split].get(name) is not None]
         rates = [100 * line["scores"][split][name] for line in known]
         if rates:
             updates = [line["iteration"] for line in known]
-            axes.plot(updates, rates, color=colour, marker="o", markersize=3, label=name.upper())
+            (line,) = axes.plot(updates, rates, color=colour, marker="o", markersize=3, label=METRICS[name].title)
+            line.set_linestyle(styles.get(name, "-"))
     if axes.lines:
         axes.legend(frameon=False, fontsize=TEXT, labelcolor=PALETTE["ink"], loc="best")
     for name, rate in others.items():

@@ -19,7 +19,7 @@ from vlnbert.perception.objects import readable_name
 from vlnbert.perception.view_texts import TextReader, ViewTexts
 from vlnbert.rollout.agents import Explanation
 from vlnbert.tasks.episodes import Episodes
-from vlnbert.tasks.task import TASKS
+from vlnbert.tasks.task import TASKS, metres_to_goal, nearest
 from vlnbert.world.geometry import VIEWS, nearest_view, view_elevation, view_heading
 from vlnbert.world.objects import NONE, ObjectTable
 
@@ -60,7 +60,7 @@ class Recorder:
             instruction=Words(one.texts[0], words.words, words.unknown),
             path=self._names([walked[0], *(after for before, after in pairwise(walked) if before != after)]),
             reference=reference,
-            goal=None if reference is None else reference[-1],
+            goal=None if reference is None else self._goal(one, walked[-1]),
             goals=goals,
             steps=tuple(self._steps(evaluation, row, one, known=known, words=words)),
             outcome=evaluation.outcomes[row],
@@ -80,8 +80,7 @@ class Recorder:
         at = list(range(count)) if walked.decided is None else walked.decided[row, :count].tolist()
         passed = walked.viewpoint[row].tolist()
         place, view = walked.viewpoint[row, at], walked.view[row, at].tolist()
-        goal = one.goal.expand_as(place)
-        metres = self.world.metres(place, goal).tolist() if known else [None] * count
+        metres = metres_to_goal(self.world, place[None], one)[0].tolist() if known else [None] * count
         teacher = self._teacher(one, place) if known else [None] * count
         viewpoint, names = place.tolist(), self.world.viewpoints
         for time, here in enumerate(viewpoint[:decisions]):
@@ -183,6 +182,12 @@ class Recorder:
     @cached_property
     def _directions(self) -> tuple[Tensor, Tensor]:
         return box_direction(self.objects)
+
+    def _goal(self, one: Episodes, end: int) -> str:
+        """The goal; of several, the one nearest to where the walk ended."""
+        if one.goals is None:
+            return self.world.viewpoints[int(one.goal)]
+        return self.world.viewpoints[int(nearest(self.world, one.goals.new_tensor([end]), one.goals))]
 
     def _teacher(self, one: Episodes, place: Tensor) -> list[int]:
         """What the task's teacher would do at each viewpoint [time] of the walk."""

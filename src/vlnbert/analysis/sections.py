@@ -7,8 +7,9 @@ from vlnbert.analysis.curves import draw_losses, draw_rates
 from vlnbert.analysis.inline_svg import figure_svg
 from vlnbert.analysis.mistakes import ENDINGS, Group, Mistakes
 from vlnbert.analysis.report import Bar, Bars, Columns, Drawing, Figures, Section, Terms, Words, own
-from vlnbert.evaluation.tables import METRICS, Summary, shown
+from vlnbert.evaluation.tables import Summary, is_rate, own_keys, score_keys, shown
 from vlnbert.tables import Table
+from vlnbert.tasks.metrics import METRICS
 from vlnbert.tasks.task import TASKS
 
 ASKED = {
@@ -63,13 +64,14 @@ def headline(task: str, scores: Mapping[str, Summary], agent: str) -> Figures:
         "rgs": "named the right object (RGS)",
         "ne": "from the goal in the end, on average (NE)",
     }
+    own = own_keys(scores[agent])
+    labels |= {key: METRICS[key].meaning or METRICS[key].title for key in own}
     numbers = []
-    for key in keys:
+    for key in (*keys, *own):
         value, random = scores[agent].get(key), scores.get("random", {}).get(key)
         if value is not None:
-            unit = "m" if key == "ne" else "%"
             beside = "" if random is None else f"; random: {shown(key, random)}"
-            numbers.append((shown(key, value), unit, labels[key] + beside))
+            numbers.append((shown(key, value), METRICS[key].unit, labels[key] + beside))
     return Figures(numbers)
 
 
@@ -77,7 +79,7 @@ def how_well(
     task: str, scores: Mapping[str, Summary], agent: str, paper: Mapping[str, Mapping[str, str]], note: str
 ) -> Section:
     """The scores beside those of the baselines and, on a published split, of the paper; and what they mean."""
-    keys = [key for key in METRICS if any(summary.get(key) is not None for summary in scores.values())]
+    keys = score_keys(scores.values())
     rows = [
         [own(name) if name == agent else name, *(shown(key, summary.get(key)) for key in keys)]
         for name, summary in scores.items()
@@ -87,9 +89,12 @@ def how_well(
     if paper:
         told.append("The paper's rows are as printed; its agents saw image features.")
     words = MEANINGS | (SEEN if TASKS[task].sees_objects else {})
-    table = Table(["agent", *(METRICS[key][0] for key in keys)], rows, note=" ".join(filter(None, told)))
-    meanings = [(METRICS[key][0].removesuffix(" m"), words[key]) for key in keys if key in words]
-    unit = Words("TL and NE are in metres, the other scores in percent, as means over all episodes.", "note")
+    words |= {key: METRICS[key].meaning for key in own_keys(scores[agent]) if METRICS[key].meaning}
+    table = Table(["agent", *(METRICS[key].heading for key in keys)], rows, note=" ".join(filter(None, told)))
+    meanings = [(METRICS[key].title, words[key]) for key in keys if key in words]
+    others = [METRICS[key] for key in own_keys(scores[agent]) if not is_rate(key)]
+    units = "".join(f", {metric.title} {f'in {metric.unit}' if metric.unit else 'has no unit'}" for metric in others)
+    unit = Words(f"TL and NE are in metres{units}, the other scores in percent, as means over all episodes.", "note")
     return Section("How well it did", [table, Terms(meanings), unit])
 
 

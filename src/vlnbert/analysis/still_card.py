@@ -10,8 +10,9 @@ from vlnbert.analysis.card_text import percent, way_to
 from vlnbert.analysis.page import Markup, table, text
 from vlnbert.analysis.still_plan import still_plan
 from vlnbert.analysis.words import laid_out, most_read
-from vlnbert.evaluation.tables import METRICS, shown
+from vlnbert.evaluation.tables import own_keys, shown
 from vlnbert.tables import Table, escaped
+from vlnbert.tasks.metrics import METRICS
 
 MOST_READ = 3  # words named at each step
 SHADES = 10  # classes of the style sheet that tint a word
@@ -37,12 +38,9 @@ def outcome(record: Json) -> str:
 
 def facts(record: Json) -> str:
     """The scores of an episode, its limit and where it was, in a line."""
-    units = {key: " m" if METRICS[key][0].endswith(" m") else " %" for key in SHOWN_SCORES}
-    known = [
-        f"{METRICS[key][0].removesuffix(' m')} {shown(key, record['scores'][key])}{units[key]}"
-        for key in SHOWN_SCORES
-        if key in record["scores"]
-    ]
+    scores = record["scores"]
+    keys = [key for key in (*SHOWN_SCORES, *own_keys(scores)) if key in scores]
+    known = [f"{METRICS[key].title} {shown(key, scores[key])} {METRICS[key].unit}".strip() for key in keys]
     moves, limit = len(record["path"]) - 1, record["max_steps"]
     allowed = [] if limit is None else [f"at most {limit} {'step' if limit == 1 else 'steps'}"]
     told = [f"{moves} {'move' if moves == 1 else 'moves'}", *allowed, *known, f"house {record['scan']}"]

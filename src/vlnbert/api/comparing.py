@@ -18,7 +18,7 @@ from vlnbert.data.data import Data, open_data
 from vlnbert.errors import UsageError, setting
 from vlnbert.evaluation.evaluate import Evaluation
 from vlnbert.evaluation.parting import Parting, Walk, find_partings
-from vlnbert.evaluation.tables import METRICS, Summary, score_table, shown
+from vlnbert.evaluation.tables import Summary, score_keys, score_table, shown
 from vlnbert.progress import quiet, say
 from vlnbert.records import to_plain
 from vlnbert.rollout.policy import Policy
@@ -72,7 +72,7 @@ class AgentComparison:
 
     def _scores(self) -> Table:
         table, first = score_table(self.split, self.scores), next(iter(self.evaluations))
-        keys = [key for key in METRICS if METRICS[key][0] in table.columns]
+        keys = score_keys(self.scores.values())
         rows = [
             [f"{agent} less {first}", *(_signed(key, one.get(key)) for key in keys)]
             for agent, one in self.differences.items()

@@ -14,7 +14,7 @@ from vlnbert.house import generate
 from vlnbert.learning.presets import presets
 from vlnbert.learning.run_folder import is_run
 from vlnbert.progress import quiet
-from vlnbert.runtime import require_within
+from vlnbert.runtime import require_within, use_threads
 from vlnbert.sources.folders import refuse_full
 from vlnbert.tables import Table
 
@@ -87,6 +87,7 @@ def demo(
     usual = presets[PRESETS[task]].experiment.training
     updates = usual.iterations if iterations is None else iterations
     require_within(iterations=(updates, 1, 1_000_000), seed=(seed, 0, 2**31))
+    use_threads(threads)  # refused before any house is made
     out = Path(out)
     if not any(out.glob("house-*")):  # which an earlier demo left
         refuse_full(out)

@@ -99,8 +99,9 @@ def open_explorer(
     except VlnbertError as error:
         if agents:
             raise
+        problem = str(error).partition("; ")[0]
         remedy = "the agent that ships sees generated houses only; name another, such as random"
-        raise UsageError(f"{str(error).splitlines()[0]}; {remedy}") from None
+        raise UsageError(f"{problem}; {remedy}") from None
     walkers = [
         ExplorerAgent(one.weights or _about(source, one.agent), one.equipped)
         for one, source in zip(ready, sources, strict=True)

@@ -51,4 +51,4 @@ def require_same_houses(speaker: PreparedSpeaker, walker: PreparedAgent, split: 
     """Of dev_unseen, speaker and navigator must mean the same: what one has not seen, the other has not either."""
     if walker.walker.held_out != (speaker.held_out or ()):
         problem = f"{speaker.name} and {walker.name} kept other houses out, so {split} is not the same for both"
-        raise UsageError(f"{problem}; train both with the same {setting('holdout')}")
+        raise UsageError(f"{problem}; keep the same out of both: {setting('holdout', 'N')}")

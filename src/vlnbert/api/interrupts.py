@@ -12,18 +12,23 @@ from vlnbert.learning.trainer import Trainer
 def stopped_by_signals(trainer: Trainer, tell: Callable[[str], object]) -> Iterator[None]:
     """Interrupts within the block stop the training: it finishes what is under way and saves.
 
-    A second one does without the validation, which the resumed run makes up for. Only a third stops at once, and loses
-    the updates since the last checkpoint. `tell` is told what is waited for.
+    A second Ctrl-C does without the validation, which the resumed run makes up for. Only a third stops at once, and
+    loses the updates since the last checkpoint. Who sends SIGTERM waits for seconds before it kills, and may send it
+    more than once (a scheduler does, and torchrun passes it on): the first does without the validation, and no other
+    does more. `tell` is told what is waited for.
     """
 
-    def stop(*_: object) -> None:
+    def stop(number: int, _: object) -> None:
+        terminated = number == signal.SIGTERM
         if trainer.hurrying:
+            if terminated:
+                return
             raise KeyboardInterrupt
-        if trainer.stopping:
-            trainer.hurrying = True
-            if trainer.walking:
-                raise KeyboardInterrupt
-        trainer.stopping = True
+        trainer.stopped_by = trainer.stopped_by or number
+        hurried, trainer.stopping = terminated or trainer.stopping, True
+        trainer.hurrying = hurried
+        if hurried and trainer.walking:
+            raise KeyboardInterrupt
         if trainer.ranks.writes:
             with suppress(RuntimeError):  # of an output that was just being written to
                 tell(waiting(trainer))
@@ -56,7 +61,7 @@ def waiting(trainer: Trainer) -> str:
         return "stopping after the update under way is saved; another Ctrl-C ends at once, and loses what is not saved"
     if trainer.walking:
         return "stopping after the validation under way; another Ctrl-C leaves it to whoever resumes the run"
-    if trainer.ranks.count > 1:
+    if not trainer.listens:
         return "stopping at the next report of the losses, and saving"
     if not trainer.progress.validated or trainer.due(trainer.config.validate_every, ahead=1):
         return "stopping after the update under way is saved and validated; another Ctrl-C leaves out the validation"

@@ -25,6 +25,7 @@ from vlnbert.environment.environment import Environment
 from vlnbert.errors import UsageError, setting
 from vlnbert.evaluation.evaluate import Evaluation
 from vlnbert.navigator import Navigator, fast
+from vlnbert.records import chosen
 from vlnbert.rollout.agents import Agent, AgentFactory, names_objects
 from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.rollout.policy import Policy
@@ -139,10 +140,12 @@ def _require_used(walker: Walker, features: Any, precision: Precision) -> None:
     if isinstance(walker.agent, Policy):
         return
     if precision != "float32":
-        raise UsageError(f"{setting('precision', precision)} is of a navigator's tokens, but {walker.name} is none")
-    chosen = is_own(features) or (features is not None and as_spec(features) != FeatureSpec())
-    if chosen and not walker.agent.sees_features:
-        raise UsageError(f"{setting('features')} was chosen, but {walker.name} sees none; leave it out")
+        raise UsageError(
+            f"{setting('precision', precision)} is of a navigator's tokens, but {walker.name} is none; leave it out"
+        )
+    places = ["views"] if is_own(features) else chosen(as_spec(features), FeatureSpec())
+    for place in places if not walker.agent.sees_features else ():
+        raise UsageError(f"{setting(f'features.{place}')} was chosen, but {walker.name} sees none; leave it out")
 
 
 def _opened(data: Data | str | Path | None, device: str | None) -> Data:
@@ -206,6 +209,7 @@ def _prepare_agent(
         names = made.names_objects if isinstance(made, AgentFactory) else names_objects(made)
         finds = names and any(TASKS[one.task].sees_objects for one in episodes.values())
         data = data.seen_as(walker.features if finds else replace(walker.features, objects=OFF))
+        _ = finds and data.object_bank  # says what is missing where an agent that names objects would see none
         environment = data.environment
     agent = made(environment, seed, data.texts) if isinstance(made, AgentFactory) else made
     environment = environment.showing(agent.wants, f"{walker.name}.wants")

@@ -24,8 +24,8 @@ from vlnbert.data.data import Data, open_data
 from vlnbert.errors import UsageError, setting
 from vlnbert.evaluation.evaluate import Evaluation
 from vlnbert.evaluation.tables import Summary, score_table
+from vlnbert.plugins import load_recorded
 from vlnbert.progress import quiet
-from vlnbert.registry import load_recorded
 from vlnbert.runtime import require_within
 from vlnbert.tables import Table
 from vlnbert.tasks.splits import full_name, task_and_split
@@ -69,6 +69,7 @@ def curves(run: Run | str | Path, out: str | Path | None = None, *, split: str |
         split: The validation split to draw, such as val_unseen; by default the one that chooses the best weights.
     """
     run = open_run(run)
+    load_recorded(run.record.plugins)  # some tasks have metrics of their own
     figure = draw_curves(run.log, _validated(run, split), {})
     if out is not None:
         save_figure(figure, Path(out))

@@ -1,6 +1,7 @@
 """A run's folder as an object: what was trained, how it went, and what came of it."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,8 +11,8 @@ from vlnbert.api.arguments import checked
 from vlnbert.data.data import Data
 from vlnbert.data.own import bank_digest
 from vlnbert.data.spec import IN_MEMORY
-from vlnbert.errors import DataError, UsageError
-from vlnbert.evaluation.tables import METRICS, shown
+from vlnbert.errors import DataError, UnknownNameError, UsageError
+from vlnbert.evaluation.tables import shown
 from vlnbert.learning.callbacks import read_log
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.recipes import recipe_of
@@ -29,11 +30,12 @@ from vlnbert.learning.run_record import RunRecord, read_record
 from vlnbert.learning.settings import ExperimentSettings
 from vlnbert.learning.trainer import Callback
 from vlnbert.navigator import Navigator
-from vlnbert.registry import load_recorded
+from vlnbert.plugins import load_recorded
 from vlnbert.rollout.policies import RECURRENT, open_weights
 from vlnbert.rollout.policy import Policy
 from vlnbert.speaker import Speaker
 from vlnbert.tables import Table
+from vlnbert.tasks.metrics import METRICS
 from vlnbert.tasks.splits import task_and_split
 from vlnbert.tasks.task import TASKS
 from vlnbert.world.cache import Key
@@ -51,6 +53,7 @@ class Run:
 
     folder: Path
     interrupted: bool = False  # whether training was asked to stop before its end
+    stopped_by: int | None = None  # the signal that asked for it, such as 15 for SIGTERM; none where a caller did
 
     @cached_property
     def record(self) -> RunRecord:
@@ -111,7 +114,7 @@ class Run:
             done = Progress(0, None, None)
         best = checkpoint == "best" and self.weights.name == BEST
         updates = done.best_iteration if best else done.iteration
-        which = f"by {METRICS[self.experiment.best_metric][0]} on {self.experiment.best_on}" if best else ""
+        which = f"by {METRICS[self.experiment.best_metric].heading} on {self.experiment.best_on}" if best else ""
         words = ("best" if best else "last", "averaged" if self.experiment.training.ema else "", "weights", which)
         return f"the {' '.join(filter(None, words))}" + (f", after {updates:,} updates" if updates else "")
 
@@ -175,7 +178,6 @@ class Run:
 
     def table(self) -> Table:
         """A row for each validation, with the scores on every split."""
-        load_recorded(self.record.plugins)
         lines = [line for line in read_log(self.folder / LOG) if "scores" in line] if self._logged else []
         splits = self.experiment.validate_on
         keys = [(split, key) for split in splits for key in self._shown_metrics(split)]
@@ -183,12 +185,14 @@ class Run:
             [f"{line['iteration']:,}", *(shown(key, line["scores"].get(split, {}).get(key)) for split, key in keys)]
             for line in lines
         ]
-        return Table(["updates", *(f"{METRICS[key][0]} {split}" for split, key in keys)], rows, str(self))
+        return Table(["updates", *(f"{METRICS[key].heading} {split}" for split, key in keys)], rows, str(self))
 
     def _shown_metrics(self, split: str) -> tuple[str, ...]:
         if not recipe_of(self.experiment).walks:
             return (self.experiment.best_metric,)
-        return ("sr", "spl", *(("rgs",) if TASKS[task_and_split(split)[0]].sees_objects else ()))
+        task = TASKS.get(task_and_split(split)[0])  # None for a plugin's, which is not loaded to print something
+        own = () if task is None else (metric.name for metric in task.metrics)
+        return ("sr", "spl", *(("rgs",) if task is not None and task.sees_objects else ()), *own)
 
     @property
     def _logged(self) -> bool:
@@ -199,10 +203,10 @@ class Run:
         made = f"{self.folder}: {self.preset}, {done.iteration:,} of {total:,} updates"
         if done.best is None:
             return f"{made}, none of them validated"
-        load_recorded(self.record.plugins)
-        key = self.experiment.best_metric
-        best = f"best {METRICS[key][0]} {shown(key, done.best)} on {self.experiment.best_on}"
-        return f"{made}, {best} after {done.best_iteration:,}"
+        score = f"score {done.best:.3f}"
+        with suppress(UnknownNameError):  # the task of a plugin, which is not loaded to print something
+            score = f"{METRICS[key := self.experiment.best_metric].heading} {shown(key, done.best)}"
+        return f"{made}, best {score} on {self.experiment.best_on} after {done.best_iteration:,}"
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r})"

@@ -18,7 +18,7 @@ from vlnbert.api.speaking import instructions_of, of_split
 from vlnbert.data.data import Data
 from vlnbert.errors import UsageError, setting
 from vlnbert.evaluation.evaluate import Evaluation
-from vlnbert.evaluation.tables import METRICS, NO_RATES, shown
+from vlnbert.evaluation.tables import is_rate, score_keys, shown
 from vlnbert.evaluation.text_metrics import bleu, cider, require_sacrebleu
 from vlnbert.navigator import Navigator
 from vlnbert.progress import quiet
@@ -31,6 +31,7 @@ from vlnbert.speaker.decoding import Method
 from vlnbert.speaker.likelihood import instruction_likelihoods, perplexity
 from vlnbert.tables import Table
 from vlnbert.tasks.holdout import DEV, file_of
+from vlnbert.tasks.metrics import METRICS
 from vlnbert.tasks.splits import full_name, task_and_split
 
 Summary = dict[str, float | int | None]
@@ -81,9 +82,9 @@ class SpeakerScores:
             ["perplexity", "-", f"{self.perplexity:.2f}", "-"],
         ]
         told, people, ratio = self.told or {}, self.people or {}, self.ratio
-        for name in (name for name in METRICS if told.get(name) is not None):
+        for name in score_keys([told]):
             share = f"{ratio[name]:.2f}" if name in ratio else "-"
-            rows.append([METRICS[name][0], shown(name, told[name]), shown(name, people[name]), share])
+            rows.append([METRICS[name].heading, shown(name, told[name]), shown(name, people[name]), share])
         title = f"{self.speaker} on {self.split}, {self.paths:,} paths"
         follower = f"; {self.navigator} follows (rates in %)" if self.navigator else ""
         note = f"{self.left_out:,} paths left out, of which nothing usable was told" if self.left_out else ""
@@ -191,4 +192,4 @@ def _summary(evaluation: Evaluation) -> Summary:
 
 
 def _rate(name: str) -> bool:
-    return name not in (*NO_RATES, "episodes")
+    return is_rate(name)

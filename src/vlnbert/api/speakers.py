@@ -9,7 +9,7 @@ from vlnbert.api.walkers import usual_task
 from vlnbert.data.data import Data, open_data
 from vlnbert.errors import UsageError, setting
 from vlnbert.learning.run_folder import is_run, last_checkpoint, while_trained
-from vlnbert.registry import load_recorded
+from vlnbert.plugins import load_recorded
 from vlnbert.runtime import Precision, chosen_precision
 from vlnbert.speaker import Speaker, Teller
 from vlnbert.speaker.fitting import shown_to_speaker

@@ -14,7 +14,7 @@ from vlnbert.data.data import Data, open_data
 from vlnbert.data.own import Features, is_own
 from vlnbert.data.spec import FeatureSpec
 from vlnbert.errors import DataError, setting
-from vlnbert.learning.callbacks import JsonLog, ProgressBar, TensorBoard, require_callbacks
+from vlnbert.learning.callbacks import JsonLog, ProgressBar, TensorBoard, Watching, require_callbacks
 from vlnbert.learning.experiment_file import SUFFIX, read_experiment
 from vlnbert.learning.presets import Preset, presets
 from vlnbert.learning.run_folder import CHECKPOINTS, POINTER, RECORD, is_run
@@ -23,10 +23,10 @@ from vlnbert.learning.run_record import RENAMED, read_record
 from vlnbert.learning.runs import begin_run, resume_run
 from vlnbert.learning.settings import ExperimentSettings
 from vlnbert.learning.trainer import Callback, Trainer
+from vlnbert.plugins import load_recorded
 from vlnbert.progress import Bar, quiet, say
 from vlnbert.ranks import TIMEOUT, RankError, Ranks, is_first, joined
 from vlnbert.records import asked_places, chosen, with_changes
-from vlnbert.registry import load_recorded
 from vlnbert.runtime import require_device, use_threads
 from vlnbert.sources.locks import LOCK
 
@@ -52,8 +52,9 @@ def train(
 ) -> Run:
     """Train a navigator or a speaker, and give back its run: `vln.train("r2r-open", "data", "runs/a", batch=256)`.
 
-    Interrupted, it finishes the update under way, saves, and returns a run that `resume` goes on with; it ends with the
-    same bits as one that was never interrupted. Under torchrun, processes learn together.
+    Interrupted, it finishes the update under way, saves, and returns a run that says so (`interrupted`) and that
+    `resume` goes on with; it ends with the same bits as one that was never interrupted. Under torchrun, processes learn
+    together.
 
     Args:
         experiment: A preset by name (`vln.presets` lists them), a JSON file of settings, or an experiment of your own.
@@ -167,7 +168,7 @@ def _train(trainer: Trainer, callbacks: Sequence[Callback], *, log: bool, tensor
     """Train to the end; an interrupt finishes the update under way and saves."""
     done, total = trainer.progress.iteration, trainer.config.iterations
     with ExitStack() as stack:
-        watching: list[Callback] = list(callbacks)
+        watching: list[Callback] = [Watching(one) for one in callbacks]
         bar = Bar("training", total, done, lasting=True)
         if trainer.ranks.writes:
             on_cpu = trainer.device.type == "cpu"
@@ -183,7 +184,8 @@ def _train(trainer: Trainer, callbacks: Sequence[Callback], *, log: bool, tensor
         trainer.callbacks = watching
         with stopped_by_signals(trainer, bar.say):
             trainer.train()
-    return Run(trainer.run, interrupted=trainer.stopping and not trainer.ended)
+    interrupted = trainer.stopping and not trainer.ended
+    return Run(trainer.run, interrupted, trainer.stopped_by if interrupted else None)
 
 
 @contextmanager

@@ -11,8 +11,8 @@ from vlnbert.errors import UnknownNameError, UsageError, near_names
 from vlnbert.learning.run_folder import BEST, is_run, last_checkpoint, while_trained
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.storage.hub import NoSuchSourceError
+from vlnbert.plugins import load_recorded
 from vlnbert.progress import say
-from vlnbert.registry import load_recorded
 from vlnbert.rollout.agents import AGENTS, Agent, AgentFactory, agent_name, as_agent, find_agent
 from vlnbert.rollout.policies import describes_policy, open_policy, open_weights
 from vlnbert.rollout.policy import Policy

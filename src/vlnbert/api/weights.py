@@ -8,7 +8,7 @@ from vlnbert.api.arguments import checked
 from vlnbert.api.runs import open_run
 from vlnbert.errors import UnknownNameError
 from vlnbert.learning.run_folder import is_run, while_trained
-from vlnbert.registry import load_recorded
+from vlnbert.plugins import load_recorded
 from vlnbert.weights import exporting, importing
 from vlnbert.weights.exporting import ExportReport
 from vlnbert.weights.options import ImportOptions

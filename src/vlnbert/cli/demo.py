@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import tyro
 
 from vlnbert.cli.options import show, tell
+from vlnbert.cli.train import end_stopped
 
 
 def demo(
@@ -38,9 +39,7 @@ def demo(
 
     shown = demonstrating.demo(out, task, seed=seed, scans=scans, iterations=iterations, threads=threads)
     if shown.run.interrupted:
-        again = f"the same command (--out {out})"
-        tell(f"stopped after {shown.run.progress.iteration} updates; go on with: {again}", aside=True)
-        return
+        end_stopped(shown.run, f"the same command (--out {out})")
     show(shown.table())
     tell(f"open {shown.report} in a browser")
 

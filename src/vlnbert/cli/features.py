@@ -64,8 +64,8 @@ def view_features(
 ) -> None:
     """Make channels of a view's feature, once; from then on they open from the cache.
 
-    They stand side by side in the order of their names, as --features.views has them when training. An embedding that
-    is interrupted goes on where it was.
+    They stand side by side in the order of their names, as vlnbert train PRESET --features.views has them. An
+    embedding that is interrupted goes on where it was.
 
     Example: vlnbert features views --data data --views captions,observations
 
@@ -92,8 +92,8 @@ def object_features(
 ) -> None:
     """Make channels of an object's feature, once; from then on they open from the cache.
 
-    They stand side by side in the order of their names, as --features.objects has them when training. It is also told
-    which targets of REVERIE's instructions can be found, split by split.
+    They stand side by side in the order of their names, as vlnbert train PRESET --features.objects has them. It is also
+    told which targets of REVERIE's instructions can be found, split by split.
 
     Example: vlnbert features objects --data data
 

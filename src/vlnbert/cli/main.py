@@ -24,7 +24,7 @@ from vlnbert.cli.evaluate import evaluate
 from vlnbert.cli.explore import explore
 from vlnbert.cli.features import caption_features, object_features, view_features
 from vlnbert.cli.fetch import fetch_data
-from vlnbert.cli.interrupted import CODE, INTERRUPTED, speaks, tell_interrupted
+from vlnbert.cli.interrupted import INTERRUPTED, exit_code, interrupt, speaks, tell_interrupted
 from vlnbert.cli.parsing import as_option, parsed, postponed
 from vlnbert.cli.plugins import plugins
 from vlnbert.cli.report import curves, report
@@ -35,7 +35,7 @@ from vlnbert.cli.train import train
 from vlnbert.cli.weights import export_weights, import_weights, inspect_weights
 from vlnbert.cli.world import candidates, check_world
 from vlnbert.errors import LONGEST_LINE, PREFIX, UnknownNameError, UsageError, VlnbertError, cut, printable, spelling
-from vlnbert.registry import load_plugin, plugin_failure
+from vlnbert.plugins import load_plugin, plugin_failure
 from vlnbert.runtime import keep_freed_memory
 
 PLUGIN = "--plugin"
@@ -93,13 +93,13 @@ def main() -> None:
         for line in str(error).split("\n") if _is_ours_to_tell(error) else ():
             print(f"{PREFIX}{line}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupted:
         if speaks():
             print(INTERRUPTED, file=sys.stderr)
-        sys.exit(CODE)
-    except Exception as error:
-        if failed := plugin_failure(error):
-            line = f"{failed}; mend it"
+        sys.exit(exit_code(interrupted))
+    except BaseException as error:
+        if failed := plugin_failure(error):  # such as a sys.exit() in a hook of somebody's module
+            line = failed
         elif _is_out_of_memory(error):
             line = "there is not enough memory for this; choose a smaller batch or navigator"
         elif isinstance(error, OSError):
@@ -118,12 +118,12 @@ def _is_ours_to_tell(error: VlnbertError) -> bool:
     return speaks() if error.repeated is None else not error.repeated
 
 
-def _interrupt(*_: object) -> None:
+def _interrupt(number: int = signal.SIGINT, *_: object) -> None:
     """Stop, cleaning up; but torch, while it is imported, would end the process at an exception, and loudly."""
     if getattr(getattr(sys.modules.get("torch"), "__spec__", None), "_initializing", False):
         tell_interrupted()
-        os._exit(CODE)
-    raise KeyboardInterrupt
+        os._exit(exit_code(number))
+    interrupt(number)
 
 
 def _run(words: list[str]) -> None:
@@ -173,7 +173,7 @@ def _check_verb(words: list[str]) -> None:
             raise UnknownNameError("verb", spoken, VERBS)
 
 
-def _is_out_of_memory(error: Exception) -> bool:
+def _is_out_of_memory(error: BaseException) -> bool:
     """torch raises a RuntimeError of its own on a GPU, and a plain one on the CPU."""
     if type(error).__name__ in ("MemoryError", "OutOfMemoryError"):
         return True
@@ -210,5 +210,6 @@ def _app(verbs: dict[str, Callable[..., None]]) -> SubcommandApp:
 
 
 _MORE = """vlnbert --plugin my.py VERB ... loads a plugin first, a .py file or a module: what it registers (rewards,
-features and others) can then be named, and vlnbert plugins lists it. It may stand anywhere, and more than once.
+features and others) can then be named, and vlnbert plugins lists it. It may stand anywhere, and more than once. A run
+or a file that names a plugin needs it said so, unless this machine has trained with the same bytes.
 vlnbert VERB --help explains a verb; start with: vlnbert demo"""

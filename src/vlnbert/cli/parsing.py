@@ -3,18 +3,24 @@
 import re
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout, suppress
-from functools import partial, wraps
+from functools import cache, partial, wraps
 from inspect import signature
 from io import BytesIO, StringIO, TextIOWrapper
 from typing import Any
 
 from vlnbert.cli.helping import readable_help, unbroken
-from vlnbert.errors import UsageError, near_names
+from vlnbert.errors import UsageError, near_names, spelling
 
 Parse = Callable[[list[str]], Any]
+Options = Callable[[], tuple[list[str], list[str]]]  # what a command takes by a name, and what by its place
 EXPLAINED = re.compile(r"│ (?:-\w, )?(--.*?)(?:  |│|$)", re.MULTILINE)  # where the help explains an option
 OPTION = re.compile(r"(?:^|, )(--[\w.-]+)")  # each of its names, behind which its values are told
 BY_PLACE = re.compile(r"^│ ([A-Z]+)\b", re.MULTILINE)  # where it explains what has a place and no name
+TRAINED = (  # what the settings of experiments begin with
+    *("train_on", "validate_on", "best_on", "holdout", "holdout_seed", "features", "training", "start", "max_tokens"),
+    *("navigator", "speaker"),
+)
+RESUME = "--resume"  # what a run keeps is said when it is begun
 ELSEWHERE = {"data": "DIR"}  # what other verbs take by a name
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
 
@@ -25,6 +31,22 @@ def as_option(place: str, value: object) -> str:
     if isinstance(value, bool):
         return f"--{group}{dot}{'' if value else 'no-'}{name}"
     return f"--{group}{dot}{name}" if value is None else f"--{group}{dot}{name} {value}"
+
+
+def as_taken(options: Options, place: str, value: object) -> str:
+    """A setting as a command takes it, given its options; one that it does not have, as the command that has it."""
+    known, by_place = options()
+    for name in (place, place.rpartition(".")[2]):
+        if (option := as_option(name, value)).partition(" ")[0] in known:
+            return option
+    if (metavar := ELSEWHERE.get(place, place.upper())) in by_place:
+        return metavar if value is None else str(value)
+    group = place.partition(".")[0]
+    if group == "features" and RESUME not in known:
+        return f"vlnbert evaluate {as_option(place, value)}"
+    if group in TRAINED:
+        return f"vlnbert train PRESET {as_option(place, value)}"
+    return place.replace("_", " ") + ("" if value is None else f" {value}")
 
 
 def postponed(verb: Callable[..., None]) -> Callable[..., Callable[[], None]]:
@@ -49,10 +71,16 @@ def parsed(parse: Parse, command: str, words: list[str]) -> Callable[[], None]:
             if end.code != 2:
                 raise
         else:
-            return asked
+            return partial(_done, asked, cache(partial(_options, parse)))
     raise UsageError(
         f"{_problem(_plain(told.getvalue()), parse, command, words)}; {command} --help lists what it takes"
     )
+
+
+def _done(asked: Callable[[], None], options: Options) -> None:
+    """Do what was asked for, and name only options of this command: they are looked up when one is to be named."""
+    with spelling(partial(as_taken, options)):
+        asked()
 
 
 def _problem(box: str, parse: Parse, command: str, words: list[str]) -> str:

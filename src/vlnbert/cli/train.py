@@ -4,10 +4,11 @@ import shlex
 from collections.abc import Callable
 from inspect import cleandoc
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import tyro
 
+from vlnbert.cli.interrupted import exit_code
 from vlnbert.cli.options import DataPath, RunPath, tell
 from vlnbert.cli.parsing import parsed, postponed
 from vlnbert.errors import UsageError
@@ -90,7 +91,8 @@ def _beginning(preset: "Preset", word: str, *options: str) -> Callable[..., None
     begin.__doc__ = f"""Train {preset.description or "an experiment of your own"}.
 
     Ctrl-C finishes the update under way, saves, and says how to go on; a second one does without the validation that
-    may follow. Several processes: torchrun --nproc-per-node N -m vlnbert train ...
+    may follow, as SIGTERM does at once. Interrupted, it ends with the exit code 130 (143 by SIGTERM). Several
+    processes: torchrun --nproc-per-node N -m vlnbert train ...
 
     Example: vlnbert train {word} --data data --out runs/{preset.name}
 
@@ -149,26 +151,37 @@ def _resuming(run: Path, data: Path | None, device: str, threads: int | None, ra
 
 def _tell(run: "Run", data: Path | None, again: str) -> None:
     """How it ended, from the one process that talks to people; `data` is where the data lies, if not where it did."""
-    from vlnbert.evaluation.tables import METRICS, shown
+    from vlnbert.evaluation.tables import shown
     from vlnbert.learning.recipes import recipe_of
     from vlnbert.ranks import is_first
+    from vlnbert.tasks.metrics import METRICS
 
+    if run.interrupted:
+        end_stopped(run, again)
     if not is_first():
         return
     done, where = run.progress, shlex.quote(str(run.folder))
-    if run.interrupted:
-        tell(f"stopped after {done.iteration} updates; go on with: {again}", aside=True)
-    elif done.best is None:
+    if done.best is None:
         tell(f"{run.folder}: {done.iteration} updates, none of them validated")
     else:
         when = f"{done.iteration} updates, the best after {done.best_iteration}"
         key = run.experiment.best_metric
-        tell(f"{run.folder}: {when}, {METRICS[key][0]} {shown(key, done.best)} on {run.experiment.best_on}")
+        tell(f"{run.folder}: {when}, {METRICS[key].heading} {shown(key, done.best)} on {run.experiment.best_on}")
         elsewhere = "" if data is None else f" --data {shlex.quote(str(data))}"
         if not recipe_of(run.experiment).walks:
             tell(f"let it speak with: vlnbert speak {where}{elsewhere} --split {run.experiment.best_on}")
         else:
             tell(f"score it in full with: vlnbert evaluate {where}{elsewhere}")
+
+
+def end_stopped(run: "Run", again: str) -> NoReturn:
+    """Say how to go on with a training that was stopped, and end as whoever is interrupted does: what would follow on
+    a whole training, as in `vlnbert train ... && vlnbert evaluate ...`, must not."""
+    from vlnbert.ranks import is_first
+
+    if is_first():
+        tell(f"stopped after {run.progress.iteration} updates; go on with: {again}", aside=True)
+    raise SystemExit(exit_code(run.stopped_by))
 
 
 def _explanation() -> str:

@@ -101,10 +101,17 @@ class Data:
     def _object_bank(self) -> tuple[ObjectBank, tuple[str, ...]]:
         return open_object_bank(self.world, self.folder, self.objects, self.features)
 
+    @property
+    def sees_objects(self) -> bool:
+        """Whether agents see objects: unless they are off, or nobody says what they look like and no file does."""
+        unsaid = self.features.objects is None and not self.folder.object_feature_files()
+        return self.features.objects != OFF and not unsaid
+
     @cached_property
     def environment(self) -> Environment:
         """The world with all that agents see in it."""
-        return Environment(self.world, self.view_bank, self.object_bank, lambda: self.panorama_bank)
+        objects = self.object_bank if self.sees_objects else None
+        return Environment(self.world, self.view_bank, objects, lambda: self.panorama_bank)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -170,7 +177,7 @@ class Data:
         task, split = task_and_split(name)
         if split == DEV and not self.held_out and DEV not in TASKS[task].files(self.folder):
             problem = f"{name} is made of houses that a training kept out, and none are known here"
-            raise UsageError(f"{problem}; train with {setting('holdout', 6)}, or name a run that was")
+            raise UsageError(f"{problem}; keep some out ({setting('holdout', 6)}), or name a run that did")
         return split == DEV and bool(self.held_out)
 
     def holding_out(self, houses: Sequence[str]) -> "Data":

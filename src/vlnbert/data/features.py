@@ -45,7 +45,7 @@ from vlnbert.perception.panoramas import (
     open_panorama_captions,
     open_panorama_observations,
 )
-from vlnbert.registry import LOAD_PLUGIN
+from vlnbert.plugins import LOAD_PLUGIN
 from vlnbert.sources.features import check_width, feature_width
 from vlnbert.sources.layout import DataFolder
 from vlnbert.sources.object_features import read_object_features

@@ -59,8 +59,7 @@ def _view_bank(data: Data) -> Bank | None:
 
 def _object_bank(data: Data) -> ObjectBank:
     """The objects with their features; without any where nobody says and the folder has no file, or they are off."""
-    unsaid = data.features.objects is None and not data.folder.object_feature_files()
-    if not unsaid and (bank := data.object_bank) is not None:
+    if data.sees_objects and (bank := data.object_bank) is not None:
         return bank
     codes = torch.zeros(len(data.objects), dtype=torch.long)
     return ObjectBank.from_codebook(data.objects, torch.zeros(1, 0), codes, data.features.max_objects)

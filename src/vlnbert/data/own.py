@@ -10,7 +10,8 @@ from torch import Tensor
 
 from vlnbert.data.spec import FEATURES, FeatureSpec
 from vlnbert.errors import UsageError
-from vlnbert.world.banks import Bank, FeatureBank
+from vlnbert.external import ExternalCall, is_plain, kind_of
+from vlnbert.world.banks import Bank, FeatureBank, look
 from vlnbert.world.geometry import VIEWS
 from vlnbert.world.sights import facing_views
 from vlnbert.world.world import STOP, World
@@ -38,7 +39,8 @@ def open_own(world: World, features: Features, name: str, panorama: bool = False
     """Features as a bank on the world's device, with `panorama` of all 36 views; what does not fit is one line."""
     whose = f"the features '{name}'"
     makes = isinstance(features, type) or not (isinstance(features, Tensor) or hasattr(features, "look"))
-    found: Any = features(world) if makes else features  # type: ignore[operator]  # callable, then
+    with ExternalCall(whose, world):
+        found: Any = features(world) if makes else features  # type: ignore[operator]  # callable, then
     if panorama:
         found = _panorama_bank(world, found, whose)
     elif isinstance(found, Tensor):
@@ -48,7 +50,8 @@ def open_own(world: World, features: Features, name: str, panorama: bool = False
         problem = f"{whose} {given} of {type(found).__name__}"
         raise UsageError(f"{problem}; give a tensor, or an object with width (a number) and look(viewpoint)")
     elif hasattr(found, "to"):
-        found = found.to(world.device)
+        with ExternalCall(whose):
+            found = found.to(world.device)
     for _ in _looks(world, found, whose, VIEWS if panorama else world.slots):
         pass
     return found  # type: ignore[no-any-return]  # a bank, as was checked
@@ -66,6 +69,9 @@ def _panorama_bank(world: World, values: Any, whose: str) -> FeatureBank:
 
 def tensor_bank(world: World, values: Tensor, whose: str = "the features") -> FeatureBank:
     """A bank of [viewpoint, 36, width] values by view or [viewpoint, slot, width] ones by choice; stopping is zero."""
+    if not is_plain(values) or not values.is_floating_point():
+        problem = f"{whose} are {kind_of(values)}, not floating-point numbers that lie open"
+        raise UsageError(f"{problem}; mend them, or see by something else")
     count = values.shape[1] if values.dim() == 3 else 0
     if values.dim() != 3 or len(values) != len(world) or count not in (world.slots, VIEWS):
         expected = f"[{len(world)}, {VIEWS}, width] by view or [{len(world)}, {world.slots}, width] by choice"
@@ -94,10 +100,12 @@ def _looks(world: World, bank: Bank, whose: str, count: int) -> Iterator[Tensor]
     """What is seen from every viewpoint in so many slots or views, some viewpoints at a time, checked."""
     what = "slot" if count == world.slots else "view"
     for viewpoint in torch.split(torch.arange(len(world), device=world.device), CHUNK):
-        seen: Any = bank.look(viewpoint)
+        seen: Any = look(bank, viewpoint)
         expected, problem = (len(viewpoint), count, bank.width), ""
         if not isinstance(seen, Tensor):
             problem = f"show {type(seen).__name__}, not a tensor"
+        elif not is_plain(seen):
+            problem = f"show {kind_of(seen)}, not numbers that lie open"
         elif tuple(seen.shape) != expected:
             problem = f"show {list(seen.shape)}, not [viewpoint, {what}, width], here {list(expected)}"
         elif not seen.is_floating_point():

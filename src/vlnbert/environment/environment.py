@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from vlnbert.errors import UnknownNameError, UsageError
-from vlnbert.tasks.task import TASKS
-from vlnbert.world.banks import Bank, in_dtype, rows_of
+from vlnbert.tasks.task import TASKS, nearest
+from vlnbert.world.banks import Bank, in_dtype, look, rows_of
 from vlnbert.world.geometry import STEPS, VIEWS, angle_feature, level_view, view_elevation, view_heading
 from vlnbert.world.object_bank import ObjectBank, VisibleObjects
 from vlnbert.world.world import STOP, World
@@ -173,7 +173,7 @@ class Environment:
             choosable=rows_of(self._choosable, viewpoint),
             direction=rows_of(self._compass, (state.view % STEPS).add(viewpoint, alpha=STEPS)),
             facing=rows_of(self._facing, state.view),
-            features=None if self.view_bank is None else self.view_bank.look(viewpoint),
+            features=None if self.view_bank is None else look(self.view_bank, viewpoint),
             visible_objects=None if self.object_bank is None else self.object_bank.look(viewpoint, state.view),
             state=state,
             neighbours=rows_of(self.world.neighbour, viewpoint) if NEIGHBOURS in self.wants else None,
@@ -193,8 +193,11 @@ class Environment:
 
 
 def shortest_path_teacher(world: World, state: State, goal: Tensor) -> Tensor:
-    """[agent] the slot that starts the shortest path to the goal: stop when there, or when no path leads there."""
-    return world.slot_toward(state.viewpoint, goal)
+    """[agent] the slot that starts the shortest path to the goal: stop when there, or when no path leads there.
+
+    `goal` is [agent], or [agent, any] where there are several: then it is the nearest of them.
+    """
+    return world.slot_toward(state.viewpoint, goal if goal.dim() == 1 else nearest(world, state.viewpoint, goal))
 
 
 def _compass(world: World, real: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from vlnbert.environment.environment import NEIGHBOURS, Environment, State, shor
 from vlnbert.errors import UsageError
 from vlnbert.tasks.splits import Split
 from vlnbert.tasks.targets import target_index
-from vlnbert.tasks.task import TASKS
+from vlnbert.tasks.task import TASKS, metres_to_nearest
 from vlnbert.world.geometry import VIEWS
 from vlnbert.world.object_bank import ObjectBank
 from vlnbert.world.objects import NONE
@@ -148,7 +148,7 @@ class NavigationEnv(gymnasium.Env[Seen, np.int64]):
 
     def _teacher(self) -> int:
         """The shortest path to the goal; there, the target's number, if it is seen."""
-        slot = int(shortest_path_teacher(self.environment.world, self._state, self.episodes.goal[self._episode]))
+        slot = int(shortest_path_teacher(self.environment.world, self._state, self._goals()))
         target = NONE if self.targets is None else int(self.targets[self._episode])
         return self.slots + target if slot == STOP and target != NONE else slot
 
@@ -161,7 +161,12 @@ class NavigationEnv(gymnasium.Env[Seen, np.int64]):
         return tuple(table.names[int(table.name[row])].replace("#", " ") for row in rows)
 
     def _distance(self) -> float:
-        return float(self.environment.world.metres(self._state.viewpoint, self.episodes.goal[self._episode]))
+        return float(metres_to_nearest(self.environment.world, self._state.viewpoint, self._goals()))
+
+    def _goals(self) -> Tensor:
+        """[1, any] where this episode may end."""
+        several = self.episodes.goal[:, None] if self.episodes.goals is None else self.episodes.goals
+        return several[self._episode, None]
 
 
 def _space(environment: Environment, vocabulary: int, tokens: int, objects: ObjectBank | None) -> gymnasium.Space[Any]:

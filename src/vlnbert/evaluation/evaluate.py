@@ -18,7 +18,7 @@ from vlnbert.ranks import ALONE, Ranks
 from vlnbert.rollout.agents import Agent, EpisodeBatch, Explanation, agent_name, names_objects
 from vlnbert.rollout.episodes import MAX_STEPS, Trajectories, run_episodes
 from vlnbert.tasks.batches import evaluation_batches
-from vlnbert.tasks.episodes import Episodes
+from vlnbert.tasks.episodes import Episodes, Picked
 from vlnbert.tasks.tokens import Tokens
 from vlnbert.world.world import World
 
@@ -187,4 +187,7 @@ def _episode_batch(
         texts=tuple(episodes.texts[row] for row in rows.tolist()),
         goal=episodes.goal[index] if agent.oracle else None,
         path=episodes.path[index] if agent.oracle else None,
+        goals=episodes.goals[index] if agent.oracle and episodes.goals is not None else None,
+        ids=Picked(episodes.ids, rows),
+        extra=episodes.extra.rows(rows),
     )

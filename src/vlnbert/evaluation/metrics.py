@@ -8,14 +8,16 @@ SR, SPL: Anderson et al. 2018, arXiv:1807.06757. CLS: Jain et al. 2019, arXiv:19
 """
 
 import math
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from vlnbert.errors import UnknownNameError
-from vlnbert.tasks.task import NEAR
+from vlnbert.tasks.metrics import EPISODES
+from vlnbert.tasks.task import NEAR, metres_to_nearest
 from vlnbert.world.world import World
 
 SHORTEST_WALK = 0.01  # metres: what SPL takes an agent that never moved to have walked
@@ -44,32 +46,38 @@ class Scores:
     oracle_error: Tensor  # the same, from the nearest viewpoint on the way
     shortest: Tensor  # what `spl` compares the trajectory with
     steps: Tensor  # moves, and turns where the agent recorded them
+    own: Mapping[str, Tensor] = field(default_factory=dict)  # by name, what the task measures beside these
 
     def __len__(self) -> int:
         return len(self.sr)
 
+    def columns(self) -> dict[str, Tensor | None]:
+        """Every metric by name; None where a task has no such metric."""
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "own"} | dict(self.own)
+
     def select(self, rows: Tensor) -> "Scores":
         """Those of some episodes, in the order of `rows`."""
-        columns: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
-        picked: dict[str, Any] = {name: column if column is None else column[rows] for name, column in columns.items()}
-        return Scores(**picked)
+        picked: dict[str, Any] = {name: None if one is None else one[rows] for name, one in self.columns().items()}
+        own = {name: picked.pop(name) for name in self.own}
+        return Scores(**picked, own=own)
 
     def of(self, row: int) -> dict[str, float]:
         """Those of one episode, by the names that `summary` has; without those that its task has not."""
-        known = {name: getattr(self, name) for name in SUMMARY}
+        columns = self.columns()
+        known = {name: columns[name] for name in (*SUMMARY, *self.own)}
         return {name: float(column[row]) for name, column in known.items() if column is not None}
 
     def mean(self) -> dict[str, float | None]:
         """The mean of every metric; None where a task has no such metric."""
-        names = [field.name for field in fields(self)]
-        known = {name: column for name in names if (column := getattr(self, name)) is not None}
+        columns = self.columns()
+        known = {name: column for name, column in columns.items() if column is not None}
         means = torch.stack(list(known.values())).mean(dim=1).tolist()
-        return dict.fromkeys(names) | dict(zip(known, means, strict=True))
+        return dict.fromkeys(columns) | dict(zip(known, means, strict=True))
 
     def summary(self) -> dict[str, float | int | None]:
         """What a paper's table shows: rates as fractions, TL and NE in metres, and how many episodes they describe."""
         means = self.mean()
-        return {name: means[name] for name in SUMMARY} | {"episodes": len(self)}
+        return {name: means[name] for name in (*SUMMARY, *self.own)} | {EPISODES: len(self)}
 
 
 def measure(
@@ -82,6 +90,7 @@ def measure(
     arrived: Tensor | None = None,
     grounded: Tensor | None = None,
     spl_by: SplBy = "shortest",
+    goals: Tensor | None = None,
 ) -> Scores:
     """Score walks [episode, hop] against reference paths, whose last viewpoints are the goals.
 
@@ -95,16 +104,18 @@ def measure(
             the goal.
         grounded: [episode] REVERIE: whether the agent named the target.
         spl_by: what a trajectory is compared with, the shortest path to the goal or the reference path.
+        goals: [episode, any] the goals of each, where there are several: what counts is the nearest.
     """
-    if len(walked) > 1 and walked.numel() * reference.shape[1] > MOST_CELLS:
-        whole = _Walks(walked, walked_length, reference, reference_length, arrived, grounded)
+    places = reference.shape[1] if goals is None else max(reference.shape[1], goals.shape[1])
+    if len(walked) > 1 and walked.numel() * places > MOST_CELLS:
+        whole = _Walks(walked, walked_length, reference, reference_length, arrived, grounded, goals)
         return _measured_in_blocks(world, whole, spl_by)
     cost = world.metres(walked[:, :, None], reference[:, None, :])  # [episode, walked hop, reference hop]
-    to_goal = cost[:, :, -1]
+    to_goal = cost[:, :, -1] if goals is None else metres_to_nearest(world, walked, goals[:, None])
     there = (to_goal < NEAR if arrived is None else arrived).double()
     success = there[:, -1]
     taken, described = path_metres(world, walked), path_metres(world, reference)
-    shortest = described if _by_reference(spl_by) else world.metres(walked[:, 0], reference[:, -1])
+    shortest = described if _by_reference(spl_by) else to_goal[:, 0]
     efficiency = shortest / torch.maximum(taken, shortest).clamp(min=SHORTEST_WALK)
     likeness = ndtw(dtw(cost, walked_length, reference_length), reference_length)
     return Scores(
@@ -134,6 +145,7 @@ class _Walks:
     reference_length: Tensor
     arrived: Tensor | None
     grounded: Tensor | None
+    goals: Tensor | None
 
     def select(self, rows: Tensor) -> "_Walks":
         """Some of the rows, no longer than they need be."""
@@ -145,12 +157,14 @@ class _Walks:
             reference_length=self.reference_length[rows],
             arrived=None if self.arrived is None else self.arrived[rows, :hops],
             grounded=None if self.grounded is None else self.grounded[rows],
+            goals=None if self.goals is None else self.goals[rows],
         )
 
 
 def _measured_in_blocks(world: World, walks: _Walks, spl_by: SplBy) -> Scores:
     """The same some rows at a time, those of like lengths together."""
     order, longest = walks.walked_length.sort(stable=True).indices, walks.reference.shape[1]
+    longest = longest if walks.goals is None else max(longest, walks.goals.shape[1])
     found, first = list[Scores](), 0
     while first < len(order):
         hops = walks.walked_length[order[first:]]
@@ -167,11 +181,12 @@ def _measured_in_blocks(world: World, walks: _Walks, spl_by: SplBy) -> Scores:
                 arrived=some.arrived,
                 grounded=some.grounded,
                 spl_by=spl_by,
+                goals=some.goals,
             )
         )
         first += count
     back = order.argsort()
-    columns = {field.name: [getattr(scores, field.name) for scores in found] for field in fields(Scores)}
+    columns = {name: [getattr(scores, name) for scores in found] for name in found[0].columns()}
     joined = {name: None if column[0] is None else torch.cat(column)[back] for name, column in columns.items()}
     return Scores(**joined)  # type: ignore[arg-type]  # what a task has no metric for is None
 

@@ -5,11 +5,12 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from vlnbert.fetching.download import Broken, SourceError, or_a_copy
+from vlnbert.fetching.connection import Broken, SourceError, or_a_copy
 
 BLOCK = tarfile.BLOCKSIZE
 PIECE = 1 << 18  # bytes that are unpacked at a time
 MOST = 2 << 30  # bytes of an unpacked archive
+MOST_MEMBERS = 100_000  # of an archive, with the headers that hold their names
 MOST_NAME = 1 << 16  # bytes of a header that holds a long name
 REGULAR = (tarfile.REGTYPE, tarfile.AREGTYPE)
 WITHOUT_CONTENT = (
@@ -31,7 +32,7 @@ class Member:
 def members(chunks: Iterable[bytes]) -> Iterator[Member]:
     """The members of an archive, in its order. One that is cut off is `Broken`, one that is no archive an error."""
     plain, long_name = _Pieces(_unpacked(chunks)), ""
-    while True:
+    for _ in range(MOST_MEMBERS):
         block = plain.take(BLOCK)
         if not any(block):  # the end
             return
@@ -54,6 +55,7 @@ def members(chunks: Iterable[bytes]) -> Iterator[Member]:
                 pass  # what nobody wanted
             long_name = ""
         plain.take(-size % BLOCK)
+    raise SourceError(f"the archive holds more than {MOST_MEMBERS:,} members", or_a_copy())
 
 
 def _unpacked(chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -71,8 +73,9 @@ def _unpacked(chunks: Iterable[bytes]) -> Iterator[bytes]:
                 raise SourceError(f"the archive unpacks to more than {MOST >> 20} MB", or_a_copy())
             chunk = unzip.unconsumed_tail
             yield piece
-    if not unzip.eof:
-        raise Broken("the archive ended early")
+        if unzip.eof:  # what follows is not asked for
+            return
+    raise Broken("the archive ended early")
 
 
 class _Pieces:

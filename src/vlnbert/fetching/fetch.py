@@ -8,7 +8,8 @@ from typing import Any
 
 from vlnbert.errors import Faults
 from vlnbert.fetching.archive import Member, members
-from vlnbert.fetching.download import KEPT, Attempts, Broken, SourceError, checked_base, or_a_copy, stream
+from vlnbert.fetching.connection import Broken, SourceError, or_a_copy
+from vlnbert.fetching.download import KEPT, Attempts, checked_base, stream
 from vlnbert.fetching.folder import WrongContentError, missing_files, require_room, write_verified
 from vlnbert.fetching.manifest import ListedFile, Manifest, Source
 from vlnbert.fetching.recipe import GITHUB

@@ -60,7 +60,7 @@ def require_room(folder: Path, missing: Iterable[ListedFile]) -> None:
 def write_verified(folder: Path, file: ListedFile, content: Iterable[memoryview]) -> None:
     """Write a file beside its place, and rename it once all of it is there and right."""
     path, digest, size = folder / file.path, hashlib.sha256(), 0
-    with written_beside(path) as temporary:
+    with written_beside(path, sweeping=False) as temporary:
         try:
             with temporary.open("wb") as out:
                 for piece in content:

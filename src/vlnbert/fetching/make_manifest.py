@@ -13,7 +13,8 @@ from typing import IO
 
 from vlnbert.errors import DataError, VlnbertError
 from vlnbert.fetching.archive import members
-from vlnbert.fetching.download import CHUNK, Broken, SourceError
+from vlnbert.fetching.connection import Broken, SourceError
+from vlnbert.fetching.download import CHUNK
 from vlnbert.fetching.manifest import SHIPPED, ListedFile, Manifest, Source, write_manifest
 from vlnbert.fetching.recipe import REPOSITORIES, Repository
 from vlnbert.progress import track

@@ -12,11 +12,13 @@ from socket import gethostname
 from typing import Any
 
 from vlnbert.errors import DataError, UsageError, setting
-from vlnbert.evaluation.tables import METRICS, Summary, shown
+from vlnbert.evaluation.tables import Summary, own_keys, shown
+from vlnbert.external import ExternalCall
 from vlnbert.progress import Bar
 from vlnbert.sources.checks import is_number
 from vlnbert.sources.files import opened
 from vlnbert.sources.locks import append_whole
+from vlnbert.tasks.metrics import METRICS
 
 LONG = 20 * 60  # seconds of a training of which people want to know beforehand
 LONGEST_LINE = 1 << 20  # bytes of a log's; ours have a few hundred
@@ -124,8 +126,8 @@ class ProgressBar:
 
     def validated(self, iteration: int, scores: Mapping[str, Summary]) -> None:
         for split, summary in scores.items():
-            known = {name: summary.get(name) for name in ("sr", "spl", "rgs", "perplexity")}
-            rates = (f"{METRICS[name][0]} {shown(name, rate)}" for name, rate in known.items() if rate is not None)
+            known = {name: summary.get(name) for name in ("sr", "spl", "rgs", "perplexity", *own_keys(summary))}
+            rates = (f"{METRICS[name].heading} {shown(name, rate)}" for name, rate in known.items() if rate is not None)
             self.bar.say(f"after {iteration} updates, {split}: {', '.join(rates)}")
 
 
@@ -140,6 +142,31 @@ def require_callbacks(callbacks: object) -> None:
             what = "is a class, not an object of it" if isinstance(one, type) else f"has no {' and no '.join(lacking)}"
             takes = "updated(iteration, learning_rate, parts) and validated(iteration, scores)"
             raise UsageError(f"a callback, {one!r:.60}, {what}; give objects with {takes}")
+
+
+@dataclass
+class Watching:
+    """A callback of somebody's, which gets copies and whose faults are known as its own."""
+
+    callback: Any
+
+    def updated(self, iteration: int, learning_rate: float, parts: dict[str, float]) -> None:
+        with self._calling:
+            self.callback.updated(iteration, learning_rate, dict(parts))
+
+    def validated(self, iteration: int, scores: Mapping[str, Summary]) -> None:
+        with self._calling:
+            self.callback.validated(iteration, {split: dict(summary) for split, summary in scores.items()})
+
+    def begun(self, trainer: Any) -> None:
+        begun = getattr(self.callback, "begun", None)
+        if begun is not None:
+            with self._calling:
+                begun(trainer)
+
+    @property
+    def _calling(self) -> ExternalCall:
+        return ExternalCall(f"the callback {type(self.callback).__name__}")
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:

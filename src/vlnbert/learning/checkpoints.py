@@ -2,8 +2,8 @@
 
 A run holds `checkpoints/<iteration>/` (the folder of what is trained, a navigator or a speaker, and
 `trainer.safetensors`) and `last.json`, which names the newest whole one. The folder is written beside and renamed, then
-the pointer, then older folders go; at every moment the pointer names a checkpoint that is whole and on the disk
-(`run_folder.py`). `best/` is what scored best, where something was validated.
+the pointer, then folders go that are older than those kept; at every moment the pointer names a checkpoint that is
+whole and on the disk (`run_folder.py`). `best/` is what scored best, where something was validated.
 
 Where weights are averaged, either folder holds the average, so that whoever opens one gets the weights that were
 validated; those that go on learning lie in `trainer.safetensors`, since only who resumes needs them.
@@ -12,7 +12,7 @@ validated; those that go on learning lie in `trainer.safetensors`, since only wh
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +22,27 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.optim import Optimizer
 
-from vlnbert.errors import DataError
+from vlnbert.errors import DataError, UsageError
 from vlnbert.learning.averaging import AveragedWeights
 from vlnbert.learning.optimisers import check_state, optimiser_tensors, read_state, restore_state
-from vlnbert.learning.run_folder import ANEW, CHECKPOINTS, TRAINER, Progress, point_to, read_header, remove_others
+from vlnbert.learning.run_folder import (
+    ANEW,
+    TRAINER,
+    Progress,
+    checkpoint_of,
+    own_checkpoints,
+    point_to,
+    read_header,
+    surplus_checkpoints,
+)
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.model import allocate, make_backbone
-from vlnbert.navigator.storage.digests import DigestError, noting
+from vlnbert.navigator.storage.digests import DIGESTS, DigestError, noting
 from vlnbert.navigator.storage.folder import CONFIG, read_config, read_safetensors, require_fit, weight_problem
 from vlnbert.rollout.policy import Policy
 from vlnbert.sources.folders import replaced
 from vlnbert.sources.formats import NewerFormatError
+from vlnbert.sources.moves import remove
 from vlnbert.speaker import Speaker
 
 Trained = Navigator | Policy | Speaker
@@ -40,6 +50,9 @@ Trained = Navigator | Policy | Speaker
 ROOM = "free some space and resume"
 LEARNING = "weights."  # before the names of weights that go on learning, beside their average
 BESIDE = "learner."  # before the names of what the learner holds beside what is trained
+CALLBACKS = "callbacks"  # in its header, what they keep
+LOSSES = "losses"  # the name of those that nobody was told of yet
+NO_LOSSES = torch.zeros(0, 0)
 
 
 @dataclass(frozen=True)
@@ -51,26 +64,48 @@ class TrainingState:
     names: Sequence[str]  # of the optimiser's parameters, in its order
     averaged: AveragedWeights
     companions: Mapping[str, Tensor]  # parameters and buffers of losses and rewards, by name
+    callbacks: Mapping[str, Any] = field(default_factory=dict)  # what named callbacks keep, as plain values
+    losses: Tensor = NO_LOSSES  # [batch, part] that nobody was told of yet
 
 
-def save_checkpoint(run: Path, state: TrainingState, progress: Progress) -> Path:
-    """Write a whole checkpoint and point to it."""
-    model, averaged = state.model, state.averaged
+def save_checkpoint(run: Path, state: TrainingState, progress: Progress, keep: int = 1) -> Path:
+    """Write a whole checkpoint, point to it, and remove those of the run that are older than the newest `keep`."""
+    model, averaged, losses = state.model, state.averaged, state.losses
     learning = {LEARNING + name: weight.detach().contiguous() for name, weight in averaged.weights.items()}
-    folder = run / CHECKPOINTS / f"{progress.iteration:07d}"
+    folder = checkpoint_of(run, progress.iteration)
     with replaced(folder) as beside:  # one of this name may be left from a kill before the pointer was moved
         try:
             metadata = {"progress": json.dumps(asdict(progress))}
+            if state.callbacks:
+                metadata[CALLBACKS] = _as_json(state.callbacks)
             tensors = {**optimiser_tensors(state.optimiser, state.names), **learning, **_beside(state)}
+            tensors |= {LOSSES: losses} if len(losses) else {}
             with noting(beside, {TRAINER: tensors}):
                 save_file(tensors, beside / TRAINER, metadata)
             with averaged.applied():
                 model.save_pretrained(beside)
         except SafetensorError as error:
             raise DataError(folder, f"cannot be written ({error})", ROOM) from None
-    point_to(run, folder)
-    remove_others(folder)
+        _require_own(run, folder, beside)
+    surplus = surplus_checkpoints(run, folder, keep)
+    point_to(run, folder, keep)
+    for other in surplus:
+        remove(other)
     return folder
+
+
+def _require_own(run: Path, folder: Path, beside: Path) -> None:
+    """Where `checkpoints` is a link, a checkpoint of this name may be another run's: it is left alone, unless it holds
+    what is about to take its place, as one does that this run wrote before it was killed."""
+    if not folder.exists() or folder in own_checkpoints(run):
+        return
+    try:
+        same = (folder / DIGESTS).read_bytes() == (beside / DIGESTS).read_bytes()
+    except OSError:
+        same = False
+    if not same:
+        problem = f"is there already, and may be another run's, since {folder.parent} is a link"
+        raise DataError(folder, problem, "move it away, then resume")
 
 
 def save_trained(folder: Path, model: Trained, card: Mapping[str, Any]) -> None:
@@ -103,8 +138,11 @@ def unfilled_speaker(folder: Path) -> Speaker:
     return speaker
 
 
-def load_checkpoint(folder: Path, state: TrainingState) -> Progress:
-    """Put a run back exactly where it was: weights, average, optimiser and what the learner holds beside."""
+def load_checkpoint(folder: Path, state: TrainingState) -> tuple[Progress, Tensor, dict[str, Any]]:
+    """Put a run back exactly where it was: weights, average, optimiser and what the learner holds beside.
+
+    Gives how far it is, the losses [batch, part] that nobody was told of yet, and what named callbacks kept.
+    """
     model, averaged = state.model, state.averaged
     with _ours():
         weights = model.read_weights(folder)
@@ -112,6 +150,10 @@ def load_checkpoint(folder: Path, state: TrainingState) -> Progress:
     try:
         tensors, header = read_safetensors(folder / TRAINER)
         progress = read_header(header)
+        callbacks: Any = json.loads(header.get(CALLBACKS, "{}"))
+        if not isinstance(callbacks, dict):
+            raise ValueError("callbacks of another kind")
+        losses = tensors.pop(LOSSES, NO_LOSSES)
         learning = {name: tensors.pop(LEARNING + name) for name in averaged.weights}
         if any(learning[name].shape != weight.shape for name, weight in averaged.weights.items()):
             raise ValueError("weights of another shape")
@@ -120,7 +162,7 @@ def load_checkpoint(folder: Path, state: TrainingState) -> Progress:
             raise ValueError("losses of another shape")
         moments = read_state(tensors, state.names)
         check_state(state.optimiser, moments, begun=progress.iteration > 0)
-        if any(weight_problem(tensor) for tensor in (*learning.values(), *tensors.values())):
+        if losses.dim() != 2 or any(weight_problem(one) for one in (losses, *learning.values(), *tensors.values())):
             raise ValueError("no numbers")
     except DigestError:
         raise
@@ -131,7 +173,7 @@ def load_checkpoint(folder: Path, state: TrainingState) -> Progress:
     with torch.no_grad():
         for name, tensor in state.companions.items():
             tensor.copy_(beside[name])
-    return progress
+    return progress, losses, callbacks
 
 
 @contextmanager
@@ -143,6 +185,14 @@ def _ours() -> Iterator[None]:
         raise
     except DataError as error:
         raise DataError(error.path, error.problem, ANEW, error.place) from None
+
+
+def _as_json(states: Mapping[str, Any]) -> str:
+    try:
+        return json.dumps(states)
+    except (TypeError, ValueError) as error:
+        problem = f"the state of a callback cannot be saved ({error})"
+        raise UsageError(f"{problem}; keep numbers, texts, lists and dictionaries") from None
 
 
 def _beside(state: TrainingState) -> dict[str, Tensor]:

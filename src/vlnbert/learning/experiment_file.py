@@ -3,8 +3,8 @@
     {"preset": "r2r-open", "plugins": ["my.py"], "training.batch": 256, "navigator": {"hidden": 512}}
 
 `preset` is what the experiment starts from; without it, every setting that is not named has its default. `plugins` are
-loaded first, files by their paths from the file. `name` and `description` are for people. All else are settings, nested
-or by their places.
+what it needs, files by their paths from the file; they are loaded first, if they may be. `name` and `description` are
+for people. All else are settings, nested or by their places.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,8 +16,8 @@ from vlnbert.errors import DataError, UnknownNameError, UsageError
 from vlnbert.learning.presets import Preset, presets
 from vlnbert.learning.recipes import RECIPES
 from vlnbert.learning.settings import ExperimentSettings
+from vlnbert.plugins import load_recorded
 from vlnbert.records import asked_places, places_of, to_plain, with_changes
-from vlnbert.registry import load_plugin
 from vlnbert.sources.checks import is_list_of
 from vlnbert.sources.files import read_json, write_json
 
@@ -26,7 +26,7 @@ WORDS = ("preset", "name", "description")  # beside the settings, each a text
 
 
 def read_experiment(path: str | Path) -> Preset:
-    """The experiment of a file, its plugins loaded; what is unknown or does not fit is told by its name."""
+    """The experiment of a file, its plugins loaded if they may be; what does not fit is told by its name."""
     path = Path(path)
     values: Any = read_json(path, "experiment", "name a JSON file of settings, or a preset", damaged="mend it")
     if not isinstance(values, dict):
@@ -39,8 +39,8 @@ def read_experiment(path: str | Path) -> Preset:
             raise DataError(path, f"{word} is {text!r}, where a text is expected", "write it in quotes")
     if not is_list_of(plugins, str):
         raise DataError(path, f"plugins is {plugins!r}, where a list of texts is expected", 'write ["my.py"]')
-    for plugin in dict.fromkeys(plugins):  # named twice, loaded once
-        load_plugin(path.parent / plugin if plugin.endswith(".py") else plugin)
+    beside = [str((path.parent / plugin).resolve()) if plugin.endswith(".py") else plugin for plugin in plugins]
+    load_recorded(beside, f"{path} names")
     named = {name.partition(".")[0] for name in settings}
     recipe = next((one for one in RECIPES.values() if one.shape in named), RECIPES["navigator"])
     plain = Preset("", "", recipe.experiment())

@@ -25,8 +25,8 @@ from vlnbert.learning.start import initial_navigator, initial_policy, kept_by_st
 from vlnbert.learning.trainer import Trainer
 from vlnbert.learning.updates import Learner
 from vlnbert.navigator.storage.folder import Limits
+from vlnbert.plugins import LOAD_PLUGIN
 from vlnbert.ranks import Ranks
-from vlnbert.registry import LOAD_PLUGIN
 from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.rollout.policies import POLICIES, RECURRENT, describes_policy, unfilled_policy
 from vlnbert.rollout.recurrent import as_policy

@@ -1,6 +1,7 @@
 """What a policy learns from a batch: named loss terms, each with a weight, and their sum."""
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from vlnbert.errors import UsageError, setting
+from vlnbert.external import ExternalCall, is_ours, is_plain, kind_of
 from vlnbert.learning.losses import LOSSES, Loss, discounted_returns
 from vlnbert.learning.rewards import Reward
 from vlnbert.learning.terms import Value
@@ -71,6 +73,9 @@ class Objective(nn.Module):
         super().__init__()
         self.config, self.reward, self.ranks = config, reward, ranks
         self.names = term_names(config)
+        self.reward_module = getattr(reward, "module", None)  # what it has to learn or to keep is saved with the losses
+        if self.reward_module is not None:
+            self.reward_module.to(device)
         for name in self.names:
             self.add_module(f"{name}_loss", _made(name, config, policy).to(device))
         for name, term in self.named_terms():
@@ -132,7 +137,8 @@ class Objective(nn.Module):
         self, name: str, term: Loss, rollout: Rollout | None, batch: Batch, counts: dict[int, Tensor]
     ) -> Tensor | None:
         """One term, weighted: the sum over the steps that count, divided by their number."""
-        each: Tensor | None = _evaluated(term, rollout, batch)
+        with nullcontext() if is_ours(type(term)) else ExternalCall(f"the loss '{name}'", rollout or (), batch):
+            each: Tensor | None = _evaluated(term, rollout, batch)
         if each is None:
             return None
         _check(name, each, rollout)
@@ -162,11 +168,10 @@ def require_weights(losses: Mapping[str, float], final: Mapping[str, float]) -> 
     """Refuse weights that are no numbers, of nothing, or of nobody."""
     for place, weights in (("training.losses", losses), ("training.final_losses", final)):
         for name, weight in weights.items():
-            said = setting(place, f"{name}={weight}")
             if not 0 <= weight <= MOST_WEIGHT:
-                raise UsageError(f"{said} is no weight; choose 0 to {MOST_WEIGHT:,.0f}")
+                raise UsageError(f"{setting(place, f'{name}={weight}')} is no weight; choose 0 to {MOST_WEIGHT:,.0f}")
             if place == "training.losses" and not weight and not final.get(name) and name not in PAPER_TERMS:
-                raise UsageError(f"{said} adds nothing; leave it out")
+                raise UsageError(f"{setting(place, f'{name}={weight}')} adds nothing; leave it out")
     for name in final:
         if name not in PAPER_TERMS and name not in losses:
             problem = f"{setting('training.final_losses', name)} has no weight to begin with"
@@ -186,7 +191,8 @@ def weight_of(name: str, config: "TrainConfig") -> float:
 
 def _made(name: str, config: "TrainConfig", policy: Policy) -> Loss:
     kind = LOSSES[name]
-    made = kind(config, policy)
+    with nullcontext() if is_ours(kind) else ExternalCall(f"the loss '{name}'"):
+        made = kind(config, policy)
     if not hasattr(made, "weight"):
         raise UsageError(f"the loss '{name}' was not made whole; call super().__init__(config, policy) in it")
     return made
@@ -211,6 +217,8 @@ def _check(name: str, each: Any, rollout: Rollout | None) -> None:
     problem = ""
     if not isinstance(each, Tensor):
         problem = f"gives a {type(each).__name__}, not a tensor"
+    elif not is_plain(each):
+        problem = f"gives {kind_of(each)}, not one that lies open"
     elif each.dim() and (rollout is None or each.shape != rollout.slot.shape):
         expected = (
             "a single number" if rollout is None else f"[time, row], here {list(rollout.slot.shape)}, or one number"

@@ -3,6 +3,7 @@
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, TypeVar
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from vlnbert.errors import UnknownNameError, UsageError, setting
+from vlnbert.external import ExternalCall, guarded, is_ours
 from vlnbert.learning.settings import TrainingSettings
 from vlnbert.registry import Registry, require_name
 
@@ -79,7 +81,13 @@ def cosine(iteration: int, config: TrainingSettings) -> float:
 def learning_rate_at(config: TrainingSettings, iteration: int) -> float:
     """The learning rate of an update: it rises over the warm-up and follows the schedule."""
     risen = min(1.0, (iteration + 1) / config.warmup) if config.warmup else 1.0
-    return config.learning_rate * risen * SCHEDULES[config.schedule](iteration, config)
+    schedule = SCHEDULES[config.schedule]
+    with nullcontext() if is_ours(schedule) else ExternalCall(f"the schedule '{config.schedule}'"):
+        factor: Any = schedule(iteration, config)
+    if not isinstance(factor, int | float) or not 0 <= factor < math.inf:
+        problem = f"the schedule '{config.schedule}' gave {factor!r:.60} for update {iteration}"
+        raise UsageError(f"{problem}; give a factor of the learning rate, 0 or more")
+    return config.learning_rate * risen * factor
 
 
 def make_optimiser(
@@ -111,12 +119,15 @@ def make_optimiser(
     if on_gpu and can_be_captured(config.optimizer):
         rate = torch.tensor(config.learning_rate, device=device)
     try:
-        optimiser = make(params, lr=rate, weight_decay=config.weight_decay, **settings)
+        with nullcontext() if is_ours(make) else ExternalCall(f"the optimizer '{config.optimizer}'"):
+            optimiser = make(params, lr=rate, weight_decay=config.weight_decay, **settings)
     except (TypeError, ValueError) as error:
         problem = f"the optimizer {config.optimizer} cannot be made ({str(error).splitlines()[0]:.200})"
         raise UsageError(f"{problem}; see {setting('training.optimizer_settings')}") from None
     if not isinstance(optimiser, Optimizer):
         raise UsageError(f"the optimizer {config.optimizer} gave a {type(optimiser).__name__}, not a torch Optimizer")
+    if not is_ours(make):
+        optimiser.step = guarded(f"the optimizer '{config.optimizer}'", optimiser.step)  # type: ignore[assignment,method-assign]
     return optimiser, tuple(name for members in groups.values() for name in members)
 
 
@@ -155,13 +166,20 @@ def optimiser_tensors(optimiser: Optimizer, names: Sequence[str]) -> dict[str, T
 
 
 def read_state(tensors: Mapping[str, Tensor], names: Sequence[str]) -> dict[int, dict[str, Tensor]]:
-    """The same as an optimiser numbers it; older checkpoints have numbers for names. A KeyError for unknown ones."""
+    """The same as an optimiser numbers it; older checkpoints have numbers for names.
+
+    A KeyError for what is of no parameter, a ValueError for what is there by a name and by a number.
+    """
     numbers = {name: number for number, name in enumerate(names)}
     state: dict[int, dict[str, Tensor]] = {}
     for key, value in tensors.items():
+        if not key.startswith(STATE):
+            raise KeyError(key)
         name, _, what = key.removeprefix(STATE).rpartition(".")
-        number = int(name) if name.isdigit() and int(name) < len(names) else numbers[name]
-        state.setdefault(number, {})[what] = value
+        kept = state.setdefault(int(name) if name.isdigit() and int(name) < len(names) else numbers[name], {})
+        if what in kept:
+            raise ValueError(f"{key} is there twice")
+        kept[what] = value
     return state
 
 

@@ -17,7 +17,7 @@ from vlnbert.learning.batches import BatchStream
 from vlnbert.learning.checkpoints import Trained
 from vlnbert.learning.optimisers import OPTIMISERS, SCHEDULES
 from vlnbert.learning.settings import ExperimentSettings, TrainingSettings
-from vlnbert.learning.trainer import LearnerModule, Trainer
+from vlnbert.learning.trainer import CALLBACKS, LearnerModule, Trainer
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.holdout import without_houses
@@ -84,7 +84,12 @@ class Recipe(ABC):
 
     def require_trainable(self, experiment: Any) -> None:
         """Refuse an experiment that cannot be trained, before anything is opened or written."""
-        _ = OPTIMISERS[experiment.training.optimizer], SCHEDULES[experiment.training.schedule]
+        training = experiment.training
+        _ = (
+            OPTIMISERS[training.optimizer],
+            SCHEDULES[training.schedule],
+            [CALLBACKS[name] for name in training.callbacks],
+        )
 
     def start_notes(self, experiment: Any, model: Any) -> Iterator[str]:
         """In words, what weights to start from keep although the experiment has it otherwise."""

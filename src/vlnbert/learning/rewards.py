@@ -9,6 +9,7 @@ It is one reward of several: others are registered by name, and a training names
 
 import inspect
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -18,10 +19,11 @@ from torch import Tensor, nn
 
 from vlnbert.errors import UsageError
 from vlnbert.evaluation.metrics import dtw_cost, dtw_table, ndtw
+from vlnbert.external import ExternalCall, is_ours, is_plain, kind_of, lent
 from vlnbert.registry import Registry, require_name
 from vlnbert.rollout.mixed import Rollout
 from vlnbert.tasks.batches import Batch
-from vlnbert.tasks.task import NEAR, TASKS
+from vlnbert.tasks.task import NEAR, TASKS, metres_to_nearest
 from vlnbert.world.world import STOP, World
 
 PAPER = "paper"  # the name of the paper's reward
@@ -77,26 +79,31 @@ def register_reward(name: str) -> Callable[[AnyReward], AnyReward]:
     return register
 
 
-def open_reward(name: str, world: World, config: RewardConfig) -> Reward:
-    """The reward of that name in a world; what it gives is checked as far as that does not wait for the device."""
-    registered = REWARDS[name]
-    made = registered(world, config) if isinstance(registered, type) else None
-    _require_fixed(name, registered if made is None else made)
+class OpenReward:
+    """The reward of a name in a world; what it gives is checked as far as that does not wait for the device.
 
-    def reward(rollout: Rollout, batch: Batch) -> Tensor:
-        with torch.no_grad():
-            found = made(rollout, batch) if made is not None else registered(rollout, batch, world)
-        _check(name, found, rollout)
+    One that is not ours gets copies of rollout and batch: whatever it writes into them, nothing is learned from it.
+    """
+
+    def __init__(self, name: str, world: World, config: RewardConfig) -> None:
+        self.name, self.world, self.reward = name, world, REWARDS[name]
+        self.ours = is_ours(self.reward)
+        self.calling: Any = nullcontext() if self.ours else ExternalCall(f"the reward '{name}'", world)
+        with self.calling:
+            self.made = self.reward(world, config) if isinstance(self.reward, type) else None
+
+    @property
+    def module(self) -> nn.Module | None:
+        """The reward where it is a module, whose parameters and buffers are saved and resumed."""
+        return self.made if isinstance(self.made, nn.Module) else None
+
+    def __call__(self, rollout: Rollout, batch: Batch) -> Tensor:
+        """[time, row] what each choice earned."""
+        with torch.no_grad(), self.calling:
+            seen = (rollout, batch) if self.ours else (lent(rollout, self.world), lent(batch))
+            found = self.made(*seen) if self.made is not None else self.reward(*seen, self.world)
+        _check(self.name, found, rollout)
         return found  # type: ignore[no-any-return]  # a tensor, as was checked
-
-    return reward
-
-
-def _require_fixed(name: str, reward: object) -> None:
-    """Refuse parameters that no optimiser would update and no checkpoint would keep."""
-    if isinstance(reward, nn.Module) and any(parameter.requires_grad for parameter in reward.parameters()):
-        problem = f"the reward '{name}' has parameters to be trained, and a reward is not trained"
-        raise UsageError(f"{problem}; freeze them (requires_grad_(False)), or choose another")
 
 
 def _check(name: str, found: Any, rollout: Rollout) -> None:
@@ -105,6 +112,8 @@ def _check(name: str, found: Any, rollout: Rollout) -> None:
     problem = ""
     if not isinstance(found, Tensor):
         problem = f"gives {type(found).__name__}, not a tensor"
+    elif not is_plain(found) and not found.is_meta:
+        problem = f"gives {kind_of(found)}, not one that lies open"
     elif found.shape != rollout.slot.shape:
         problem = f"has the shape {list(found.shape)}, not [time, row], here {[time, rows]}"
     elif not found.is_floating_point():
@@ -131,6 +140,7 @@ class Rewards:
         path: Tensor,
         path_length: Tensor,
         right_stop: Tensor | None = None,
+        goals: Tensor | None = None,
         decided: Tensor | None = None,
     ) -> Tensor:
         """[time, row] the reward of each choice, in float64.
@@ -141,10 +151,11 @@ class Rewards:
             path: [row, hop] the paths that the instructions describe, padded with their goals.
             path_length: [row] how many of their viewpoints are real.
             right_stop: [time + 1, row] where to stop would be right; by default less than 3 m from the goal.
+            goals: [row, any] the goals, where there are several: what counts is the nearest.
             decided: [time + 1, row] where each choice was made among the viewpoints, which are then [hop + 1, row] of
                 walks that go back; a choice earns the sum of its hops.
         """
-        left = self.world.metres(viewpoint, path[:, -1].expand_as(viewpoint))  # [time + 1, row] metres to the goal
+        left = _metres_left(self.world, viewpoint, path[:, -1], goals)
         likeness = running_ndtw(self.world, viewpoint, path, path_length, self.distance)
         right_stop = left < NEAR if right_stop is None else right_stop
         if decided is None:
@@ -187,10 +198,23 @@ class PaperReward:
         if self.config.reverie_stop == "visible":
             right_stop = task.arrived(self.world, viewpoint.T, batch).T
         else:
-            right_stop = self.world.metres(viewpoint, batch.goal.expand_as(viewpoint)) < task.stop_distance
+            right_stop = _metres_left(self.world, viewpoint, batch.goal, batch.goals) < task.stop_distance
         return self.rewards(
-            viewpoint, rollout.slot, batch.path, batch.path_length, right_stop=right_stop, decided=rollout.decided
+            viewpoint,
+            rollout.slot,
+            batch.path,
+            batch.path_length,
+            right_stop=right_stop,
+            goals=batch.goals,
+            decided=rollout.decided,
         )
+
+
+def _metres_left(world: World, viewpoint: Tensor, goal: Tensor, goals: Tensor | None) -> Tensor:
+    """[time, row] metres to the goal [row], or to the nearest of several [row, any]."""
+    if goals is None:
+        return world.metres(viewpoint, goal.expand_as(viewpoint))
+    return metres_to_nearest(world, viewpoint, goals)
 
 
 def _summed(hops: Tensor, decided: Tensor) -> Tensor:

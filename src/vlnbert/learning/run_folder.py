@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,9 @@ from vlnbert.errors import DataError, UsageError
 from vlnbert.learning.settings import MOST
 from vlnbert.navigator.storage.hub import exists
 from vlnbert.records import from_plain
-from vlnbert.sources.files import read_json, require_regular, write_json
-from vlnbert.sources.folders import Read, read_whole, sweep
+from vlnbert.sources.files import read_json, require_regular, sweep, write_json
+from vlnbert.sources.folders import Read, read_whole
+from vlnbert.sources.formats import NewerFormatError
 from vlnbert.sources.moves import aside, remove
 
 RECORD, POINTER, CHECKPOINTS, BEST = "run.json", "last.json", "checkpoints", "best"  # in a run's folder
@@ -40,6 +41,9 @@ class Progress:
     best: float | None  # the best score so far
     best_iteration: int | None
     validated: bool = True  # or it is still to be
+
+
+KEPT = "kept"  # in the pointer: the checkpoints that the run keeps, by their names
 
 
 def is_run(folder: Path) -> bool:
@@ -69,20 +73,80 @@ def while_trained(run: Path, read: Callable[[Path], Read]) -> Read:
 
 
 def _last_checkpoint(run: Path) -> Path:
-    if not (run / POINTER).exists() and (found := _checkpoints(run)):
-        return _newest_whole(found)
-    name = str(_read_pointer(run).get("checkpoint"))
-    folder = run / CHECKPOINTS / name
-    if not NAME.fullmatch(name) or not (folder / TRAINER).is_file():
+    folder = _named_checkpoint(run)
+    if not (folder / TRAINER).is_file():
         raise DataError(folder, "the checkpoint is missing", ANEW)
     return folder
 
 
+def _named_checkpoint(run: Path) -> Path:
+    """The checkpoint that the pointer names, be it there or not."""
+    if not (run / POINTER).exists() and (found := _checkpoints(run)):
+        if (run / CHECKPOINTS).is_symlink():
+            problem = f"is missing, and {run / CHECKPOINTS} is a link, so that what lies there may be another run's"
+            raise DataError(run / POINTER, problem, "put a folder with this run's checkpoints in the place of the link")
+        return _newest_whole(found)
+    name = str(_read_pointer(run).get("checkpoint"))
+    if not NAME.fullmatch(name):
+        raise DataError(run / CHECKPOINTS / name, "the checkpoint is missing", ANEW)
+    return run / CHECKPOINTS / name
+
+
+def read_newest(
+    run: Path, read: Callable[[Path], Read], newest: Path | None = None
+) -> tuple[Path, Read, DataError | None]:
+    """The newest checkpoint that is not damaged, by default of all, what `read` makes of it, and what is wrong with the
+    newest, if something is. The run must be kept to this process."""
+    newest, damage = newest or _named_checkpoint(run), None
+    for folder in (newest, *older_checkpoints(run, newest)):
+        try:
+            if not (folder / TRAINER).is_file():
+                raise DataError(folder, "the checkpoint is missing", ANEW)
+            return folder, read(folder), damage
+        except NewerFormatError:
+            raise
+        except DataError as error:
+            damage = damage or error
+    assert damage is not None
+    raise damage
+
+
+def checkpoint_of(run: Path, iteration: int) -> Path:
+    """The folder of the checkpoint after so many updates."""
+    return run / CHECKPOINTS / f"{iteration:07d}"
+
+
 def _checkpoints(run: Path) -> list[Path]:
-    """All checkpoints of a run, the newest first."""
+    """All checkpoints in a run's folder, the newest first."""
     folder = run / CHECKPOINTS
     found = [path for path in folder.iterdir() if NAME.fullmatch(path.name)] if folder.is_dir() else []
     return sorted(found, key=lambda path: int(path.name), reverse=True)
+
+
+def own_checkpoints(run: Path) -> list[Path]:
+    """The checkpoints that a run wrote, the newest first.
+
+    Where `checkpoints` is a link, others' may lie there too: only those are the run's that its pointer lists.
+    """
+    found = _checkpoints(run)
+    if not (run / CHECKPOINTS).is_symlink():
+        return found
+    pointer = _read_pointer(run) if (run / POINTER).exists() else {}
+    kept = pointer.get(KEPT)
+    listed = {str(pointer.get("checkpoint")), *map(str, kept if isinstance(kept, list) else ())}
+    return [path for path in found if path.name in listed]
+
+
+def older_checkpoints(run: Path, checkpoint: Path) -> list[Path]:
+    """Those of a run that come before one, the newest first."""
+    return [path for path in own_checkpoints(run) if int(path.name) < int(checkpoint.name)]
+
+
+def surplus_checkpoints(run: Path, checkpoint: Path, keep: int) -> list[Path]:
+    """What a run wrote beside its newest checkpoint and those before it, of which `keep` are kept in all."""
+    kept, folder = {checkpoint, *older_checkpoints(run, checkpoint)[: keep - 1]}, run / CHECKPOINTS
+    put_aside = [] if folder.is_symlink() else [path for path in folder.glob("*.old") if NAME.fullmatch(path.stem)]
+    return [path for path in (*own_checkpoints(run), *put_aside) if path not in kept]
 
 
 def _newest_whole(checkpoints: list[Path]) -> Path:
@@ -121,6 +185,9 @@ def after_validation(run: Path, saved: Progress) -> Progress:
         progress = _progress_of(told)
     except (UsageError, TypeError) as error:
         raise DataError(run / POINTER, f"is damaged ({error})", ANEW) from None
+    newest = int(_named_checkpoint(run).name)
+    if progress.iteration == newest > saved.iteration:  # which is damaged, and was validated after this one
+        return replace(saved, best=progress.best, best_iteration=progress.best_iteration, validated=True)
     if progress.iteration != saved.iteration:
         problem = f"tells of update {progress.iteration}, its checkpoint is of {saved.iteration}"
         raise DataError(run / POINTER, problem, ANEW)
@@ -138,7 +205,8 @@ def read_header(header: Mapping[str, str]) -> Progress:
 def _progress_of(values: Any) -> Progress:
     progress = from_plain(Progress, values)
     best, when = progress.best, progress.best_iteration
-    if not 0 <= progress.iteration <= MOST or (when is not None and not 0 <= when <= progress.iteration):
+    # The best weights may be newer than the checkpoint: that of their update was damaged, and is to be made again.
+    if not 0 <= progress.iteration <= MOST or (when is not None and not 0 <= when <= MOST):
         raise UsageError("it tells of updates that no run makes")
     if (best is None) != (when is None) or (best is not None and math.isnan(best)):
         raise UsageError("its best score is no number")
@@ -155,28 +223,29 @@ def _saved_progress(checkpoint: Path) -> Progress:
         raise DataError(path, "is not whole", ANEW) from None
 
 
-def point_to(run: Path, checkpoint: Path, validated: Progress | None = None) -> None:
-    """Make a checkpoint the run's newest; `validated` is how far the run is since its weights were validated."""
-    after = {} if validated is None else {"progress": asdict(validated)}
-    pointer = {"checkpoint": checkpoint.name, **after}
+def point_to(run: Path, checkpoint: Path, keep: int, progress: Progress | None = None) -> None:
+    """Make a checkpoint the run's newest, of `keep` that it keeps; `progress` tells of it since it was saved."""
+    older = older_checkpoints(run, checkpoint)[: keep - 1]
+    after = {} if progress is None else {"progress": asdict(progress)}
+    pointer = {"checkpoint": checkpoint.name, KEPT: [path.name for path in (checkpoint, *older)], **after}
     write_json(run / POINTER, {**pointer, DIGEST: _digest(pointer)}, lasting=True)
 
 
 def sweep_run(run: Path) -> None:
     """Remove what a training that was killed left half done; the run must be kept to this process."""
     for folder in (run, run / CHECKPOINTS):
-        sweep(folder, WRITTEN_BESIDE)
-        for path in folder.glob("*.new"):
+        sweep(folder, WRITTEN_BESIDE, alone=folder == run or not folder.is_symlink())
+        for path in () if folder.is_symlink() else folder.glob("*.new"):
             if WRITTEN_BESIDE.fullmatch(path.name):
                 remove(path)
     if (run / BEST).is_dir():
         remove(aside(run / BEST))
     if (run / POINTER).is_file():
         with suppress(DataError):  # of a damaged run, which is told where it matters
-            remove_others(last_checkpoint(run))
+            remove_surplus(run, last_checkpoint(run), MOST)
 
 
-def remove_others(checkpoint: Path) -> None:
-    for other in checkpoint.parent.iterdir():
-        if NAME.fullmatch(other.name.removesuffix(".old")) and other.name != checkpoint.name:
-            remove(other)
+def remove_surplus(run: Path, checkpoint: Path, keep: int) -> None:
+    """Remove what a run wrote beside its newest checkpoint and those before it, of which `keep` are kept in all."""
+    for other in surplus_checkpoints(run, checkpoint, keep):
+        remove(other)

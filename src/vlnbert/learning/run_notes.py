@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from vlnbert.data.data import Data
-from vlnbert.errors import VlnbertError, setting
+from vlnbert.errors import DataError, VlnbertError, setting
 from vlnbert.learning.recipes import recipe_of
 from vlnbert.learning.run_folder import POINTER
 from vlnbert.learning.run_record import RunRecord, record_format
@@ -29,12 +29,17 @@ def begin_notes(record: RunRecord, data: Data, trainer: Trainer) -> Iterator[str
     yield from _oddities(data, trainer)
 
 
-def resume_notes(run: Path, record: RunRecord, trainer: Trainer, lost: bool = False) -> Iterator[str]:
-    """Where a run goes on whose pointer is `lost`; in what one goes on otherwise: by others, or of an older version."""
+def resume_notes(
+    run: Path, record: RunRecord, trainer: Trainer, lost: bool = False, damage: DataError | None = None
+) -> Iterator[str]:
+    """Where a run goes on whose pointer is `lost`, or whose newest checkpoint has a `damage`; in what one goes on
+    otherwise: by others, or of an older version."""
     if lost and trainer.saved is None:
         yield f"{run} holds no checkpoint; it begins with its first update"
     elif lost:
         yield f"{run / POINTER} is missing; going on from the newest checkpoint, after {trainer.saved:,} updates"
+    if damage is not None:
+        yield f"{damage.path}: {damage.problem}; going on from the checkpoint before, after {trainer.saved:,} updates"
     if trainer.progress.iteration >= trainer.config.iterations:
         return
     yield from _other_ranks(run, record, trainer)

@@ -14,15 +14,17 @@ from vlnbert.sources.formats import FORMAT, format_of
 
 # Of run.json. From 4 on every field is there, also those at their defaults; 3 keeps the shape that was trained, 2 the
 # one asked for.
-NEWEST = 7
+NEWEST = 8
 # Fields by the format that brought them. Older records lack them, and their runs were trained as the defaults say.
 ADDED = {
     5: ("experiment.training.flip",),
     6: ("experiment.training.objective.alignment",),
-    7: (
+    7: ("experiment.training.objective.grounding_rows",),
+    8: (
         "recipe",
         "experiment.policy",
-        "experiment.training.objective.grounding_rows",
+        "experiment.training.keep",
+        "experiment.training.callbacks",
         "experiment.training.losses",
         "experiment.training.final_losses",
         "experiment.training.optimizer",
@@ -30,7 +32,7 @@ ADDED = {
         "experiment.training.parts",
     ),
 }
-NAMES_RECIPE = 7
+NAMES_RECIPE = 8
 # Settings that format 2 calls otherwise than format 1, by their places in an experiment.
 RENAMED = {
     "features": "features.views",
@@ -81,12 +83,10 @@ def record_format(run: Path) -> int:
 
 def read_record(run: Path) -> RunRecord:
     """What a run's folder says of itself, checked."""
-    goes_on = f"{setting('start', str(run))} goes on from the weights of this one"
-    path, anew = run / RECORD, f"begin anew in another folder; {goes_on}"
-    values: Any = read_json(path, "run", "name the folder that a training wrote", damaged=anew)
-    version = NEWEST
+    path, version = run / RECORD, NEWEST
     try:
         absent = list[str]()
+        values: Any = read_json(path, "run", "name the folder that a training wrote", damaged="")
         if isinstance(values, dict):
             version = format_of(path, values, NEWEST)
             values = {name: value for name, value in values.items() if name != FORMAT}
@@ -100,8 +100,17 @@ def read_record(run: Path) -> RunRecord:
         if version >= 4 and (lost := sorted(set(absent) - later)):
             raise UsageError(f"it lacks {', '.join(lost)}")
         return record
+    except DataError as error:
+        if error.remedy:
+            raise
+        raise DataError(path, error.problem, _anew(run), error.place) from None
     except (UsageError, TypeError) as error:
-        raise DataError(path, f"is damaged ({error})", anew) from None
+        raise DataError(path, f"is damaged ({error})", _anew(run)) from None
+
+
+def _anew(run: Path) -> str:
+    """What to do where a run's record is damaged; its weights are not."""
+    return f"begin anew in another folder; {setting('start', str(run))} goes on from the weights of this one"
 
 
 def _experiment_of(values: Mapping[str, Any], version: int) -> ExperimentSettings:

@@ -15,8 +15,10 @@ from vlnbert.data.features import object_feature_file, view_feature_file
 from vlnbert.data.own import bank_digest
 from vlnbert.data.spec import OFF
 from vlnbert.errors import DataError, UsageError, setting
+from vlnbert.evaluation.scoring import try_measure
+from vlnbert.learning.agreement import require_agreement
 from vlnbert.learning.recipes import recipe_of
-from vlnbert.learning.run_folder import POINTER, has_checkpoint, last_checkpoint, point_to
+from vlnbert.learning.run_folder import POINTER, has_checkpoint, point_to, read_newest
 from vlnbert.learning.run_lock import begun_alone, kept
 from vlnbert.learning.run_notes import begin_notes, resume_notes
 from vlnbert.learning.run_record import RunRecord, extended, read_record, write_record
@@ -24,8 +26,8 @@ from vlnbert.learning.settings import ExperimentSettings
 from vlnbert.learning.told_splits import speaker_notes
 from vlnbert.learning.trainer import Trainer
 from vlnbert.perception.sentences import encoder_digest
+from vlnbert.plugins import load_recorded, loaded_plugins, trust_loaded
 from vlnbert.ranks import ALONE, Ranks
-from vlnbert.registry import load_recorded, loaded_plugins
 from vlnbert.sources.boxes import box_files
 from vlnbert.sources.layout import DataFolder
 from vlnbert.sources.word_labels import require_word_labels
@@ -76,12 +78,16 @@ def begin_run(
             ranks=ranks.count,
             threads=torch.get_num_threads(),
         )
+        require_agreement(ranks, run, record)
         trainer = recipe.make_trainer(record, run, data, model, ranks)
+        for split in trainer.validation.values():
+            try_measure(data.world, split.episodes)
         ranks.wait()  # until all have found the folder empty
         if ranks.writes:
             write_record(run, record)
             for line in (*notes, *begin_notes(record, data, trainer)):
                 tell(line)
+        trust_loaded()
         return trainer
 
 
@@ -108,14 +114,19 @@ def resume_run(
         data = data.holding_out(record.held_out)
         _require_unchanged(record, data)
         lost = not (run / POINTER).exists()
+        damage: DataError | None = None
         if has_checkpoint(run):
-            model = recipe.reopen(last_checkpoint(run))
+            newest, model, unread = read_newest(run, recipe.reopen)
+            require_agreement(ranks, run, longer, newest)
             trainer = recipe.make_trainer(longer, run, data, model, ranks)
-            trainer.resume()
+            damage = trainer.resume(newest)
+            damage = unread or damage
+            ranks.agree({"the update to go on from": trainer.saved})
         else:
             model = recipe.initial(record.experiment, data, record.asked)
+            require_agreement(ranks, run, longer)
             trainer = recipe.make_trainer(longer, run, data, model, ranks)
-        notes = list(resume_notes(run, record, trainer, lost))  # before the record is of today's format
+        notes = list(resume_notes(run, record, trainer, lost, damage))  # before the record is of today's format
         if longer != record and trainer.stale:
             problem = f"{run} stopped since it no longer got better ({setting('training.patience')})"
             raise UsageError(f"{problem}; begin another from its weights: {setting('start', str(run))}")
@@ -123,10 +134,11 @@ def resume_run(
         if ranks.writes:
             if longer != record:
                 write_record(run, replace(longer, experiment=recipe.as_trained(longer.experiment, model)))
-            if lost and trainer.saved is not None:
-                point_to(run, last_checkpoint(run))
+            if (lost or damage) and trainer.saved is not None:
+                point_to(run, trainer.checkpoint, trainer.config.keep, trainer.progress if damage else None)
             for line in notes:
                 tell(line)
+        trust_loaded()
         return trainer
 
 

@@ -63,10 +63,15 @@ class TrainingSettings:
     several batches (accumulate) or several processes are not recorded."""
     validate_every: int = 2000
     """Updates between validations, which are also when the run is saved."""
+    keep: int = 2
+    """Checkpoints that are kept: where the newest is damaged, the run goes on from the one before. Each has the weights
+    three times."""
     validation_batch: int = 256
     """Episodes that are taken together in a validation."""
     report_every: int = 10
     """Updates between lines of the log. On a GPU, to report is to wait."""
+    callbacks: tuple[str, ...] = ()
+    """Callbacks by name that receive the training's events and may end it; vlnbert plugins lists them."""
     patience: int = 0
     """Validations without a better score after which training stops; 0 for never."""
     seed: int = 0
@@ -74,7 +79,7 @@ class TrainingSettings:
 
     def __post_init__(self) -> None:
         require_range(self, 1, MOST, "iterations", "accumulate", "validate_every", "validation_batch")
-        require_range(self, 1, MOST, "report_every", "batch")
+        require_range(self, 1, MOST, "report_every", "batch", "keep")
         require_range(self, 0, MOST, "warmup", "patience")
         require_range(self, 0, 2**63 - 1, "seed")
         require_range(self, 0.0, 1.0, "learning_rate", "weight_decay")

@@ -6,27 +6,38 @@ What is trained, and how it learns and is scored, is said by a recipe (`recipe.p
 import hashlib
 import math
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from vlnbert.environment.environment import Environment
-from vlnbert.errors import VlnbertError
+from vlnbert.errors import DataError, UsageError, VlnbertError
 from vlnbert.evaluation.tables import Summary, is_better
+from vlnbert.external import ExternalCall, guarded
 from vlnbert.learning.averaging import AveragedWeights
 from vlnbert.learning.batches import BatchStream
 from vlnbert.learning.checkpoints import Trained, TrainingState, load_checkpoint, save_checkpoint, save_trained
 from vlnbert.learning.optimisers import can_be_captured, learning_rate_at, make_optimiser, set_learning_rate
-from vlnbert.learning.run_folder import BEST, Progress, after_validation, last_checkpoint, point_to
+from vlnbert.learning.run_folder import (
+    BEST,
+    Progress,
+    after_validation,
+    checkpoint_of,
+    point_to,
+    read_newest,
+    remove_surplus,
+)
 from vlnbert.learning.run_lock import kept
 from vlnbert.learning.updates import EagerUpdate, GraphUpdate, Update
 from vlnbert.ranks import ALONE, Ranks, launcher
+from vlnbert.registry import Registry, require_name
 from vlnbert.tasks.splits import Split
 
 MOST_LOOKED_AT = 1000  # batches, to find one of each split
@@ -38,7 +49,12 @@ class TrainingError(VlnbertError):
 
 
 class Callback(Protocol):
-    """Somebody who watches."""
+    """Receives training events. These two are all that it must have.
+
+    `begun(trainer)`, where it has that, is called before the first update, with the trainer, whose `finish()` ends the
+    training. One that is named in an experiment may keep `state()`, plain values that go into every checkpoint and come
+    back to `resumed(state)`.
+    """
 
     def updated(self, iteration: int, learning_rate: float, parts: dict[str, float]) -> None:
         """Some updates were made; the parts of the loss are means over them."""
@@ -89,6 +105,7 @@ class Trainer:
         self.validation, self.best_on, self.ranks, self.card = validation, best_on, ranks, dict(card or {})
         self.environment, self.scores, self.best_metric = environment, scores, best_metric
         self.callbacks: Sequence[Callback] = ()
+        self.named: dict[str, Callback] = {name: make_callback(name) for name in config.callbacks}
         self.notes: list[str] = []  # what whoever begins the run should know
         self.advanced: Callable[[int], object] = lambda iteration: None  # called after every update, with their number
         self.device = device = batches.device
@@ -101,7 +118,7 @@ class Trainer:
         self.optimiser, self.names = make_optimiser(config, learned, device)
         self.averaged = AveragedWeights(model, config.ema)
         if ranks.count > 1:
-            unused = leaves_some_unused(self.learner, batches, list(learned.values()))
+            unused = ranks.any(leaves_some_unused(self.learner, batches, list(learned.values())), device)
             self.learner = DistributedDataParallel(self.learner, find_unused_parameters=unused)
         self.eager = EagerUpdate(self.learner, self.optimiser, clipped=clipped, grad_clip=config.grad_clip)
         graphs = config.graphs and device.type == "cuda" and ranks.count == 1
@@ -112,19 +129,38 @@ class Trainer:
         self.progress = Progress(0, None, None)
         self.saved: int | None = None  # the update after which the newest checkpoint was made
         self.unreported: list[Tensor] = []  # the losses of the last updates, which nobody has looked at yet
+        self.carried = torch.zeros(0, len(self.parts), device=device)  # those before, where a stop came between reports
         self.stopping: bool = False  # set from outside to end after the update under way, and its validation
         self.hurrying: bool = False  # set from outside to leave that validation to whoever resumes the run
+        self.stopped_by: int | None = None  # the signal that asked to stop, if one did
+        self.finishing: bool = False  # set by a callback that wants no more updates
         self.walking: bool = False  # whether a validation is under way, which loses nothing if it is interrupted
 
     @property
     def state(self) -> TrainingState:
         """What a checkpoint keeps."""
-        return TrainingState(self.model, self.optimiser, self.names, self.averaged, self.companions)
+        return TrainingState(
+            self.model,
+            self.optimiser,
+            self.names,
+            self.averaged,
+            self.companions,
+            callbacks={name: one.state() for name, one in self.named.items() if hasattr(one, "state")},
+            losses=self.carried,
+        )
 
-    def resume(self) -> None:
-        """Go on from the newest checkpoint of the run."""
-        saved = load_checkpoint(last_checkpoint(self.run), self.state)
+    def resume(self, newest: Path | None = None) -> DataError | None:
+        """Go on from the newest checkpoint that is not damaged, `newest` or one before; what is wrong with that one."""
+        load = partial(load_checkpoint, state=self.state)
+        _, (saved, losses, states), damage = read_newest(self.run, load, newest)
+        for name, state in states.items():
+            resumed = getattr(self.named.get(name), "resumed", None)
+            if resumed is not None:
+                resumed(state)
+        if losses.shape[1:] == self.carried.shape[1:]:  # or they are of a version whose losses had other parts
+            self.carried = losses.to(self.device)
         self.progress, self.saved = after_validation(self.run, saved), saved.iteration
+        return damage
 
     def train(self) -> None:
         """Update until done, stopped from outside, or no longer improving; the run is kept from others meanwhile."""
@@ -132,9 +168,23 @@ class Trainer:
         with kept(self.run, self.ranks), self.ranks.needed(f"go on with: {again}"):
             self._train()
 
+    @property
+    def watching(self) -> Iterator[Callback]:
+        """All callbacks: those that the experiment names, then the others."""
+        yield from (*self.named.values(), *self.callbacks)
+
+    def finish(self) -> None:
+        """End the training after the update under way, which is saved and validated."""
+        self.finishing = True
+
     def _train(self) -> None:
+        for callback in self.watching:
+            if hasattr(callback, "begun"):
+                callback.begun(self)
         if self.progress.iteration == 0:
             self._save()
+        elif self.ranks.writes and self.saved is not None:
+            remove_surplus(self.run, self.checkpoint, self.config.keep)  # left by a kill
         stopped = self._validate_if_due(stopped=False)  # where a kill came between
         while self.progress.iteration < self.config.iterations and not stopped and not self.stale:
             self.advance(self.progress.iteration)
@@ -142,13 +192,25 @@ class Trainer:
             self.advanced(self.progress.iteration)
             validate = self.due(self.config.validate_every)
             self.progress = replace(self.progress, validated=not validate)
-            if validate or self.due(self.config.report_every) or (self.stopping and self.ranks.count == 1):
-                self._report()  # a loss that is no number must not be saved
+            report = validate or self.due(self.config.report_every)
+            if self.listens:
                 stopped = self._agree(self.stopping)
+            if report or stopped:
+                self._look_at_losses()  # one that is no number must not be saved
+            if report:
+                self._report()
+                stopped = self._agree(self.stopping)
+            if report and self.ranks.any(self.finishing, self.device):
+                stopped, self.progress = True, replace(self.progress, validated=False)
             if validate or stopped:
                 self._require_numbers()
                 self._save()
             stopped = self._validate_if_due(stopped)
+
+    @property
+    def listens(self) -> bool:
+        """Whether each update asks if to stop. To ask other ranks is to wait for the device, which GPUs need not."""
+        return self.ranks.count == 1 or self.device.type == "cpu"
 
     def _agree(self, flag: bool) -> bool:
         """Whether any rank was asked to stop; then all are."""
@@ -158,16 +220,18 @@ class Trainer:
 
     def _validate_if_due(self, stopped: bool) -> bool:
         """Validate what was saved and not validated yet; whether to stop then."""
-        if self.progress.validated or (stopped and self._agree(self.hurrying)):
+        if self.progress.validated:
             return stopped
+        if self._agree(self.hurrying):
+            return True
         try:
             with self.averaged.applied():
                 self._validate()
         except KeyboardInterrupt:
-            if not self.hurrying or self.ranks.count > 1:  # others would wait for this one
+            if not self.hurrying:
                 raise
-            return True
-        return stopped or self._agree(self.stopping)
+            return True  # other ranks that go on with it will find this one gone
+        return stopped or self._agree(self.stopping) or self.ranks.any(self.finishing, self.device)
 
     def due(self, every: int, ahead: int = 0) -> bool:
         """Whether something that is done every so many updates is to be done after this one, or one ahead."""
@@ -182,7 +246,7 @@ class Trainer:
     def _learn(self, iteration: int) -> None:
         set_learning_rate(self.optimiser, learning_rate_at(self.config, iteration))
         self.begin_update(iteration)
-        self.model.train()
+        self.learner.train()
         torch.manual_seed(dropout_seed(self.config.seed, iteration, self.ranks.rank))
         count = self.config.accumulate
         if count == 1:
@@ -198,16 +262,21 @@ class Trainer:
         """Gradients stay with their rank for now: more are to come before they are shared."""
         return self.learner.no_sync() if isinstance(self.learner, DistributedDataParallel) else nullcontext()
 
-    def _report(self) -> None:
-        """Bring the losses since the last report to the host; all must be numbers."""
+    def _look_at_losses(self) -> None:
+        """Bring the losses of the last updates to the host; all must be numbers."""
         losses = self.ranks.mean(torch.stack(self.unreported))
         self.unreported = []
         first = self.progress.iteration * self.config.accumulate - len(losses)
         for number, total in enumerate(losses[:, 0].tolist(), first):
             if not math.isfinite(total):
                 self._give_up(number, total)
-        parts = dict(zip(self.parts, losses.mean(dim=0).tolist(), strict=True))
-        for callback in self.callbacks:
+        self.carried = torch.cat([self.carried.to(losses.dtype), losses])
+
+    def _report(self) -> None:
+        """Tell of the losses since the last report, also of those before a stop that came between two."""
+        parts = dict(zip(self.parts, self.carried.mean(dim=0).tolist(), strict=True))
+        self.carried = self.carried[:0]
+        for callback in self.watching:
             callback.updated(self.progress.iteration, learning_rate_at(self.config, self.progress.iteration - 1), parts)
 
     def _require_numbers(self) -> None:
@@ -232,6 +301,8 @@ class Trainer:
         """Score the validation splits, keep the best weights and tell."""
         self.walking = True
         try:
+            if self.hurrying:  # asked in just this moment
+                raise KeyboardInterrupt
             scores = self.scores()
         finally:
             self.walking = False
@@ -241,19 +312,24 @@ class Trainer:
             done = replace(done, best=float(score), best_iteration=self.progress.iteration)
             if self.ranks.writes:
                 save_trained(self.run / BEST, self.model, {**self.card, "scores": scores})
-        for callback in self.callbacks:
+        for callback in self.watching:
             callback.validated(self.progress.iteration, scores)
         self.progress = done
         if self.ranks.writes:
-            point_to(self.run, last_checkpoint(self.run), validated=done)
+            point_to(self.run, self.checkpoint, self.config.keep, done)
 
     def _save(self) -> None:
         if self.saved == self.progress.iteration:  # to write it again would leave a moment without any
             return
         if self.ranks.writes:
-            save_checkpoint(self.run, self.state, progress=self.progress)
+            save_checkpoint(self.run, self.state, progress=self.progress, keep=self.config.keep)
         self.saved = self.progress.iteration
         self.ranks.wait()
+
+    @property
+    def checkpoint(self) -> Path:
+        """The newest that this training saved, or goes on from."""
+        return checkpoint_of(self.run, self.saved or 0)
 
     @property
     def ended(self) -> bool:
@@ -267,6 +343,38 @@ class Trainer:
             return False
         since = self.progress.iteration - self.progress.best_iteration
         return bool(since >= self.config.patience * self.config.validate_every)
+
+
+CALLBACKS: Registry[Callable[[], Callback]] = Registry("callback")
+AnyCallback = TypeVar("AnyCallback", bound=Callable[[], Any])
+
+
+def register_callback(name: str) -> Callable[[AnyCallback], AnyCallback]:
+    """Decorate a class of callbacks, or a function that makes one, so that experiments can name it.
+
+    Args:
+        name: What the training's setting `callbacks` calls it.
+    """
+    require_name(CALLBACKS.kind, name)
+
+    def register(make: AnyCallback) -> AnyCallback:
+        CALLBACKS.register(name, make)
+        return make
+
+    return register
+
+
+def make_callback(name: str) -> Callback:
+    """The callback of that name."""
+    with ExternalCall(f"the callback '{name}'"):
+        made = CALLBACKS[name]()
+    lacking = [method for method in ("updated", "validated") if not callable(getattr(made, method, None))]
+    for method in ("begun", "updated", "validated", "state", "resumed"):
+        if callable(getattr(made, method, None)):
+            setattr(made, method, guarded(f"the callback '{name}'", getattr(made, method)))
+    if lacking:
+        raise UsageError(f"the callback '{name}' has no {' and no '.join(lacking)}; see vln.Callback")
+    return made
 
 
 def companions_of(learner: nn.Module, model: nn.Module) -> dict[str, Tensor]:

@@ -21,7 +21,7 @@ from vlnbert.environment.flip import flip_words, other_sides
 from vlnbert.errors import UsageError, setting
 from vlnbert.learning.experiment import TrainConfig
 from vlnbert.learning.objective import Objective
-from vlnbert.learning.rewards import open_reward
+from vlnbert.learning.rewards import OpenReward
 from vlnbert.navigator import fast
 from vlnbert.ranks import Ranks
 from vlnbert.rollout.mixed import MixedAgent, Rollout, TeacherRows, collect_rollout
@@ -58,7 +58,7 @@ class Learner(nn.Module):
         self.environment = seen.in_dtype(fast.dtype_of(config.precision))
         # No buffer: what is random differs between ranks, and so may this.
         self.teacher_rows, self.row_policy = teacher_rows, row_policy
-        reward = open_reward(config.reward, environment.world, config.rewards)
+        reward = OpenReward(config.reward, environment.world, config.rewards)
         self.objective = Objective(config, self.policy, reward, ranks, environment.world.device)
         self.sides = other_sides(self.policy.tokenizer).to(environment.world.device) if config.flip else None
 
@@ -104,7 +104,9 @@ class Learner(nn.Module):
             flipped=flipped,
             reads=self.objective.reads,
         )
-        return collect_rollout(environment, agent, batch.start, batch.heading, batch.goal, self.objective.critic)
+        start, critic = (batch.start, batch.heading, batch.goal), self.objective.critic
+        rollout = collect_rollout(environment, agent, *start, critic, batch)
+        return rollout if batch.goals is None else replace(rollout, goal=batch.goals)
 
 
 class EagerUpdate:
@@ -146,13 +148,13 @@ class GraphUpdate:
 
     def __init__(self, eager: EagerUpdate) -> None:
         self.eager = eager
-        self.recordings: dict[tuple[str, tuple[int, ...]], _Recording | None] = {}
+        self.recordings: dict[tuple[str, tuple[tuple[Any, ...], ...]], _Recording | None] = {}
         self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         # Graphs are replayed one at a time and leave nothing behind but losses, which are copied: they share memory.
         self.pool = torch.cuda.graph_pool_handle()
 
     def __call__(self, batch: Batch, key: Tensor) -> Tensor:
-        sizes = tuple(size for tensor in batch.tensors().values() for size in tensor.shape)
+        sizes = tuple((name, *tensor.shape) for name, tensor in batch.tensors().items())
         shape = batch.task, sizes
         if shape not in self.recordings:
             self.recordings[shape] = None
@@ -160,8 +162,9 @@ class GraphUpdate:
         recording = self.recordings[shape]
         if recording is None:
             recording = self.recordings[shape] = self._record(batch, key)
+        fed = recording.batch.tensors()
         for name, tensor in batch.tensors().items():
-            getattr(recording.batch, name).copy_(tensor)
+            fed[name].copy_(tensor)
         recording.key.copy_(key)
         recording.graph.replay()
         return recording.losses.clone()
@@ -176,8 +179,7 @@ class GraphUpdate:
 
     def _record(self, batch: Batch, key: Tensor) -> _Recording:
         """Nothing is computed while recording; the gradients that it lays out belong to the graph."""
-        copies: dict[str, Any] = {name: tensor.clone() for name, tensor in batch.tensors().items()}
-        own = replace(batch, **copies)
+        own = batch.each(torch.clone)
         own_key, graph = key.clone(), torch.cuda.CUDAGraph()
         self.eager.optimiser.zero_grad(set_to_none=True)
         try:

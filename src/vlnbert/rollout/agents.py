@@ -6,8 +6,8 @@ network time on the CPU: an agent whose memory is a `RowMemory` gets and answers
 serves all at full speed.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from inspect import Parameter, signature
 from typing import Any
 
@@ -16,8 +16,11 @@ from torch import Tensor
 
 from vlnbert.environment.environment import Environment, Observation, State
 from vlnbert.errors import UnknownNameError, UsageError
+from vlnbert.external import ExternalCall, is_ours, lent
 from vlnbert.perception.view_texts import Texts
-from vlnbert.registry import Registry, by_name, load_plugin
+from vlnbert.plugins import load_plugin
+from vlnbert.registry import Registry, by_name
+from vlnbert.tasks.episodes import Extra
 from vlnbert.world.objects import NONE
 
 HOPS_PER_STEP = 3  # as many hops has an episode as decisions, times this, for agents that go back
@@ -25,14 +28,30 @@ HOPS_PER_STEP = 3  # as many hops has an episode as decisions, times this, for a
 
 @dataclass(frozen=True)
 class EpisodeBatch:
-    """What agents may know when a batch of episodes begins; a row is an episode."""
+    """What agents may know when a batch of episodes begins; a row is an episode.
 
-    state: State  # [row] where they start and what they face
-    tokens: Tensor  # [row, token] word pieces, padded with 0; without columns for an agent that reads none
-    index: Tensor  # [row] their places in the split, on the CPU
-    texts: tuple[str, ...] = ()  # the instructions as written
-    goal: Tensor | None = None  # [row] viewpoint, for oracles alone
-    path: Tensor | None = None  # [row, hop] the described path, its last viewpoint repeated, for oracles alone
+    Attributes:
+        state: [row] where they start and what they face.
+        tokens: [row, token] ids of word pieces, padded with 0; without columns for an agent that reads none.
+        index: [row] their places in the split, on the CPU.
+        texts: [row] the instructions as written; empty in training.
+        goal: [row] viewpoint, for oracles alone: the end of the path, or the first of several goals.
+        path: [row, hop] the described path, its last viewpoint repeated, for oracles alone.
+        goals: [row, any] viewpoints at any of which the episode may end, the first one repeated as padding, for oracles
+            alone; None where every episode of the split has one goal.
+        ids: [row] the names of the instructions, read on the host, where a recorded update cannot.
+        extra: Fields of one's own by name: tensors [row, ...]; values that are no numbers as a sequence, one a row.
+    """
+
+    state: State
+    tokens: Tensor
+    index: Tensor
+    texts: tuple[str, ...] = ()
+    goal: Tensor | None = None
+    path: Tensor | None = None
+    goals: Tensor | None = None
+    ids: Sequence[str] = ()
+    extra: Extra = field(default_factory=Extra)
 
     def require_goal(self) -> Tensor:
         """[row] the goal, which only oracles are told."""
@@ -154,6 +173,16 @@ def _require_arguments(agent: Any) -> None:
             continue
 
 
+def asked(agent: Agent, method: str, given: Any, *memory: Any) -> Any:
+    """What a method of an agent answers; one that is not ours cannot move anybody by writing into what it is given."""
+    call = getattr(agent, method)
+    if is_ours(call):
+        return call(given, *memory)
+    given = lent(given) if isinstance(given, EpisodeBatch) else replace(given, state=lent(given.state))
+    with ExternalCall(f"the agent {agent_name(agent)}"):
+        return call(given, *memory)
+
+
 def agent_name(agent: Agent) -> str:
     """What to call an agent: its class."""
     return type(agent.inner if isinstance(agent, _Foreign) else agent).__name__
@@ -197,15 +226,20 @@ class AgentFactory:
 
     def __call__(self, environment: Environment, seed: int = 0, texts: Texts | None = None) -> Agent:
         offered = {"environment": environment, "seed": seed, "texts": texts}
-        asked = signature(self.call).parameters
+        parameters = signature(self.call).parameters
         named = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
-        for name, one in asked.items():
+        for name, one in parameters.items():
             if name not in offered and one.default is Parameter.empty and one.kind not in named:
                 known = ", ".join(offered)
                 raise UsageError(
                     f"{self.name} asks for {name}; agents are made of some of these, or of nothing: {known}"
                 )
-        return as_agent(self.call(**{name: value for name, value in offered.items() if name in asked}))
+        wanted = {name: value for name, value in offered.items() if name in parameters}
+        if is_ours(self.call):
+            return as_agent(self.call(**wanted))
+        with ExternalCall(f"the agent {self.name}", environment.world):
+            made = self.call(**wanted)
+        return as_agent(made)
 
 
 def find_agent(name: str) -> AgentFactory:

@@ -52,7 +52,7 @@ class Stop(Baseline):
 
 @register_agent("shortest")
 class Shortest(Baseline):
-    """Knows the goal and takes the shortest path there: what the graph allows."""
+    """Knows the goal and takes the shortest path there, of several to the nearest: what the graph allows."""
 
     oracle = True
 
@@ -60,7 +60,7 @@ class Shortest(Baseline):
         self.world = environment.world
 
     def begin(self, batch: EpisodeBatch) -> Tensor:
-        return batch.require_goal()
+        return batch.require_goal() if batch.goals is None else batch.goals
 
     def act(self, observation: Observation, memory: Tensor) -> tuple[Tensor, Tensor]:
         return shortest_path_teacher(self.world, observation.state, memory), memory

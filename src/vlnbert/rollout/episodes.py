@@ -14,7 +14,8 @@ from torch import Tensor
 
 from vlnbert.environment.environment import Environment, Observation, State
 from vlnbert.errors import UsageError
-from vlnbert.rollout.agents import Agent, EpisodeBatch, Explanation, agent_name
+from vlnbert.external import is_plain, kind_of
+from vlnbert.rollout.agents import Agent, EpisodeBatch, Explanation, agent_name, asked
 from vlnbert.rollout.going_back import Trail
 from vlnbert.world.objects import NONE
 from vlnbert.world.world import STOP
@@ -91,7 +92,7 @@ def run_episodes(
 
     With `record` it also explains each of its choices, if it can.
     """
-    state, memory, count = batch.state, agent.begin(batch), len(batch.state.viewpoint)
+    state, memory, count = batch.state, asked(agent, "begin", batch), len(batch.state.viewpoint)
     states, length, named = [state], torch.ones_like(state.viewpoint), torch.full_like(state.viewpoint, NONE)
     explanations = list[Explanation | None]()
     trail = Trail.begin(state) if agent.goes_back else None
@@ -104,15 +105,18 @@ def run_episodes(
             memory = memory.without_stopped(state)
             rows = memory.rows
         observation = environment.observe(select_rows(state, rows))
-        slot, memory = _checked_act(agent, agent.act(observation, memory), observation.state, environment.world.slots)
+        slot, memory = _checked_act(
+            agent, asked(agent, "act", observation, memory), observation.state, environment.world.slots
+        )
         slot = scatter_rows(slot, rows, count)
         if record and time < max_steps:
-            told = _checked_explanation(agent, agent.explain(observation, memory), observation)
+            told = _checked_explanation(agent, asked(agent, "explain", observation, memory), observation)
             explanations.append(None if told is None else told.each(partial(scatter_rows, rows=rows, count=count)))
         if name_objects:
             names = ~state.ended & (slot == STOP) if time < max_steps else ~state.ended
             if names.device.type != "cpu" or names.any():
-                place = _checked_rows(agent, "name_object", agent.name_object(observation, memory), observation.state)
+                named_now = asked(agent, "name_object", observation, memory)
+                place = _checked_rows(agent, "name_object", named_now, observation.state)
                 named = torch.where(names, scatter_rows(place, rows, count), named)
         if time < max_steps:
             if trail is None:
@@ -158,13 +162,11 @@ def _checked_rows(agent: Agent, method: str, given: Any, state: State) -> Tensor
     """An int64 for each row."""
     rows = state.viewpoint
     if isinstance(given, Tensor):
-        if given.shape == rows.shape and given.dtype == rows.dtype and given.device == rows.device:
+        same = is_plain(given) and given.shape == rows.shape
+        if same and given.dtype == rows.dtype and given.device == rows.device:
             return given
-        what = f"{str(given.dtype).removeprefix('torch.')} {list(given.shape)} on {given.device}"
-    else:
-        what = f"a {type(given).__name__}"
     expected = f"it must give int64 [{len(rows)}] on {rows.device}, one for each row"
-    raise UsageError(f"{agent_name(agent)}.{method} gave {what}; {expected}")
+    raise UsageError(f"{agent_name(agent)}.{method} gave {kind_of(given)}; {expected}")
 
 
 def _checked_explanation(agent: Agent, given: Any, observation: Observation) -> Explanation | None:
@@ -180,7 +182,13 @@ def _checked_explanation(agent: Agent, given: Any, observation: Observation) -> 
         width = slots if name == "probability" else None  # how many words and objects there are is its own business
         if part is None and width is None:
             continue
-        if not isinstance(part, Tensor) or part.dim() != 2 or len(part) != rows or width not in (None, part.shape[1]):
+        if (
+            not isinstance(part, Tensor)
+            or not is_plain(part)
+            or part.dim() != 2
+            or len(part) != rows
+            or width not in (None, part.shape[1])
+        ):
             problem = f"{agent_name(agent)}.explain gave {name} of another shape"
             raise UsageError(
                 f"{problem}; it must be a tensor [{rows}, {width or 'any'}], a row for each of those observed"

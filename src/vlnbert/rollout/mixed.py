@@ -25,7 +25,8 @@ from vlnbert.rollout.episodes import (
 from vlnbert.rollout.noise import gumbel, mix
 from vlnbert.rollout.policy import Decision, Policy, checked, require_rows
 from vlnbert.rollout.recurrent import as_policy
-from vlnbert.tasks.task import R2R, TASKS, Task, TeacherMemory
+from vlnbert.tasks.batches import Batch
+from vlnbert.tasks.task import R2R, TASKS, Task, TeacherMemory, metres_to_nearest
 from vlnbert.world.world import World
 
 TEACHER, SAMPLE, GREEDY = 0, 1, 2  # row policies: how a row chooses
@@ -69,7 +70,7 @@ class Rollout:
     row_policy: Tensor
     """[row] how each row chose: TEACHER, SAMPLE or GREEDY."""
     goal: Tensor
-    """[row] the viewpoint where each should stop."""
+    """[row] the viewpoint where each should stop; [row, any] where there are several."""
     world: World
     """The houses that they walked in."""
     hidden: Tensor | None = None
@@ -132,7 +133,9 @@ class Rollout:
 
     @cached_property
     def distance(self) -> Tensor:
-        """[time + 1, row] float64 metres to the goal along the graph."""
+        """[time + 1, row] float64 metres to the goal along the graph, or to the nearest of several."""
+        if self.goal.dim() == 2:
+            return metres_to_nearest(self.world, self.viewpoint, self.goal)
         return self.world.metres(self.viewpoint, self.goal.expand_as(self.viewpoint))
 
 
@@ -207,7 +210,7 @@ class MixedAgent(Agent):
         self.goes_back, self.hops_per_step = self.policy.goes_back, self.policy.hops_per_step
 
     def begin(self, batch: EpisodeBatch) -> MixedMemory:
-        memory = self.policy.begin(replace(batch, goal=None))  # the teacher's to know
+        memory = self.policy.begin(replace(batch, goal=None, goals=None))  # the teacher's to know
         require_rows(self.policy, memory, len(self.row_policy))
         noise = gumbel(self.key, self.max_steps, self.environment.world.slots)
         sampled = (self.row_policy == SAMPLE)[:, None]
@@ -269,13 +272,16 @@ def collect_rollout(
     heading: Tensor,
     goal: Tensor,
     critic: Callable[[Tensor], Tensor] | None = None,
+    described: Batch | None = None,
 ) -> Rollout:
-    """Run the episodes and lay the record out.
+    """Run the episodes and lay the record out; `described` has what a task says of them beside the goal.
 
     With a `critic` of hidden vectors the rollout has values, and rows that did not stop take one more look, for the
     last of them.
     """
     batch = EpisodeBatch(environment.reset(start, heading), agent.tokens, torch.arange(len(start)), goal=goal)
+    if described is not None:
+        batch = replace(batch, goals=described.goals, ids=described.ids, extra=described.extra)
     walked = run_episodes(environment, agent, batch, max_steps=agent.max_steps)
     records = walked.memory.records
     if agent.goes_back:

@@ -8,7 +8,8 @@ from typing import Any, TypeVar, get_type_hints
 
 import torch
 
-from vlnbert.errors import DataError, UsageError, VlnbertError, setting
+from vlnbert.errors import DataError, UsageError, VlnbertError
+from vlnbert.external import ExternalCall, guarded, is_ours
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.storage.digests import check_file
 from vlnbert.navigator.storage.folder import (
@@ -24,14 +25,16 @@ from vlnbert.navigator.storage.folder import (
     stored_shapes,
 )
 from vlnbert.navigator.storage.shown import FEATURES, read_shown, require_no_path
+from vlnbert.plugins import LOAD_PLUGIN
 from vlnbert.records import from_plain
-from vlnbert.registry import LOAD_PLUGIN, Registry, require_name
+from vlnbert.registry import Registry, require_name
 from vlnbert.rollout.policy import INPUTS, NEWEST, POLICY, SETTINGS, Inputs, Policy
 from vlnbert.rollout.recurrent import RecurrentPolicy
 from vlnbert.sources.files import read_json
 from vlnbert.sources.folders import read_whole
 from vlnbert.sources.formats import format_of
 
+PLACE = "policy.settings"  # of their settings in an experiment
 RECURRENT = "recurrent"  # the paper's, which is a navigator's folder
 GIVE = "give a policy's folder, as a training writes it"
 AnyPolicy = TypeVar("AnyPolicy", bound=type[Policy])
@@ -88,10 +91,14 @@ def _settings_of(name: str, policy: type) -> type[Any]:
 
 def make_policy(name: str, settings: Mapping[str, Any], inputs: Inputs) -> Policy:
     """A new policy of that name, with these settings beside its defaults."""
-    kind = POLICIES[name]
-    policy = kind.policy(from_plain(kind.settings, settings, setting("policy.settings")), inputs)
+    kind, whose = POLICIES[name], f"the policy '{name}'"
+    with ExternalCall(whose):
+        policy = kind.policy(from_plain(kind.settings, settings, PLACE), inputs)
     if "_modules" not in vars(policy):
         raise UsageError(f"the policy '{name}' was not made whole; call super().__init__() in it first")
+    if not is_ours(kind.policy):
+        for method in ("begin", "step", "value"):
+            setattr(policy, method, guarded(whose, getattr(policy, method)))
     policy.name, policy.settings, policy.inputs = name, whole_settings(name, settings), inputs
     policy.tokenizer = inputs.tokenizer
     return policy
@@ -99,7 +106,7 @@ def make_policy(name: str, settings: Mapping[str, Any], inputs: Inputs) -> Polic
 
 def whole_settings(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """All settings of a policy, with its defaults where nothing else is said."""
-    return asdict(from_plain(POLICIES[name].settings, settings, setting("policy.settings")))
+    return asdict(from_plain(POLICIES[name].settings, settings, PLACE))
 
 
 def open_policy(source: str | Path) -> Policy:

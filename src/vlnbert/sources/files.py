@@ -1,5 +1,6 @@
 """Reading untrusted files with clear errors, and writing files beside their place and renaming them."""
 
+import fcntl
 import json
 import os
 import re
@@ -13,7 +14,7 @@ from typing import IO, Any, TypeVar
 
 from vlnbert.errors import DataError, Faults
 from vlnbert.progress import Bar, WatchedFile
-from vlnbert.sources.moves import sync
+from vlnbert.sources.moves import remove, sync
 
 Panorama = TypeVar("Panorama")
 
@@ -73,7 +74,7 @@ def opened(path: Path, what: str, remedy: str = "check the path", pipe: bool = F
     try:
         with open_for_reading(path, what, pipe) as file, Bar(path.name, os.fstat(file.fileno()).st_size) as bar:
             yield file if bar.shown is None else WatchedFile(file, bar)  # type: ignore[misc]  # it reads alike
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise DataError(path, f"no such {what}", remedy) from None
     except IsADirectoryError:
         raise DataError(path, f"a folder, where a {what} is expected", remedy) from None
@@ -95,7 +96,7 @@ def read_bytes(path: Path, what: str, most: int, remedy: str = "check the path")
         finally:
             os.close(descriptor)
         return b"".join(parts)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise DataError(path, f"no such {what}", remedy) from None
     except OSError as error:
         raise DataError(path, f"cannot be read ({error.strerror})", "check the file and its permissions") from None
@@ -153,34 +154,100 @@ def write_json(path: Path, document: Any, indent: int | None = None, lasting: bo
 
 
 @contextmanager
-def written_beside(path: Path, lasting: bool = False) -> Iterator[Path]:
+def written_beside(path: Path, lasting: bool = False, sweeping: bool = True) -> Iterator[Path]:
     """Give a temporary name beside `path`; rename it into place when the block succeeds, remove it when it fails.
 
     A reader, or another writer of the same file, never sees half of it. A `lasting` file survives a power cut too,
-    which takes the disk's time.
+    which takes the disk's time. `sweeping` looks through the folder, which takes long where that holds thousands.
     """
     if path.exists() and not path.is_file():  # a folder, or a device that a rename would replace
         raise DataError(path, "is not a regular file, so it cannot be replaced", "choose another name")
-    temporary = temporary_name(path)
-    try:  # an interrupt may come as soon as it is there
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            temporary.touch(mode=0o600, exist_ok=False)
-        except OSError as error:
-            raise DataError(path, f"cannot be written ({error.strerror})", "choose a folder you may write to") from None
-        yield temporary
-        temporary.chmod(masked(0o666))  # a temporary file is private, what we write need not be
-        if lasting:
-            sync(temporary)
-        temporary.replace(path)
-        if lasting:
-            sync(path.parent)
+    remedy = "choose a folder you may write to"
+    try:
+        with begun_beside(
+            path, lambda temporary: temporary.touch(0o600, exist_ok=False), remedy, sweeping
+        ) as temporary:
+            yield temporary
+            temporary.chmod(masked(0o666))  # a temporary file is private, what we write need not be
+            if lasting:
+                sync(temporary)
+            temporary.replace(path)
+            if lasting:
+                sync(path.parent)
     except OSError as error:
         problem = f"cannot be written ({error.strerror or error})"
         raise DataError(path, problem, "free some space or choose another folder") from None
-    finally:
-        with suppress(OSError):  # where its folder could not be made, it cannot be removed either
-            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def begun_beside(path: Path, make: Callable[[Path], object], remedy: str, sweeping: bool = True) -> Iterator[Path]:
+    """A temporary file or folder beside `path`, as `make` makes it, which is gone at the end unless it was renamed.
+
+    It is locked meanwhile, so that what killed writers of `path` left can be told from what others are writing: with
+    `sweeping` the former is removed first.
+    """
+    if sweeping:
+        sweep(path.parent, re.compile(re.escape(path.name)))
+    descriptor: int | None = None
+    while descriptor is None:  # who sweeps may meet one that is there and not locked yet
+        temporary = temporary_name(path)
+        try:  # an interrupt may come as soon as it is there
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                make(temporary)
+                descriptor = _locked(temporary, fcntl.LOCK_EX)
+            except OSError as error:
+                raise DataError(path, f"cannot be written ({error.strerror})", remedy) from None
+            if descriptor is not None:
+                yield temporary
+        finally:
+            remove(temporary)
+            if descriptor is not None:
+                os.close(descriptor)
+
+
+def sweep(folder: Path, names: re.Pattern[str], alone: bool = False) -> None:
+    """Remove what writers of some names left in a folder when they were killed; what is being written stays.
+
+    `alone` says that nobody but this process writes such names there.
+    """
+    with suppress(OSError):  # whoever writes there next says why that cannot be done
+        for path in folder.iterdir() if folder.is_dir() else ():
+            found = TEMPORARY.fullmatch(path.name)
+            if not found or not names.fullmatch(found[1]):
+                continue
+            if alone:
+                remove(path)
+                continue
+            with suppress(OSError):  # of another writer, or another kind of thing than we write
+                descriptor = _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if descriptor is not None:
+                    remove(path)
+                    os.close(descriptor)
+
+
+def _locked(temporary: Path, how: int) -> int | None:
+    """A descriptor of a temporary file or folder that locks it until it is closed, or the process ends; none where it
+    was swept meanwhile. Some network file systems lock no file that is not open for writing: nothing is swept there."""
+    try:
+        descriptor = os.open(temporary, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        try:
+            fcntl.flock(descriptor, how)
+        except OSError:
+            if how & fcntl.LOCK_NB:
+                raise
+        if os.path.samestat(os.fstat(descriptor), temporary.lstat()):
+            return descriptor
+    except FileNotFoundError:
+        pass
+    except BaseException:
+        os.close(descriptor)
+        raise
+    os.close(descriptor)
+    return None
 
 
 def temporary_name(path: Path) -> Path:

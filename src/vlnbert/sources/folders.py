@@ -1,15 +1,14 @@
 """Folders written beside their place and renamed, so that no reader ever sees half of one."""
 
 import os
-import re
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
 from vlnbert.errors import DataError
-from vlnbert.sources.files import TEMPORARY, masked, temporary_name
-from vlnbert.sources.moves import remove, replace_folder, sync_all
+from vlnbert.sources.files import begun_beside, masked
+from vlnbert.sources.moves import replace_folder, sync_all
 
 Read = TypeVar("Read")
 
@@ -60,20 +59,13 @@ def replaced(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def _beside(folder: Path) -> Iterator[Path]:
-    temporary = temporary_name(folder)
-    try:  # an interrupt may come as soon as it is there
-        try:
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            temporary.mkdir(mode=0o700)
-        except OSError as error:
-            remedy = "choose a folder you may write to"
-            raise DataError(folder, f"cannot be written ({error.strerror})", remedy) from None
-        yield temporary
+    remedy = "choose a folder you may write to"
+    try:
+        with begun_beside(folder, lambda temporary: temporary.mkdir(0o700), remedy) as temporary:
+            yield temporary
     except OSError as error:
         problem = f"cannot be written ({error.strerror or error})"
         raise DataError(folder, problem, "free some space or choose a folder that is new or empty") from None
-    finally:
-        remove(temporary)
 
 
 def _make_public(folder: Path) -> None:
@@ -81,14 +73,6 @@ def _make_public(folder: Path) -> None:
     for path in folder.rglob("*"):
         path.chmod(masked(0o777 if path.is_dir() else 0o666))
     folder.chmod(masked(0o777))
-
-
-def sweep(folder: Path, names: re.Pattern[str]) -> None:
-    """Remove what writers of some names left in a folder when they were killed; nobody else may write them now."""
-    for path in folder.iterdir() if folder.is_dir() else ():
-        found = TEMPORARY.fullmatch(path.name)
-        if found and names.fullmatch(found[1]):
-            remove(path)
 
 
 def read_whole(folder: Path, read: Callable[[Path], Read]) -> Read:

@@ -5,8 +5,9 @@ A record is one instruction of one path, named as every result file names it: `<
 as records without words.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,20 +25,42 @@ PAD = 0  # the token that fills an `instr_enc` up to its length
 
 @dataclass(frozen=True, slots=True)
 class EpisodeRecord:
-    """One instruction, the path it describes and the agent's heading at its start."""
+    """One instruction, the path it describes and the agent's heading at its start.
+
+    Attributes:
+        id: The instruction's name in result files, unique in its split.
+        scan: The house.
+        path: [hop] names of the viewpoints described; the start alone where the goal is withheld (test splits).
+        heading: The agent's heading at the start, in radians, clockwise from +y.
+        text: The instruction as written.
+        object_id: REVERIE's target; None in other tasks.
+        tokens: [token] ids of word pieces, of augmented data, which comes tokenised; None elsewhere.
+        goals: [any] names of the viewpoints at any of which the episode may end; without any, it is the path's last. A
+            path with more than its start ends at one of them.
+        extra: Fields of one's own by name. Numbers, and lists of equally many, become tensors [episode, ...]; all else
+            stays as it is.
+    """
 
     id: str
     scan: str
-    path: tuple[str, ...]  # only the start where the goal is withheld (test splits)
-    heading: float  # radians, clockwise from +y
+    path: tuple[str, ...]
+    heading: float
     text: str
-    object_id: str | None = None  # REVERIE's target
-    tokens: tuple[int, ...] | None = None  # augmented data comes tokenised
+    object_id: str | None = None
+    tokens: tuple[int, ...] | None = None
+    goals: tuple[str, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
-def read_r2r(path: Path) -> Iterator[EpisodeRecord]:
-    """R2R's instructions in file order; the faults of the file are raised together at its end."""
-    return _read(path, "R2R file", _r2r_item)
+def read_r2r(path: Path, goals: str | None = None, extra: Sequence[str] = ()) -> Iterator[EpisodeRecord]:
+    """R2R's instructions in file order; the faults of the file are raised together at its end.
+
+    Args:
+        path: The file.
+        goals: The key under which every item lists the viewpoints at any of which one may stop, if there is one.
+        extra: Keys of every item whose values become each record's `extra`.
+    """
+    return _read(path, "R2R file", partial(_with_own, goals=goals, extra=extra) if goals or extra else _r2r_item)
 
 
 def read_reverie(path: Path) -> Iterator[EpisodeRecord]:
@@ -98,6 +121,22 @@ def _r2r_item(item: dict[str, Any], place: str, faults: Faults) -> Iterator[Epis
     name = _name(item, "path_id", place, faults)
     for k, text in enumerate(_texts(item, place, faults)):
         yield _record(item, f"{name}_{k}", text)
+
+
+def _with_own(
+    item: dict[str, Any], place: str, faults: Faults, goals: str | None, extra: Sequence[str]
+) -> Iterator[EpisodeRecord]:
+    """R2R's, with several goals and fields of one's own."""
+    for key in extra:
+        if key not in item:
+            faults.add(place, f"'{key}' is missing", "give it in every item, or do not ask for it")
+    several: Any = () if goals is None else item.get(goals)
+    if goals is not None and not is_texts(several):
+        faults.add(place, f"'{goals}' is not a list of viewpoints", "name at least one")
+        return
+    values = {key: item[key] for key in extra if key in item}
+    for record in _r2r_item(item, place, faults):
+        yield replace(record, goals=tuple(several), extra=values)
 
 
 def _reverie_item(item: dict[str, Any], place: str, faults: Faults) -> Iterator[EpisodeRecord]:

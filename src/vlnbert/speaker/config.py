@@ -40,12 +40,13 @@ class SpeakerConfig:
     def __post_init__(self) -> None:
         for item in fields(self):
             value, least = getattr(self, item.name), 0 if item.name in ZERO_ALLOWED else 1
-            said = f"{setting(f'speaker.{item.name}')} is {value!r}"
+            wanted, number = "", isinstance(value, int | float) and not isinstance(value, bool)
             if item.type is int and (type(value) is not int or not least <= value <= LARGEST):
-                raise UsageError(f"{said}; choose a whole number from {least} to {LARGEST:,}")
-            number = isinstance(value, int | float) and not isinstance(value, bool)
+                wanted = f"a whole number from {least} to {LARGEST:,}"
             if item.type is float and not (number and 0 <= value < 1):
-                raise UsageError(f"{said}; choose a number from 0 to below 1")
+                wanted = "a number from 0 to below 1"
+            if wanted:
+                raise UsageError(f"{setting(f'speaker.{item.name}')} is {value!r}; choose {wanted}")
         if self.hidden % self.heads:
             raise UsageError(f"{self.heads} heads cannot share a width of {self.hidden}; choose a divisor of it")
         if self.max_tokens < 3:

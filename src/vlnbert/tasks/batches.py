@@ -4,16 +4,17 @@ A batch is a pure function of the seed and its number: there is no hidden positi
 """
 
 import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from vlnbert.errors import UsageError
-from vlnbert.tasks.episodes import Episodes
+from vlnbert.tasks.episodes import Episodes, Extra, Picked
 from vlnbert.tasks.tokens import Tokens
 
 BUCKET = 8  # token widths are rounded up to a multiple of this
@@ -22,24 +23,56 @@ WINDOW = 16  # batches that are sorted by length together: more means less paddi
 
 @dataclass(frozen=True)
 class Batch:
-    """Some episodes of a split, ready for a device."""
+    """Some episodes of a split, ready for a device.
+
+    Attributes:
+        task: The name of their task.
+        index: [row] their places in the split.
+        tokens: [row, token] ids of word pieces, padded with 0, as wide as the bucket of the longest.
+        token_count: [row] how many tokens are real.
+        start: [row] viewpoint.
+        heading: [row] float64 radians at the start.
+        goal: [row] viewpoint: the end of the path, or the first of several goals.
+        path: [row, hop] viewpoints of the described path; the last one repeats as padding.
+        path_length: [row] viewpoints in the path.
+        sightings: [row, any] viewpoints that show REVERIE's target, padded with -1; None in other tasks.
+        target: [row] in REVERIE, the place of the target among the objects of the goal, -1 where not shown; else None.
+        aligned: [row, hop, token] bool: the words that are due there; None where nobody labelled any.
+        goals: [row, any] viewpoints at any of which the episode may end, the first one repeated as padding; None where
+            every episode of the split has one goal.
+        extra: Fields of one's own by name: tensors [row, ...]; values that are no numbers as a sequence, one a row.
+        ids: [row] the names of the instructions. Like values of `extra` that are no tensors they are looked up on the
+            host when they are read, which waits for the device; a recorded update cannot read them.
+    """
 
     task: str
-    index: Tensor  # [row] their places in the split
-    tokens: Tensor  # [row, token] as wide as the bucket of the longest
-    token_count: Tensor  # [row]
-    start: Tensor  # [row] viewpoint
-    heading: Tensor  # [row] radians
-    goal: Tensor  # [row] viewpoint
-    path: Tensor  # [row, hop]
-    path_length: Tensor  # [row]
-    sightings: Tensor | None = None  # [row, any] REVERIE's viewpoints that show the target, padded with NONE
-    target: Tensor | None = None  # [row] its place among the objects of the goal, NONE where not shown
-    aligned: Tensor | None = None  # [row, hop, token] bool: the words that are due there
+    index: Tensor
+    tokens: Tensor
+    token_count: Tensor
+    start: Tensor
+    heading: Tensor
+    goal: Tensor
+    path: Tensor
+    path_length: Tensor
+    sightings: Tensor | None = None
+    target: Tensor | None = None
+    aligned: Tensor | None = None
+    goals: Tensor | None = None
+    extra: Extra = field(default_factory=Extra)
+    ids: Sequence[str] = ()
 
     def tensors(self) -> dict[str, Tensor]:
-        named = {field.name: getattr(self, field.name) for field in fields(self)}
+        """Every tensor by name; those of `extra` as extra.<name>."""
+        named = {each.name: getattr(self, each.name) for each in fields(self)}
+        named |= {f"extra.{name}": value for name, value in self.extra.items()}
         return {name: value for name, value in named.items() if isinstance(value, Tensor)}
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> "Batch":
+        """The same with each of its tensors changed."""
+        changed: dict[str, Any] = {
+            name: change(value) for name, value in vars(self).items() if isinstance(value, Tensor)
+        }
+        return replace(self, **changed, extra=self.extra.each(change))
 
 
 def take(
@@ -68,6 +101,9 @@ def take(
         sightings=None if episodes.sightings is None else episodes.sightings[index],
         target=None if target is None else target[index],
         aligned=None if aligned is None else pad(aligned[index], (0, width - aligned.shape[2])),
+        goals=None if episodes.goals is None else episodes.goals[index],
+        extra=episodes.extra.rows(index),
+        ids=Picked(episodes.ids, index),
     )
 
 

@@ -1,40 +1,118 @@
 """The episodes of a split as tensors: where each starts, which path it describes and, in REVERIE, what it looks for."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
-from vlnbert.errors import DataError, Faults, UnknownNameError
+from vlnbert.errors import DataError, Faults, UnknownNameError, UsageError
 from vlnbert.sources.instructions import EpisodeRecord
 from vlnbert.sources.layout import DataFolder
-from vlnbert.tasks.task import TASKS
+from vlnbert.tasks.own_fields import check_bound, stack_extra
+from vlnbert.tasks.task import TASKS, metres_to_nearest
 from vlnbert.world.objects import ObjectTable, Sightings, find_sightings, open_object_table
 from vlnbert.world.world import World
+
+Value = TypeVar("Value")
 
 NONE = -1  # pads a list of viewpoints
 MOST_HOPS = 1 << 26  # of all paths at the length of the longest, as they are held
 
 
+class Extra(dict[str, Any]):
+    """Fields of one's own by name: a tensor [row, ...], or a sequence with a value for each row."""
+
+    def __missing__(self, name: str) -> Any:
+        raise UnknownNameError("field of one's own", name, self, "these episodes")
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Those that are tensors."""
+        return {name: value for name, value in self.items() if isinstance(value, Tensor)}
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> "Extra":
+        """The same with each tensor changed."""
+        return Extra(self | {name: change(value) for name, value in self.tensors().items()})
+
+    def rows(self, index: Tensor) -> "Extra":
+        """Those of some rows; values that are no tensors are looked up when they are asked for."""
+        return Extra(
+            {
+                name: value[index.to(value.device)] if isinstance(value, Tensor) else Picked(value, index)
+                for name, value in self.items()
+            }
+        )
+
+
+class Picked(Sequence[Value], Generic[Value]):
+    """Some of a sequence's values, by an index [row] on any device that is read only when a value is asked for.
+
+    To ask waits for the device, which a recorded graph cannot do: it would replay the values of its recording.
+    """
+
+    def __init__(self, values: Sequence[Value], index: Tensor) -> None:
+        self.values, self.rows = values, index
+        self._found: tuple[Value, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._picked()[place]
+
+    def __iter__(self) -> Iterator[Value]:
+        return iter(self._picked())
+
+    def __repr__(self) -> str:
+        return f"Picked({len(self)} of {len(self.values):,})"
+
+    def _picked(self) -> tuple[Value, ...]:
+        if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+            problem = "ids, texts and other values of episodes lie on the host, where a recorded update cannot read"
+            raise UsageError(f"{problem}; make them numbers in `extra`, which are tensors, or train without graphs")
+        if self._found is None:
+            self._found = tuple(self.values[row] for row in self.rows.tolist())
+        return self._found
+
+
 @dataclass(frozen=True, repr=False)
 class Episodes:
-    """A split, bound to a world. All of its tensors have one row an episode."""
+    """A split, bound to a world: one row an episode.
+
+    Attributes:
+        task: The name of its task.
+        split: The split's name, without the task.
+        ids: [episode] the instructions' names, as result files have them.
+        texts: [episode] the instructions as written.
+        tokens: [episode] ids of word pieces, of augmented data, which comes tokenised; None elsewhere.
+        targets: [episode] REVERIE's object ids; None in other tasks.
+        start: [episode] viewpoint.
+        heading: [episode] float64 radians at the start.
+        path: [episode, hop] viewpoints of the described path; the last one repeats as padding.
+        path_length: [episode] viewpoints in the path.
+        sightings: [episode, any] viewpoints that show REVERIE's target, padded with -1; None in other tasks.
+        goals: [episode, any] viewpoints at any of which the episode may end; the first one, which is `goal`, repeats
+            as padding. None where every episode has one goal, the path's last.
+        extra: Fields of one's own by name: tensors [episode, ...], or tuples with a value for each episode.
+        notes: In words, what was left out where the episodes were made of others.
+    """
 
     task: str
     split: str
     ids: tuple[str, ...]
     texts: tuple[str, ...]
-    tokens: tuple[tuple[int, ...] | None, ...]  # of augmented data, which comes tokenised
-    targets: tuple[str | None, ...]  # REVERIE's object ids
-    start: Tensor  # [episode] viewpoint
-    heading: Tensor  # [episode] float64 radians
-    path: Tensor  # [episode, hop] viewpoints; the last one repeats as padding
-    path_length: Tensor  # [episode] viewpoints in the path
-    sightings: Tensor | None  # [episode, any] viewpoints that show REVERIE's target, padded with NONE
-    notes: tuple[str, ...] = ()  # in words, what was left out where the episodes were made of others
+    tokens: tuple[tuple[int, ...] | None, ...]
+    targets: tuple[str | None, ...]
+    start: Tensor
+    heading: Tensor
+    path: Tensor
+    path_length: Tensor
+    sightings: Tensor | None
+    goals: Tensor | None = None
+    extra: Extra = field(default_factory=Extra)
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -44,12 +122,13 @@ class Episodes:
 
     @property
     def goal(self) -> Tensor:
-        return self.path[:, -1]
+        """[episode] viewpoint: the end of the path, or the first of several goals."""
+        return self.path[:, -1] if self.goals is None else self.goals[:, 0]
 
     @property
     def scored(self) -> bool:
         """Whether goals are known: a test split withholds them and holds the starts alone."""
-        return bool((self.path_length > 1).any())
+        return self.goals is not None or bool((self.path_length > 1).any())
 
     def row(self, id: str) -> int:
         """The row of an episode by its id."""
@@ -62,11 +141,13 @@ class Episodes:
         chosen = rows.tolist()
         lists = ("ids", "texts", "tokens", "targets")
         picked: dict[str, Any] = {name: tuple(getattr(self, name)[row] for row in chosen) for name in lists}
-        return replace(self, **picked, **self._each(lambda tensor: tensor[rows.to(tensor.device)]))
+        tensors = self._each(lambda tensor: tensor[rows.to(tensor.device)])
+        return replace(self, **picked, **tensors, extra=self.extra.rows(rows))
 
     def to(self, device: torch.device | str) -> "Episodes":
         """The same episodes on another device."""
-        return replace(self, **self._each(lambda tensor: tensor.to(device)))
+        moved = self.extra.each(lambda tensor: tensor.to(device))
+        return replace(self, **self._each(lambda tensor: tensor.to(device)), extra=moved)
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> dict[str, Any]:
         tensors = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -102,10 +183,15 @@ def bind(
                 paths.append([number for number in numbers if number is not None])
     check_longest(paths, [record.id for record in kept], faults)
     hops = pad_paths(paths)
-    start, goal = hops[:, 0], hops[:, -1]
-    for index in torch.isinf(world.metres(start, goal)).nonzero().flatten().tolist():
-        problem = f"its goal {kept[index].path[-1]} cannot be reached from its start"
+    start, goals = hops[:, 0], _goals(world, kept, paths, faults)
+    left = world.metres(start, hops[:, -1]) if goals is None else metres_to_nearest(world, start, goals)
+    for index in torch.isinf(left).nonzero().flatten().tolist():
+        goal = kept[index].path[-1] if goals is None else kept[index].goals[0]
+        problem = f"its goal {goal} cannot be reached from its start"
         faults.add(f"instruction {kept[index].id}", problem, "mend the graph or remove the instruction")
+    faults.raise_if_any()
+    bound = check_bound(task, TASKS[task].bind_extra(world, kept), len(kept))
+    extra = stack_extra(kept, faults, skip=bound)
     faults.raise_if_any()
     return Episodes(
         task=task,
@@ -119,7 +205,32 @@ def bind(
         path=hops,
         path_length=torch.tensor([len(numbers) for numbers in paths], dtype=torch.long),
         sightings=None if sightings is None else _sightings(kept, sightings),
+        goals=goals,
+        extra=Extra({**extra, **bound}),
     )
+
+
+def _goals(world: World, records: list[EpisodeRecord], paths: list[list[int]], faults: Faults) -> Tensor | None:
+    """[episode, any] the goals, the end of the path first; None where no record has goals of its own."""
+    if not any(record.goals for record in records):
+        return None
+    rows = list[list[int]]()
+    for record, path in zip(records, paths, strict=True):
+        numbers = [_number(world, record, viewpoint, faults) for viewpoint in record.goals or record.path[-1:]]
+        goals = list(dict.fromkeys(number for number in numbers if number is not None))
+        if len(path) > 1 and path[-1] not in goals:
+            problem = f"its path ends at {record.path[-1]}, which is none of its goals"
+            faults.add(f"instruction {record.id}", problem, "add it to the goals, or give the start of the path alone")
+        rows.append(sorted(goals, key=lambda goal, end=path[-1]: goal != end) or path[-1:])  # type: ignore[misc]
+    check_longest(rows, [record.id for record in records], faults)
+    return pad_with_first(rows)
+
+
+def pad_with_first(rows: Sequence[list[int]]) -> Tensor:
+    """[row, any] lists of viewpoints, the first one of each repeated."""
+    longest = max(map(len, rows), default=1)
+    padded = [row + row[:1] * (longest - len(row)) for row in rows]
+    return torch.tensor(padded, dtype=torch.long).view(len(rows), longest)
 
 
 def _number(world: World, record: EpisodeRecord, viewpoint: str, faults: Faults) -> int | None:

@@ -7,24 +7,29 @@ A task of one's own is a subclass that is registered; nothing else asks for a ta
         name = "backwards"
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from vlnbert.errors import DataError, UnknownNameError, UsageError, near_names, setting
+from vlnbert.external import ExternalCall, guarded, is_ours, is_plain, kind_of, lent
 from vlnbert.registry import Registry
 from vlnbert.sources.instructions import EpisodeRecord, is_augmented, read_augmented, read_r2r, read_reverie
 from vlnbert.sources.layout import MAKE_ONE, DataFolder
-from vlnbert.world.world import World
+from vlnbert.tasks.metrics import GROUNDING, NAVIGATION, Metric, check_metrics, register_metrics
+from vlnbert.world.world import STOP, World
+
+if TYPE_CHECKING:
+    from vlnbert.tasks.episodes import Episodes
 
 AUGMENTED_FILE = "prevalent_aug.json"  # R2R's split "aug"
 SUB_INSTRUCTIONS = "sub_instructions"  # R2R's split of parts of train
+MOST_STEPS = 1000  # that a teacher may take to its end
 NEAR = 3.0  # metres: who stops closer than this to the goal has arrived, and the scale of nDTW and CLS
-NAVIGATION = ("sr", "osr", "spl", "ndtw", "sdtw", "cls", "ne")  # metrics by which any task can rank weights
-GROUNDING = ("rgs", "rgspl")  # and those of tasks that ask for an object
 
 TeacherMemory = tuple[Tensor, ...]  # each [row, ...]: what the teacher knows of its rows
 
@@ -34,7 +39,11 @@ class Described(Protocol):
 
     @property
     def goal(self) -> Tensor:
-        """[row] viewpoints."""
+        """[row] viewpoints: the end of the path, or the first of several goals."""
+
+    @property
+    def goals(self) -> Tensor | None:
+        """[row, any] viewpoints, the first one repeated as padding, where some of the split have several goals."""
 
     @property
     def path(self) -> Tensor:
@@ -48,6 +57,25 @@ class Described(Protocol):
     def sightings(self) -> Tensor | None:
         """[row, any] the viewpoints that show the target, padded with -1, in tasks that see objects."""
 
+    @property
+    def extra(self) -> Mapping[str, Any]:
+        """Fields of one's own by name: tensors [row, ...], or a value for each row."""
+
+
+@dataclass(frozen=True)
+class Walked:
+    """Where agents went, for `Task.measure`; one row an episode.
+
+    Attributes:
+        viewpoint: [episode, hop] the viewpoints visited; the last one repeats as padding.
+        length: [episode] how many of them are real, the start included.
+        objects: [episode] the id of the object that each agent named, or None.
+    """
+
+    viewpoint: Tensor
+    length: Tensor
+    objects: Sequence[str | None]
+
 
 class Task:
     """The base of all tasks. What is not said otherwise is R2R's."""
@@ -57,7 +85,8 @@ class Task:
     max_steps: int = 15  # of an episode
     sees_objects: bool = False  # whether agents see objects, stop at one and name it
     stop_distance: float = NEAR  # metres from the goal within which the paper's reward calls a stop right
-    best_metric: str = "spl"  # by which a training chooses its best weights
+    best_metric: str = "spl"  # by which a training chooses its best weights; it may be one of `metrics`
+    metrics: tuple[Metric, ...] = ()  # what `measure` adds to the metrics that all tasks have
 
     def files(self, folder: DataFolder) -> dict[str, Path]:
         """The instruction file of every split that a data folder holds, by split."""
@@ -83,30 +112,63 @@ class Task:
         raise NotImplementedError
 
     def begin_teacher(self, episodes: Described) -> TeacherMemory:
-        """What the teacher needs to know of each row, [row, ...]; here the goal."""
-        return (episodes.goal,)
+        """What the teacher needs to know of each row, [row, ...]; here the goal, or all of several."""
+        return (episodes.goal if episodes.goals is None else episodes.goals,)
 
     def teacher(self, world: World, viewpoint: Tensor, memory: TeacherMemory) -> tuple[Tensor, TeacherMemory]:
         """[row] what to do at these viewpoints, and the memory for the next step; here the shortest path to the goal.
 
-        Called once a step for every row, in the order of the walk. It may not wait for the device.
+        Of several goals it is the nearest. Called once a step for every row, in the order of the walk. It may not wait
+        for the device.
         """
         (goal,) = memory
-        return world.slot_toward(viewpoint, goal), memory
+        return world.slot_toward(viewpoint, goal if goal.dim() == 1 else nearest(world, viewpoint, goal)), memory
 
     def teacher_steps(self, world: World, start: Tensor, episodes: Described) -> int:
         """The most steps that the teacher takes in any of these episodes, the stop included. Waits for the device."""
         viewpoint, memory, steps = start, self.begin_teacher(episodes), 1
         slot, memory = self.teacher(world, viewpoint, memory)
         while slot.any():
+            if steps >= MOST_STEPS:
+                problem = f"the teacher of the task {self.name} has not stopped after {steps:,} steps"
+                raise UsageError(f"{problem}; let it choose slot {STOP} where an episode ends")
             viewpoint = world.neighbour[viewpoint, slot]
             slot, memory = self.teacher(world, viewpoint, memory)
             steps += 1
         return steps
 
     def arrived(self, world: World, viewpoint: Tensor, episodes: Described) -> Tensor:
-        """[row, time] whether to stop at viewpoints [row, time] is a success; here less than 3 m from the goal."""
-        return world.metres(viewpoint, episodes.goal[:, None].expand_as(viewpoint)) < NEAR
+        """[row, time] whether to stop at viewpoints [row, time] is a success; here less than 3 m from a goal."""
+        return metres_to_goal(world, viewpoint, episodes) < NEAR
+
+    def bind_extra(self, world: World, records: Sequence[EpisodeRecord]) -> Mapping[str, Tensor | Sequence[Any]]:
+        """Fields of one's own that `extra` of the records does not lay out by itself, such as viewpoints as numbers.
+
+        By name, a tensor [episode, ...] on the world's device or a sequence with a value for each record.
+        """
+        return {}
+
+    def measure(self, world: World, episodes: "Episodes", trajectories: Walked) -> Mapping[str, Tensor]:
+        """[episode] by name, each of the task's own `metrics`; on the world's device, after all have walked."""
+        return {}
+
+
+def metres_to_goal(world: World, viewpoint: Tensor, episodes: Described) -> Tensor:
+    """[row, time] metres along the graph from viewpoints [row, time] to the goal, or to the nearest of several."""
+    if episodes.goals is None:
+        return world.metres(viewpoint, episodes.goal[:, None].expand_as(viewpoint))
+    return metres_to_nearest(world, viewpoint, episodes.goals[:, None])
+
+
+def metres_to_nearest(world: World, viewpoint: Tensor, goals: Tensor) -> Tensor:
+    """[...] metres along the graph from viewpoints [...] to the nearest of their goals [..., any]."""
+    return world.metres(viewpoint[..., None], goals).amin(dim=-1)
+
+
+def nearest(world: World, viewpoint: Tensor, goals: Tensor) -> Tensor:
+    """[row] the goal of goals [row, any] that is nearest to a viewpoint [row]; of equals, the first."""
+    place = world.metres(viewpoint[:, None], goals).argmin(dim=1, keepdim=True)
+    return goals.gather(1, place).squeeze(1)
 
 
 TASKS: Registry[Task] = Registry("task")
@@ -124,12 +186,65 @@ def register_task(task: AnyTask) -> AnyTask:
         raise UsageError(f"the task {task.__name__} has no name; give it one: name = ...")
     if task.read is Task.read:
         raise UsageError(f"the task {task.name} has no reader; define read(self, path), or inherit that of vln.R2R")
-    ranking = (*NAVIGATION, *GROUNDING) if task.sees_objects else NAVIGATION
+    own = check_metrics(task.name, task.metrics)
+    if bool(own) != (task.measure is not Task.measure):
+        lacks = "no measure(self, world, episodes, trajectories)" if own else "no metrics"
+        remedy = "define it" if own else "name what it measures: metrics = (vln.Metric('name'),)"
+        raise UsageError(f"the task {task.name} has {'metrics' if own else 'a measure'} and {lacks}; {remedy}")
+    ranking = (*NAVIGATION, *(GROUNDING if task.sees_objects else ()), *own)
     if task.best_metric not in ranking:
         problem = f"the task {task.name} cannot choose its best weights by {task.best_metric!r:.60}"
         raise UsageError(f"{problem}; set best_metric to one of {', '.join(ranking)}")
-    TASKS.register(task.name, task(), task.__module__)
+    register_metrics(task.metrics, task.__module__)
+    TASKS.register(task.name, _guarded(task()), task.__module__)
     return task
+
+
+def _guarded(task: Task) -> Task:
+    """The task, with each of its methods that is not ours called as what it is; what those give tensors is checked."""
+    what = f"the task {task.name}"
+    theirs = {name: method for name in vars(Task) if callable(method := getattr(task, name)) and not is_ours(method)}
+
+    def begin_teacher(episodes: Described) -> TeacherMemory:
+        with ExternalCall(what):
+            memory = theirs["begin_teacher"](lent(episodes))
+        return _memory(what, memory)
+
+    def teacher(world: World, viewpoint: Tensor, memory: TeacherMemory) -> tuple[Tensor, TeacherMemory]:
+        with ExternalCall(what, world):
+            answer: Any = theirs["teacher"](world, viewpoint.clone(), memory)
+        if not isinstance(answer, tuple) or len(answer) != 2:
+            raise UsageError(f"{what}: teacher gave {kind_of(answer)}; it must give slots and memory, (slot, memory)")
+        slot = _like(f"{what}: teacher", answer[0], viewpoint, torch.long)
+        if slot.device.type == "cpu" and len(slot) and not 0 <= int(slot.min()) <= int(slot.max()) < world.slots:
+            raise UsageError(f"{what}: teacher chose a slot that is none; they are {STOP} (stop) to {world.slots - 1}")
+        return slot, _memory(what, answer[1])
+
+    def arrived(world: World, viewpoint: Tensor, episodes: Described) -> Tensor:
+        with ExternalCall(what, world):
+            found = theirs["arrived"](world, viewpoint.clone(), lent(episodes))
+        return _like(f"{what}: arrived", found, viewpoint, torch.bool)
+
+    held: dict[str, Any] = {"begin_teacher": begin_teacher, "teacher": teacher, "arrived": arrived}
+    for name, method in theirs.items():
+        setattr(task, name, held.get(name) or guarded(what, method))
+    return task
+
+
+def _memory(what: str, given: Any) -> TeacherMemory:
+    if isinstance(given, tuple) and all(isinstance(part, Tensor) and is_plain(part) for part in given):
+        return given
+    parts = ", ".join(map(kind_of, given)) if isinstance(given, tuple) else kind_of(given)
+    raise UsageError(f"{what}: what its teacher remembers is {parts}; it must be a tuple of tensors [row, ...]")
+
+
+def _like(what: str, given: Any, like: Tensor, dtype: torch.dtype) -> Tensor:
+    """What somebody gave, if it is a tensor of this kind, as large as another and where that is."""
+    same = isinstance(given, Tensor) and is_plain(given) and given.shape == like.shape
+    if same and given.dtype == dtype and given.device == like.device:
+        return given  # type: ignore[no-any-return]  # a tensor, as was checked
+    expected = f"{str(dtype).removeprefix('torch.')} {list(like.shape)} on {like.device}"
+    raise UsageError(f"{what} gave {kind_of(given)}; it must give {expected}")
 
 
 @register_task

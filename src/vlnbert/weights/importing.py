@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 from tokenizers.normalizers import BertNormalizer
 from torch import Tensor
 
-from vlnbert.errors import DataError, setting
+from vlnbert.errors import DataError, UsageError, setting
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.storage.digests import noting
 from vlnbert.navigator.storage.folder import Limits, read_tokenizer
@@ -88,6 +88,8 @@ def inspect_weights(source: str | Path, options: ImportOptions = DEFAULTS) -> Im
     """What an import of the source would do, or what a navigator's folder holds; nothing is written."""
     checkpoint = read_checkpoint(resolve_source(source))
     if is_navigator(checkpoint):
+        if options != DEFAULTS:
+            raise UsageError(f"{source} is a navigator already; leave out what it should become")
         return read_navigator_folder(checkpoint).report()
     plan = make_plan(checkpoint, options)
     find_tokenizer(checkpoint, options.vocabulary, plan.config.vocabulary)

@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding, embedding_bag
 
+from vlnbert.external import ExternalCall, is_ours
+
 
 class Bank(Protocol):
     """Anything that can tell what is seen from a viewpoint."""
@@ -73,7 +75,7 @@ class JoinedBank:
         return sum(part.width for part in self.parts)
 
     def look(self, viewpoint: Tensor) -> Tensor:
-        return torch.cat([part.look(viewpoint) for part in self.parts], dim=-1)
+        return torch.cat([look(part, viewpoint) for part in self.parts], dim=-1)
 
     def to(self, device: torch.device | str) -> "JoinedBank":
         return JoinedBank(tuple(part.to(device) for part in self.parts))
@@ -116,6 +118,14 @@ def side_by_side(banks: Sequence[Bank]) -> Bank:
         else:
             parts.append(bank)
     return parts[0] if len(parts) == 1 else JoinedBank(tuple(parts))
+
+
+def look(bank: Bank, viewpoint: Tensor) -> Tensor:
+    """What a bank shows; one that is not ours may do as it likes with the viewpoints."""
+    if is_ours(type(bank)):
+        return bank.look(viewpoint)
+    with ExternalCall(f"the features of {type(bank).__name__}"):
+        return bank.look(viewpoint.clone())
 
 
 def in_dtype(bank: Bank, dtype: torch.dtype) -> Bank:

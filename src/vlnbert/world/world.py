@@ -20,21 +20,36 @@ class World:
 
     Slots beyond `choices` are padding: they lead nowhere (to the viewpoint itself) and all their numbers are zero,
     as are those of the stop slot.
+
+    Attributes:
+        scans: [scan] names of the houses.
+        viewpoints: [viewpoint] names.
+        scan_of: [viewpoint] index into `scans`.
+        position: [viewpoint, 3] float64 metres; z is up.
+        choices: [viewpoint] how many slots are real: neighbours + 1.
+        neighbour: [viewpoint, slot] where a slot leads.
+        view: [viewpoint, slot] the view (0-35) that faces it, and that the agent faces on arrival.
+        heading: [viewpoint, slot] float32 radians, absolute.
+        elevation: [viewpoint, slot] float32 radians, absolute.
+        row: [viewpoint] where a viewpoint's row starts in the pair tables below.
+        column: [viewpoint] its column in the rows of its scan.
+        distance: [pair] float64 metres along the graph, infinite where no path leads.
+        next_slot: [pair] int16, the slot that starts the shortest path; 0 (stop) at the goal.
     """
 
     scans: tuple[str, ...]
     viewpoints: tuple[str, ...]
-    scan_of: Tensor  # [viewpoint] index into `scans`
-    position: Tensor  # [viewpoint, 3] float64 metres
-    choices: Tensor  # [viewpoint] how many slots are real: neighbours + 1
-    neighbour: Tensor  # [viewpoint, slot] where a slot leads
-    view: Tensor  # [viewpoint, slot] the view (0-35) that faces it, and that the agent faces on arrival
-    heading: Tensor  # [viewpoint, slot] float32, absolute
-    elevation: Tensor  # [viewpoint, slot] float32, absolute
-    row: Tensor  # [viewpoint] where a viewpoint's row starts in the pair tables below
-    column: Tensor  # [viewpoint] its column in the rows of its scan
-    distance: Tensor  # [pair] float64 metres along the graph, infinite where no path leads
-    next_slot: Tensor  # [pair] int16, the slot that starts the shortest path; STOP at the goal
+    scan_of: Tensor
+    position: Tensor
+    choices: Tensor
+    neighbour: Tensor
+    view: Tensor
+    heading: Tensor
+    elevation: Tensor
+    row: Tensor
+    column: Tensor
+    distance: Tensor
+    next_slot: Tensor
 
     def __len__(self) -> int:
         return len(self.viewpoints)

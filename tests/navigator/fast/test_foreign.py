@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -231,6 +232,18 @@ def test_a_backbone_that_cannot_read_is_told_in_a_line(says: bool) -> None:
 
     with pytest.raises(UsageError, match=r"^Mute has no encode\(tokens, mask\), which a backbone needs$"):
         with_backbone(Mute(3, 3)).encode(*words(ROWS, LENGTH))
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_our_own_modules_are_not_called_as_foreign_ones(name: str) -> None:
+    """They keep the precision of the pass themselves, where those of others are helped by autocast."""
+    navigator, seen = make(CONFIGS[name]).float(), list[tuple[str, bool]]()
+    for part, module in navigator.named_modules():
+        note = partial(lambda part, *_: seen.append((part, torch.is_autocast_enabled("cpu"))), part)
+        module.register_forward_pre_hook(note)
+    step_of(navigator, torch.bfloat16)
+    assert seen
+    assert [part for part, helped in seen if helped] == []
 
 
 def test_without_a_dtype_a_foreign_module_is_called_as_it_is() -> None:

@@ -159,7 +159,7 @@ def trains_and_resumes(house: Path, folder: Path, shape: NavigatorConfig, precis
     training, names = replace(CONFIG, iterations=6, validate_every=6, precision=precision), ("r2r/val_unseen",)
     experiment = Experiment(validate_on=names, navigator=shape, training=training, max_tokens=30)
     whole = begin_run("custom", experiment, open_data(house), folder / "whole")
-    before = {name: weight.clone() for name, weight in whole.navigator.state_dict().items()}
+    before = {name: weight.clone() for name, weight in whole.model.state_dict().items()}
     whole.train()
     half = begin_run("custom", experiment, open_data(house), folder / "half")
     half.callbacks = [Stopper(half, 3)]

@@ -164,7 +164,7 @@ def test_it_learns_and_resumes_with_the_same_bits(
 def test_a_training_starts_from_one_that_was_saved(folder: Path, house: Path, tmp_path: Path) -> None:
     data, shape = open_data(house), config_for(folder, SHAPE)
     experiment = Experiment(validate_on=(SCORED,), navigator=shape, training=replace(CONFIG, iterations=1))
-    first = begin_run("custom", experiment, data, tmp_path / "first").navigator
+    first = begin_run("custom", experiment, data, tmp_path / "first").model
     first.save_pretrained(tmp_path / "saved")
     again = replace(experiment, start=str(tmp_path / "saved"))
     second = begin_run("custom", again, data, tmp_path / "second")

@@ -10,9 +10,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from tests.learning.samples import state_of
 from tests.navigator.samples import ONE, make
 from vlnbert.errors import DataError
-from vlnbert.learning.averaging import AveragedWeights
 from vlnbert.learning.checkpoints import Progress, load_checkpoint, save_checkpoint, unfilled_navigator
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.storage import digests, folder
@@ -21,7 +21,6 @@ from vlnbert.tasks.tokens import load_tokenizer
 from vlnbert.weights.importing import open_navigator
 
 FILES = ("config.json", "model.safetensors", "tokenizer.json")
-UNAVERAGED = 0.0
 
 
 @pytest.fixture
@@ -40,19 +39,18 @@ def saved(navigator: Navigator, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def checkpoint(navigator: Navigator, tmp_path: Path) -> Path:
-    optimiser = torch.optim.AdamW(navigator.parameters())
+    state = state_of(navigator)
     for weight in navigator.parameters():
         weight.grad = torch.ones_like(weight)
-    optimiser.step()
-    averaged = AveragedWeights(navigator, UNAVERAGED)
-    return save_checkpoint(tmp_path / "run", navigator, optimiser, progress=Progress(1, 0.5, 1), averaged=averaged)
+    state.optimiser.step()
+    return save_checkpoint(tmp_path / "run", state, progress=Progress(1, 0.5, 1))
 
 
 def resume(checkpoint: Path) -> Progress:
-    navigator = unfilled_navigator(checkpoint)
-    return load_checkpoint(
-        checkpoint, navigator, torch.optim.AdamW(navigator.parameters()), AveragedWeights(navigator, UNAVERAGED)
-    )
+    progress, losses, callbacks = load_checkpoint(checkpoint, state_of(unfilled_navigator(checkpoint)))
+    assert not len(losses)
+    assert not callbacks
+    return progress
 
 
 def flip(path: Path, at: int, bit: int) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from tests.learning.samples import state_of
 from tests.navigator.samples import CONFIGS, ONE, make, sight, words
 from vlnbert.errors import DataError, VlnbertError
-from vlnbert.learning.averaging import AveragedWeights
 from vlnbert.learning.checkpoints import load_checkpoint, save_checkpoint, unfilled_navigator
 from vlnbert.learning.run_folder import Progress
 from vlnbert.learning.start import own_navigator
@@ -267,22 +267,32 @@ def test_a_folder_of_the_first_format_opens_as_it_was(tmp_path: Path) -> None:
         assert torch.equal(ours.logits, theirs.logits)
 
 
+def moments_by_number(path: Path, names: Sequence[str]) -> None:
+    """A trainer's file as it was written before moments had the names of their parameters."""
+    tensors, header = read_safetensors(path)
+    renamed = {}
+    for name, tensor in tensors.items():
+        parameter, _, moment = name.removeprefix("optimiser.").rpartition(".")
+        renamed[f"optimiser.{names.index(parameter)}.{moment}"] = tensor
+    save_file(renamed, path, header)
+
+
 def test_a_run_from_before_is_resumed(tmp_path: Path) -> None:
     """Weights are found under their old names, and moments by the numbers of the parameters, whose order stayed."""
     navigator = make(CONFIGS["two-stream objects"]).float()
-    optimiser = torch.optim.AdamW(navigator.parameters())
+    state = state_of(navigator)
     for weight in navigator.parameters():
         weight.grad = torch.randn_like(weight)
-    optimiser.step()
-    unaveraged = AveragedWeights(navigator, 0.0)
-    folder = save_checkpoint(tmp_path, navigator, optimiser, progress=Progress(1, None, None), averaged=unaveraged)
+    state.optimiser.step()
+    folder = save_checkpoint(tmp_path, state, progress=Progress(1, None, None))
     as_format_1(folder)
+    moments_by_number(folder / "trainer.safetensors", state.names)
     again = unfilled_navigator(folder)
-    other = torch.optim.AdamW(again.parameters())
-    assert load_checkpoint(folder, again, other, unaveraged).iteration == 1
+    other = state_of(again)
+    assert load_checkpoint(folder, other)[0].iteration == 1
     for one, two in zip(navigator.parameters(), again.parameters(), strict=True):
         assert torch.equal(one, two)
-        assert torch.equal(optimiser.state[one]["exp_avg"], other.state[two]["exp_avg"])
+        assert torch.equal(state.optimiser.state[one]["exp_avg"], other.optimiser.state[two]["exp_avg"])
 
 
 def test_old_names_in_a_new_folder_are_refused(saved: Path) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import rms_norm
 
 from vlnbert.errors import UsageError
+from vlnbert.external import is_plain, kind_of
 from vlnbert.navigator.fast.context import current
 
 
@@ -52,14 +53,14 @@ def require(
     Looks at shapes and dtypes alone: nothing waits for the device. A None in the shape stands for any size.
     """
     kind = "floating" if dtype is None else str(dtype).removeprefix("torch.")
-    if isinstance(value, Tensor):
+    if isinstance(value, Tensor) and is_plain(value):
         right_kind = value.is_floating_point() if dtype is None else value.dtype == dtype
         sizes = zip(value.shape, shape, strict=False)
         if right_kind and value.dim() == len(shape) and all(size in (found, None) for found, size in sizes):
             return
         given = f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)}"
     else:
-        given = f"a {type(value).__name__}"
+        given = kind_of(value)
     expected = ", ".join("any" if size is None else str(size) for size in shape)
     raise UsageError(f"{type(owner).__name__} gave {given} for {what}; expected is a {kind} tensor [{expected}]")
 

@@ -11,9 +11,11 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from vlnbert.errors import UnknownNameError
+from vlnbert.external import ExternalCall, is_ours
 from vlnbert.navigator.model.config import NavigatorConfig
 from vlnbert.navigator.model.types import Backbone
-from vlnbert.registry import LOAD_PLUGIN, Registry, require_name
+from vlnbert.plugins import LOAD_PLUGIN
+from vlnbert.registry import Registry, require_name
 
 Factory = Callable[[NavigatorConfig], Backbone]  # a class or a function; gives an nn.Module
 BACKBONES: Registry[Factory] = Registry("backbone")
@@ -42,7 +44,11 @@ def register_backbone(name: str) -> Callable[[AnyFactory], AnyFactory]:
 def make_backbone(config: NavigatorConfig) -> Backbone:
     """The backbone that a configuration names."""
     require_backbone(config.backbone)
-    return BACKBONES[config.backbone](config)
+    factory = BACKBONES[config.backbone]
+    if is_ours(factory):
+        return factory(config)
+    with ExternalCall(f"the backbone '{config.backbone}'"):
+        return factory(config)
 
 
 def require_backbone(name: str) -> None:

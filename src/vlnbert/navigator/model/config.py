@@ -80,11 +80,13 @@ class NavigatorConfig:
         for item in fields(self):
             value, least = getattr(self, item.name), 0 if item.name in ("cross_layers", "object_width") else 1
             most = MOST_LAYERS if item.name in ("layers", "cross_layers") else LARGEST
-            said = f"{setting(f'navigator.{item.name}')} is {value!r}"
+            wanted = ""
             if item.type is int and (type(value) is not int or not least <= value <= most):
-                raise UsageError(f"{said}; choose a whole number from {least} to {most:,}")
+                wanted = f"a whole number from {least} to {most:,}"
             if item.type is float and not (isinstance(value, int | float) and 0 <= value < 1):
-                raise UsageError(f"{said}; choose a number from 0 to below 1")
+                wanted = "a number from 0 to below 1"
+            if wanted:
+                raise UsageError(f"{setting(f'navigator.{item.name}')} is {value!r}; choose {wanted}")
 
     def _check_settings(self) -> None:
         given: object = self.backbone_settings

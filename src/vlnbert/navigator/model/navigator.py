@@ -7,6 +7,7 @@ that paper's. A step is Eq. 13 (the decision before), Eq. 15 to 18 (visual token
 
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from torch.nn.functional import pad
 
 from vlnbert.environment.environment import Observation
 from vlnbert.errors import UsageError
+from vlnbert.external import ExternalCall, is_ours
 from vlnbert.navigator import fast
 from vlnbert.navigator.model.backbones import make_backbone
 from vlnbert.navigator.model.config import NavigatorConfig
@@ -59,7 +61,8 @@ class RecurrentVLNBert(nn.Module):
             raise UsageError(f"{type(self.backbone).__name__} has no encode(tokens, mask), which a backbone needs")
         if getattr(self.backbone, "uses_fast", False):
             return self.backbone.encode(tokens, mask)
-        instruction = fast.foreign(self.backbone.encode, tokens, mask)
+        with self._calling(tokens, mask):
+            instruction = fast.foreign(self.backbone.encode, tokens, mask)
         check_instruction(self.backbone, instruction, len(tokens), self.config.hidden)
         return instruction
 
@@ -106,9 +109,16 @@ class RecurrentVLNBert(nn.Module):
         """Eq. 7, by our backbones or by a foreign one."""
         if getattr(self.backbone, "uses_fast", False):
             return self.backbone(state, visual, language, attention_maps)
-        out = fast.foreign(self.backbone, state, visual, language, attention_maps)
+        with self._calling(state, visual):
+            out = fast.foreign(self.backbone, state, visual, language, attention_maps)
         check_output(self.backbone, out, visual, language)
         return out
+
+    def _calling(self, *kept: object) -> AbstractContextManager[None]:
+        """Around a call of a backbone that is not ours."""
+        if is_ours(type(self.backbone)):
+            return nullcontext()
+        return ExternalCall(f"the backbone {type(self.backbone).__name__}", *kept)
 
     def _visual_tokens(self, observation: Observation, state: Tensor) -> tuple[VisualTokens, int]:
         """The visual tokens, and how many of them, from the first, are attended to as views (F^v of Eq. 11).

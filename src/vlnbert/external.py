@@ -1,0 +1,165 @@
+"""Calls into code that is not ours: plugins, and whatever a user hands over. Whatever it does ends in one line.
+
+    with ExternalCall("the reward 'mine'", world):
+        earned = reward(lent(rollout), lent(batch), world)
+
+Its own exceptions stay what they are, for whoever wants to catch them, and `failure` tells where they are from. What
+would end the process, such as `sys.exit()`, or cannot be told becomes a `UsageError`. Ctrl-C stays Ctrl-C.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass, replace
+from functools import wraps
+from pathlib import Path
+from traceback import walk_tb
+from types import TracebackType
+from typing import Any, TypeVar
+
+from vlnbert.errors import UsageError, VlnbertError
+
+OURS = "vlnbert."  # how the names of our modules begin
+LONGEST_REASON = 200  # characters of what an exception says
+_FAILURE = "_vlnbert_failure"  # the attribute of an exception that keeps the line
+
+Value = TypeVar("Value")
+
+
+class ExternalCall:
+    """A block that calls code which is not ours.
+
+    Nothing in it waits for the device, and it may be part of a recorded graph.
+
+    Args:
+        what: What is called, such as "the reward 'mine'".
+        kept: What the call must not write into: tensors, and objects that hold some, such as the world.
+    """
+
+    def __init__(self, what: str, *kept: object) -> None:
+        self.what, self.kept = what, kept
+
+    def __enter__(self) -> None:
+        parts = [part for one in self.kept for part in ([one] if _is_tensor(one) else vars(one).values())]
+        self.before = [(part, _version(part)) for part in parts if _is_tensor(part)]
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is None:
+            if any(_version(part) != version for part, version in self.before):
+                problem = f"{self.what} wrote into tensors that it was only lent"
+                raise UsageError(f"{problem}; work on a copy (.clone())")
+            return
+        if is_ours_to_raise(error):
+            return
+        line = f"{self.what} failed{_where(trace)} ({reason(error)}); mend it"
+        ends = not isinstance(error, Exception) or isinstance(error, StopIteration | StopAsyncIteration)
+        if ends or not _printable(error):
+            raise UsageError(line) from error
+        if failure(error) is None:  # else it was raised, and named, further in
+            object.__setattr__(error, _FAILURE, line)  # as setattr would, also where the class refuses
+
+
+def guarded(what: str, function: Callable[..., Value], *kept: object) -> Callable[..., Value]:
+    """A function that is not ours, each call of which is an `ExternalCall`; an iterator that it gives, each step."""
+
+    @wraps(function)
+    def call(*values: Any, **named: Any) -> Any:
+        with ExternalCall(what, *kept):
+            answer = function(*values, **named)
+        return _steps(what, answer) if isinstance(answer, Iterator) else answer
+
+    return call
+
+
+def _steps(what: str, answer: Iterator[Any]) -> Iterator[Any]:
+    while True:
+        with ExternalCall(what):
+            item = next(answer, _END)
+        if item is _END:
+            return
+        yield item
+
+
+_END = object()
+
+
+def is_ours(thing: object) -> bool:
+    """Whether a function, a method or a class was written by us."""
+    return str(getattr(thing, "__module__", "")).startswith(OURS)
+
+
+def lent(value: Value, *shared: object) -> Value:
+    """The same dataclass with copies of its tensors, so that whoever is given it cannot damage them.
+
+    What is `shared`, such as the world, is watched instead and stays as it is.
+    """
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    parts = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
+    copied = {
+        name: part.clone() if _is_tensor(part) else lent(part, *shared)
+        for name, part in parts.items()
+        if not any(part is one for one in shared)
+    }
+    return replace(value, **copied)
+
+
+def is_plain(tensor: Any) -> bool:
+    """Whether a tensor is neither sparse nor nested, nor on the meta device, where it has no numbers."""
+    return str(tensor.layout) == "torch.strided" and not tensor.is_nested and not tensor.is_meta
+
+
+def kind_of(value: Any) -> str:
+    """What somebody gave instead of what was expected, in words."""
+    if not _is_tensor(value):
+        return f"a {type(value).__name__}"
+    if not is_plain(value):
+        kind = "nested" if value.is_nested else "meta" if value.is_meta else str(value.layout).removeprefix("torch.")
+        return f"a {kind} tensor"
+    return f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)} on {value.device}"
+
+
+def is_ours_to_raise(error: BaseException) -> bool:
+    """Whether an error passes as it is: Ctrl-C, and what we say in words."""
+    return type(error) is KeyboardInterrupt or (isinstance(error, VlnbertError) and _printable(error))
+
+
+def failure(error: BaseException) -> str | None:
+    """What failed, where and how, in a line, of an exception that was raised by code which is not ours."""
+    return getattr(error, _FAILURE, None)
+
+
+def reason(error: BaseException) -> str:
+    """The kind of an exception and what it says, whatever that is, in a line."""
+    text = f"{type(error).__name__}: {error}" if _printable(error) else f"{type(error).__name__}, which cannot be told"
+    return text.splitlines()[0][:LONGEST_REASON]
+
+
+def _printable(error: BaseException) -> bool:
+    try:
+        return isinstance(f"{error}", str)
+    except BaseException:  # of somebody's __str__, which may do anything
+        return False
+
+
+def _where(trace: TracebackType | None) -> str:
+    """The last line of the file that was called; nothing where what was called is not written in Python."""
+    between = tuple(str(Path(folder).parent) + os.sep for folder in _files("vlnbert", "torch"))
+    called = [(frame.f_code.co_filename, line) for frame, line in walk_tb(trace)]
+    called = [(file, line) for file, line in called if not file.startswith(between)]
+    lines = [line for file, line in called if file == called[0][0]]
+    return f" in line {lines[-1]} of {called[0][0]}" if lines else ""
+
+
+def _files(*modules: str) -> list[str]:
+    return [file for name in modules if (file := getattr(sys.modules.get(name), "__file__", None))]
+
+
+def _is_tensor(value: object) -> bool:
+    """Told by what it can do: to import torch would take longer than much of what imports this."""
+    return hasattr(value, "is_inference") and hasattr(value, "clone")
+
+
+def _version(tensor: Any) -> int:
+    """How often torch has counted that a tensor was written into; it does not count for those made for inference."""
+    return 0 if tensor.is_inference() else tensor._version
