@@ -113,7 +113,7 @@ def test_a_record_is_plain_json(walked: tuple[Recorder, Evaluation]) -> None:
         *("verdict", "ending"),
     }
     assert set(document["steps"][0]) == {
-        *("viewpoint", "heading", "elevation", "view", "distance_to_goal", "choices", "chosen", "teacher"),
+        *("viewpoint", "heading", "elevation", "view", "distance_to_goal", "choices", "chosen", "teacher", "hops"),
         *("attention", "objects"),
     }
     assert set(document["steps"][0]["choices"][0]) == {

@@ -24,7 +24,7 @@ class Words:
 
 @dataclass(frozen=True)
 class Choice:
-    """One thing to do at a step: to stop, or to go to a neighbour."""
+    """One thing to do at a step: to stop, to go to a neighbour, or to go back to a place seen before."""
 
     viewpoint: str | None  # None to stop
     heading: float
@@ -64,11 +64,12 @@ class RecordedStep:
     elevation: float
     view: int
     distance_to_goal: float | None
-    choices: tuple[Choice, ...]  # to stop comes first
+    choices: tuple[Choice, ...]  # to stop comes first, then the neighbours, then places to go back to
     chosen: int  # a place in `choices`
     teacher: int | None  # likewise; None where the goal is not known
     attention: tuple[float, ...] | None  # one weight a word; what [SEP] got is left out
     objects: tuple[RecordedObject, ...]
+    hops: tuple[str, ...] = ()  # the viewpoints between here and the next decision, of agents that go back
 
 
 @dataclass(frozen=True)

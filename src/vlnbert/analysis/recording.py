@@ -20,7 +20,7 @@ from vlnbert.perception.view_texts import TextReader, ViewTexts
 from vlnbert.rollout.agents import Explanation
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.task import TASKS, metres_to_goal, nearest
-from vlnbert.world.geometry import VIEWS, view_elevation, view_heading
+from vlnbert.world.geometry import VIEWS, nearest_view, view_elevation, view_heading
 from vlnbert.world.objects import NONE, ObjectTable
 
 HEADINGS, ELEVATIONS = (angle(torch.arange(VIEWS)).tolist() for angle in (view_heading, view_elevation))
@@ -74,31 +74,37 @@ class Recorder:
         self, evaluation: Evaluation, row: int, one: Episodes, *, known: bool, words: ReadWords
     ) -> Iterator[RecordedStep]:
         """One for each decision; turns in place and slots that lead nowhere, where nobody moves, are none."""
-        length, told = int(evaluation.trajectories.length[row]), evaluation.explanations(row)
-        decisions = length - (evaluation.outcomes[row] == RAN_OUT)  # who ran out did not decide to stop
-        place = evaluation.trajectories.viewpoint[row, :length]
-        view = evaluation.trajectories.view[row, :length].tolist()
-        metres = metres_to_goal(self.world, place[None], one)[0].tolist() if known else [None] * length
-        teacher = self._teacher(one, place) if known else [None] * length
-        viewpoint = place.tolist()
+        walked, told = evaluation.trajectories, evaluation.explanations(row)
+        count = int(walked.decisions[row])
+        decisions = count - (evaluation.outcomes[row] == RAN_OUT)  # who ran out did not decide to stop
+        at = list(range(count)) if walked.decided is None else walked.decided[row, :count].tolist()
+        passed = walked.viewpoint[row].tolist()
+        place, view = walked.viewpoint[row, at], walked.view[row, at].tolist()
+        metres = metres_to_goal(self.world, place[None], one)[0].tolist() if known else [None] * count
+        teacher = self._teacher(one, place) if known else [None] * count
+        viewpoint, names = place.tolist(), self.world.viewpoints
         for time, here in enumerate(viewpoint[:decisions]):
-            there = viewpoint[time + 1] if time + 1 < length else None
+            there = viewpoint[time + 1] if time + 1 < count else None
             if there == here:
                 continue
             explained = told[time] if time < len(told) else None
             weights = None if explained is None else explained.language_weights
             weights = weights if weights is not None and bool(weights.isfinite().all()) else None
+            choices = (*self._choices(here, view[time], explained), *self._back(here, explained))
+            if there is not None and all(choice.viewpoint != names[there] for choice in choices):
+                choices = (*choices, self._far(here, there, None))  # of an agent that does not explain
             yield RecordedStep(
                 viewpoint=self.world.viewpoints[here],
                 heading=HEADINGS[view[time]],
                 elevation=ELEVATIONS[view[time]],
                 view=view[time],
                 distance_to_goal=metres[time],
-                choices=self._choices(here, view[time], explained),
-                chosen=0 if there is None else self.world.neighbour[here, 1:].tolist().index(there) + 1,
+                choices=choices,
+                chosen=0 if there is None else [choice.viewpoint for choice in choices].index(names[there]),
                 teacher=teacher[time],
                 attention=None if weights is None else words.gathered(weights[0].tolist()),
                 objects=self._objects(here, explained) if TASKS[one.task].sees_objects else (),
+                hops=() if there is None else self._names(passed[at[time] + 1 : at[time + 1]]),
             )
 
     def _choices(self, here: int, view: int, explained: Explanation | None) -> tuple[Choice, ...]:
@@ -122,6 +128,30 @@ class Recorder:
                 texts=self.texts.of(scan, name, views[slot]),
             )
             for slot in range(1, count)
+        )
+
+    def _back(self, here: int, explained: Explanation | None) -> Iterator[Choice]:
+        """The viewpoints seen before that it might have gone to, beside the neighbours."""
+        if explained is None or explained.places is None or explained.place_probability is None:
+            return
+        neighbours = self.world.neighbour[here].tolist()
+        chances = _finite(explained.place_probability[0])
+        for place, chance in zip(explained.places[0].tolist(), chances, strict=True):
+            if place >= 0 and place not in neighbours:
+                yield self._far(here, place, chance)
+
+    def _far(self, here: int, there: int, chance: float | None) -> Choice:
+        """To go to a viewpoint that is no neighbour; its direction and distance are as the crow flies."""
+        east, north, up = (self.world.position[there] - self.world.position[here]).tolist()
+        heading, elevation = math.atan2(east, north) % math.tau, math.atan2(up, math.hypot(east, north))
+        return Choice(
+            viewpoint=self.world.viewpoints[there],
+            heading=heading,
+            elevation=elevation,
+            distance=math.hypot(east, north, up),
+            view=nearest_view(heading, elevation),
+            probability=chance,
+            texts=ViewTexts(),
         )
 
     def _objects(self, here: int, explained: Explanation | None) -> tuple[RecordedObject, ...]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 
 import torch
@@ -61,7 +61,7 @@ class Evaluation:
                 place = slice(batch.rows.index(row), batch.rows.index(row) + 1)
                 one_row: Callable[[Tensor], Tensor] = itemgetter(place)
                 told = [None if one is None else one.each(one_row) for one in batch.explanations]
-                return told[: int(self.trajectories.length[row])]
+                return told[: int(self.trajectories.decisions[row])]
         return []
 
     def select(self, rows: Tensor) -> "Evaluation":
@@ -71,7 +71,7 @@ class Evaluation:
         return Evaluation(
             world=self.world,
             episodes=self.episodes.select(rows),
-            trajectories=Trajectories(walked.viewpoint[here], walked.view[here], walked.length[here]),
+            trajectories=walked.select(here),
             scores=None if self.scores is None else self.scores.select(here),
             predicted_objects=None if named is None else [named[row] for row in place],
             max_steps=self.max_steps,
@@ -113,8 +113,11 @@ def evaluate_agent(
         raise UsageError(f"{agent_name(agent)} reads tokens; give those of the split, or say reads_tokens = False")
     environment = environment.for_task(episodes.task).showing(agent.wants, f"{agent_name(agent)}.wants")
     device, bank = environment.world.device, environment.object_bank
-    viewpoint, view = (torch.zeros(len(episodes), max_steps + 1, dtype=torch.long, device=device) for _ in range(2))
+    most = agent.hops_per_step * max_steps if agent.goes_back else max_steps
+    viewpoint, view = (torch.zeros(len(episodes), most + 1, dtype=torch.long, device=device) for _ in range(2))
     length, named = (torch.zeros(len(episodes), dtype=torch.long, device=device) for _ in range(2))
+    decided = torch.zeros(len(episodes), max_steps + 1, dtype=torch.long, device=device) if agent.goes_back else None
+    stopped = torch.zeros_like(length)
     count = torch.zeros(len(episodes), dtype=torch.long) if tokens is None else tokens.count.cpu()
     batches, recorded = list(evaluation_batches(count, batch, ranks.rank, ranks.count)), list[Recorded]()
     if only is not None:
@@ -127,13 +130,18 @@ def evaluate_agent(
             ids = rows.new_zeros(len(rows), 0) if tokens is None else tokens.ids[index, : int(count[rows].max())]
             start = _episode_batch(environment, agent, episodes, ids=ids, rows=rows)
             walked = run_episodes(environment, agent, start, max_steps=max_steps, name_objects=asked, record=record)
-            viewpoint[index], view[index], length[index] = walked.viewpoint, walked.view, walked.length
+            hops = walked.hops or walked
+            viewpoint[index], view[index], length[index] = hops.viewpoint, hops.view, hops.length
+            if decided is not None and hops.decided is not None:
+                decided[index], stopped[index] = hops.decided, hops.ended.long()
             if walked.named is not None:
                 named[index] = walked.named
             if record:
                 told = (None if one is None else one.each(Tensor.cpu) for one in walked.explanations)
                 recorded.append(Recorded(tuple(rows.tolist()), tuple(told)))
     walked, predicted = Trajectories(ranks.sum(viewpoint), ranks.sum(view), ranks.sum(length)), None
+    if decided is not None:
+        walked = replace(walked, stopped=ranks.sum(stopped) > 0, decided=ranks.sum(decided))
     if bank is not None and asked:
         predicted = bank.object_table.ids_at(walked.viewpoint[:, -1], ranks.sum(named))
     scores = None

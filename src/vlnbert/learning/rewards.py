@@ -141,6 +141,7 @@ class Rewards:
         path_length: Tensor,
         right_stop: Tensor | None = None,
         goals: Tensor | None = None,
+        decided: Tensor | None = None,
     ) -> Tensor:
         """[time, row] the reward of each choice, in float64.
 
@@ -151,11 +152,17 @@ class Rewards:
             path_length: [row] how many of their viewpoints are real.
             right_stop: [time + 1, row] where to stop would be right; by default less than 3 m from the goal.
             goals: [row, any] the goals, where there are several: what counts is the nearest.
+            decided: [time + 1, row] where each choice was made among the viewpoints, which are then [hop + 1, row] of
+                walks that go back; a choice earns the sum of its hops.
         """
         left = _metres_left(self.world, viewpoint, path[:, -1], goals)
         likeness = running_ndtw(self.world, viewpoint, path, path_length, self.distance)
         right_stop = left < NEAR if right_stop is None else right_stop
-        moved, stopped = self._moves(left, likeness), self._stops(right_stop[:-1], likeness[:-1])
+        if decided is None:
+            moved, stopped = self._moves(left, likeness), self._stops(right_stop[:-1], likeness[:-1])
+        else:
+            moved = _summed(self._moves(left, likeness), decided)
+            stopped = self._stops(right_stop, likeness).gather(0, decided[:-1])
         return torch.where(slot == STOP, stopped, moved)
 
     def _moves(self, left: Tensor, likeness: Tensor) -> Tensor:
@@ -187,13 +194,19 @@ class PaperReward:
         self.world, self.config, self.rewards = world, config, Rewards(world, config)
 
     def __call__(self, rollout: Rollout, batch: Batch) -> Tensor:
-        task, viewpoint = TASKS[batch.task], rollout.viewpoint
+        task, viewpoint = TASKS[batch.task], rollout.viewpoint if rollout.walked is None else rollout.walked
         if self.config.reverie_stop == "visible":
             right_stop = task.arrived(self.world, viewpoint.T, batch).T
         else:
             right_stop = _metres_left(self.world, viewpoint, batch.goal, batch.goals) < task.stop_distance
         return self.rewards(
-            viewpoint, rollout.slot, batch.path, batch.path_length, right_stop=right_stop, goals=batch.goals
+            viewpoint,
+            rollout.slot,
+            batch.path,
+            batch.path_length,
+            right_stop=right_stop,
+            goals=batch.goals,
+            decided=rollout.decided,
         )
 
 
@@ -202,6 +215,14 @@ def _metres_left(world: World, viewpoint: Tensor, goal: Tensor, goals: Tensor | 
     if goals is None:
         return world.metres(viewpoint, goal.expand_as(viewpoint))
     return metres_to_nearest(world, viewpoint, goals)
+
+
+def _summed(hops: Tensor, decided: Tensor) -> Tensor:
+    """[time, row] the sums over each choice's hops, of [hop, row]; a choice has no more hops than its number."""
+    time = len(decided) - 1
+    place = decided[:-1] + torch.arange(time, device=decided.device)[:, None, None]  # [hop of a choice, time, row]
+    each = hops.gather(0, place.clamp(max=len(hops) - 1).flatten(0, 1)).view_as(place)
+    return torch.where(place < decided[1:], each, 0.0).sum(dim=0)
 
 
 def running_ndtw(world: World, viewpoint: Tensor, path: Tensor, path_length: Tensor, distance: Tensor) -> Tensor:

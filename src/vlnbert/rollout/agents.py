@@ -23,6 +23,8 @@ from vlnbert.registry import Registry, by_name
 from vlnbert.tasks.episodes import Extra
 from vlnbert.world.objects import NONE
 
+HOPS_PER_STEP = 3  # as many hops has an episode as decisions, times this, for agents that go back
+
 
 @dataclass(frozen=True)
 class EpisodeBatch:
@@ -71,15 +73,14 @@ class Explanation:
     probability: Tensor  # [row, slot] of each slot, as many as `observation.choosable` has
     language_weights: Tensor | None = None  # [row, token] attention to the tokens after the first, for who reads
     object_probability: Tensor | None = None  # [row, object or more] of each of `observation.visible_objects`
+    place_probability: Tensor | None = None  # [row, place] of going back, for who may
+    places: Tensor | None = None  # [row, place] to which viewpoints; negative ones are padding
 
     def each(self, change: Callable[[Tensor], Tensor]) -> "Explanation":
         """The same with each of its tensors changed."""
-        words, objects = self.language_weights, self.object_probability
-        return Explanation(
-            probability=change(self.probability),
-            language_weights=None if words is None else change(words),
-            object_probability=None if objects is None else change(objects),
-        )
+        parts: dict[str, Tensor | None] = vars(self)
+        changed: Any = {name: None if part is None else change(part) for name, part in parts.items()}
+        return Explanation(**changed)
 
 
 class Agent:
@@ -94,6 +95,8 @@ class Agent:
     reads_tokens = True  # whether it is given tokens, for which the data must have a vocabulary
     sees_features = True  # whether it sees image features, which the data must then have
     wants: tuple[str, ...] = ()  # what else it sees, "neighbours" and "panorama": fields of `Observation`
+    goes_back = False  # whether it may go to viewpoints seen before
+    hops_per_step = HOPS_PER_STEP  # then an episode may have as many hops as decisions, times this
 
     def begin(self, batch: EpisodeBatch) -> Any:
         """The memory with which these episodes start: anything, by default None."""
@@ -104,6 +107,10 @@ class Agent:
 
         Slot 0 stops, for good; slot n goes to the n-th neighbour where `observation.choosable[row, n]`. Rows that have
         stopped are asked on, and nothing they choose matters.
+
+        An agent that says `goes_back = True` may also choose a viewpoint that it visited, or a neighbour of one that
+        it did: the number of slots, `observation.choosable.shape[1]`, plus the viewpoint's number. It is walked there
+        along the edges that it knows.
         """
         raise NotImplementedError
 
@@ -128,7 +135,16 @@ class _Foreign(Agent):
 
     def __init__(self, inner: Any) -> None:
         self.inner, self.begin, self.act = inner, inner.begin, inner.act  # type: ignore[method-assign]
-        for name in ("oracle", "reads_tokens", "sees_features", "wants", "name_object", "explain"):
+        for name in (
+            "oracle",
+            "reads_tokens",
+            "sees_features",
+            "wants",
+            "goes_back",
+            "hops_per_step",
+            "name_object",
+            "explain",
+        ):
             if hasattr(inner, name):
                 setattr(self, name, getattr(inner, name))
 

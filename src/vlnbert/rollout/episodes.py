@@ -16,6 +16,7 @@ from vlnbert.environment.environment import Environment, Observation, State
 from vlnbert.errors import UsageError
 from vlnbert.external import is_plain, kind_of
 from vlnbert.rollout.agents import Agent, EpisodeBatch, Explanation, agent_name, asked
+from vlnbert.rollout.going_back import Trail
 from vlnbert.world.objects import NONE
 from vlnbert.world.world import STOP
 
@@ -49,11 +50,29 @@ class Trajectories:
     memory: Any = None  # what the agent remembers at the end
     named: Tensor | None = None  # [agent] the object that it named, by its place; NONE for none
     explanations: tuple[Explanation | None, ...] = ()  # by time, where recorded; zero once an agent has stopped
+    hops: "Trajectories | None" = None  # the same by hops, of agents that go back
+    stopped: Tensor | None = None  # [agent] whether it stopped, by hops: there the limit does not tell
+    decided: Tensor | None = None  # [agent, decision] likewise, where in the walk it decided, and its end
 
     @property
     def ended(self) -> Tensor:
         """[agent] whether it stopped within the limit."""
-        return self.length < self.viewpoint.shape[1]
+        return self.length < self.viewpoint.shape[1] if self.stopped is None else self.stopped
+
+    @property
+    def decisions(self) -> Tensor:
+        """[agent] viewpoints at which it decided before it stopped, the start included."""
+        return self.length if self.decided is None else (self.decided.diff(dim=1) > 0).sum(dim=1) + 1
+
+    def select(self, rows: Tensor) -> "Trajectories":
+        """Where some agents went, in the order of `rows`."""
+        return Trajectories(
+            viewpoint=self.viewpoint[rows],
+            view=self.view[rows],
+            length=self.length[rows],
+            stopped=None if self.stopped is None else self.stopped[rows],
+            decided=None if self.decided is None else self.decided[rows],
+        )
 
     @property
     def last_state(self) -> State:
@@ -76,6 +95,8 @@ def run_episodes(
     state, memory, count = batch.state, asked(agent, "begin", batch), len(batch.state.viewpoint)
     states, length, named = [state], torch.ones_like(state.viewpoint), torch.full_like(state.viewpoint, NONE)
     explanations = list[Explanation | None]()
+    trail = Trail.begin(state) if agent.goes_back else None
+    most = agent.hops_per_step * max_steps
     for time in range(max_steps + name_objects):  # who came to the limit acts once more, to name what is there
         if time and state.ended.device.type == "cpu" and state.ended.all():  # elsewhere, to look would be to wait
             break
@@ -98,12 +119,16 @@ def run_episodes(
                 place = _checked_rows(agent, "name_object", named_now, observation.state)
                 named = torch.where(names, scatter_rows(place, rows, count), named)
         if time < max_steps:
-            state = environment.step(state, slot)
+            if trail is None:
+                state = environment.step(state, slot)
+            else:  # each decision that is left may have a hop
+                name, left = type(getattr(agent, "policy", agent)).__name__, max_steps - time - 1
+                state, trail = trail.step(environment, state, slot, most=most - left, name=name)
             length += ~state.ended
             states.append(state)
     states += [state] * (max_steps + 1 - len(states))
     viewpoint, view = (torch.stack([getattr(state, name) for state in states], dim=1) for name in ("viewpoint", "view"))
-    return Trajectories(
+    walked = Trajectories(
         viewpoint=viewpoint,
         view=view,
         length=length,
@@ -111,6 +136,12 @@ def run_episodes(
         named=named if name_objects else None,
         explanations=tuple(explanations),
     )
+    if trail is None:
+        return walked
+    viewpoint, view, decided = trail.walked(batch.state, most)
+    decided = torch.cat((decided, decided[:, -1:].expand(-1, max_steps + 1 - decided.shape[1])), dim=1)
+    hops = replace(walked, viewpoint=viewpoint, view=view, length=1 + trail.used, stopped=walked.ended, decided=decided)
+    return replace(walked, hops=hops)
 
 
 def _checked_act(agent: Agent, answer: Any, state: State, slots: int) -> tuple[Tensor, Any]:
@@ -121,7 +152,7 @@ def _checked_act(agent: Agent, answer: Any, state: State, slots: int) -> tuple[T
     slot = _checked_rows(agent, "act", answer[0], state)
     if slot.device.type == "cpu" and len(slot):
         least, most = (int(bound) for bound in slot.aminmax())
-        if least < 0 or most >= slots:
+        if least < 0 or (most >= slots and not agent.goes_back):
             problem = f"{agent_name(agent)}.act chose slot {least if least < 0 else most}"
             raise UsageError(f"{problem}; slots are 0 (stop) to {slots - 1}, see observation.choosable")
     return slot, answer[1]

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from vlnbert.environment.environment import Observation
 from vlnbert.rollout.agents import Agent, EpisodeBatch, Explanation
 from vlnbert.rollout.episodes import RowMemory, narrow_rows, select_rows
-from vlnbert.rollout.policy import Decision
+from vlnbert.rollout.policy import Decision, checked, require_rows
 from vlnbert.rollout.recurrent import as_policy
 from vlnbert.world.objects import NONE
 
@@ -32,13 +32,18 @@ class GreedyAgent(Agent):
     def __init__(self, policy: nn.Module) -> None:
         self.policy = as_policy(policy)
         self.wants = self.policy.wants
+        self.goes_back, self.hops_per_step = self.policy.goes_back, self.policy.hops_per_step
 
     def begin(self, batch: EpisodeBatch) -> GreedyMemory:
-        return GreedyMemory(self.policy.begin(batch))
+        memory = self.policy.begin(batch)
+        require_rows(self.policy, memory, len(batch.state.viewpoint))
+        return GreedyMemory(memory)
 
     def act(self, observation: Observation, memory: GreedyMemory) -> tuple[Tensor, GreedyMemory]:
-        decision = self.policy.step(observation, memory.memory, attention=True)
-        return decision.logits.argmax(dim=1), GreedyMemory(decision.memory, memory.rows, decision)
+        rows = len(observation.choosable)
+        decision = checked(self.policy, self.policy.step(observation, memory.memory, attention=True), rows)
+        choice = decision.choice(decision.all_logits.argmax(dim=1))
+        return choice, GreedyMemory(decision.memory, memory.rows, decision)
 
     def name_object(self, observation: Observation, memory: GreedyMemory) -> Tensor:
         """The best real object in view, by the logits of the step; the last place, "no object", where there is none."""
@@ -53,9 +58,12 @@ class GreedyAgent(Agent):
         decision = memory.decision
         if decision is None:
             return None
-        objects = decision.object_logits
+        objects, places = decision.object_logits, decision.places
+        probability, slots = decision.all_logits.float().softmax(dim=1), decision.logits.shape[1]
         return Explanation(
-            probability=decision.logits.float().softmax(dim=1),
+            probability=probability[:, :slots],
             language_weights=decision.language_weights,
             object_probability=None if objects is None else objects.float().softmax(dim=1),
+            place_probability=None if places is None else probability[:, slots:],
+            places=places,
         )

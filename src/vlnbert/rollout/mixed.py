@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from vlnbert.environment.environment import Environment, Observation, State
 from vlnbert.environment.flip import flip_observation
@@ -21,8 +22,8 @@ from vlnbert.rollout.episodes import (
     scatter_rows,
     select_rows,
 )
-from vlnbert.rollout.noise import gumbel
-from vlnbert.rollout.policy import Decision, Policy
+from vlnbert.rollout.noise import gumbel, mix
+from vlnbert.rollout.policy import Decision, Policy, checked, require_rows
 from vlnbert.rollout.recurrent import as_policy
 from vlnbert.tasks.batches import Batch
 from vlnbert.tasks.task import R2R, TASKS, Task, TeacherMemory, metres_to_nearest
@@ -57,13 +58,13 @@ class Rollout:
     view: Tensor
     """[time + 1, row] the view that it faced."""
     slot: Tensor
-    """[time, row] what was chosen."""
+    """[time, row] what was chosen: a slot; beyond these a place, of policies that go back."""
     teacher: Tensor
     """[time, row] what the teacher would have chosen."""
     live: Tensor
     """[time, row] bool: had not stopped before."""
     logits: Tensor
-    """[time, row, slot] of the policy, at least float32."""
+    """[time, row, slot] of the policy, at least float32; places that it could go back to come after the slots."""
     ended: Tensor
     """[row] bool: stopped within the limit."""
     row_policy: Tensor
@@ -76,6 +77,10 @@ class Rollout:
     """[time, row, width] the policy's hidden vectors at the end of each step, if it gives any."""
     kept: tuple[KeptDecision, ...] = ()
     """One a step: what some loss reads of the decisions."""
+    walked: Tensor | None = None
+    """[hop + 1, row] all viewpoints of the walk, the last repeated, where a policy may go back; else as `viewpoint`."""
+    decided: Tensor | None = None
+    """[time + 1, row] where in `walked` each choice was made, and the end: a choice's hops lie between two of them."""
     reward: Tensor | None = None
     """[time, row] what each choice earned, where a loss asks for it."""
     value: Tensor | None = None
@@ -202,9 +207,11 @@ class MixedAgent(Agent):
         self.max_steps, self.teacher_rows = max_steps, teacher_rows
         self.task, self.lesson, self.flipped = task or TASKS[R2R.name], lesson, flipped
         self.reads = frozenset(reads)
+        self.goes_back, self.hops_per_step = self.policy.goes_back, self.policy.hops_per_step
 
     def begin(self, batch: EpisodeBatch) -> MixedMemory:
         memory = self.policy.begin(replace(batch, goal=None, goals=None))  # the teacher's to know
+        require_rows(self.policy, memory, len(self.row_policy))
         noise = gumbel(self.key, self.max_steps, self.environment.world.slots)
         sampled = (self.row_policy == SAMPLE)[:, None]
         return MixedMemory(
@@ -218,9 +225,9 @@ class MixedAgent(Agent):
     def act(self, observation: Observation, memory: MixedMemory) -> tuple[Tensor, MixedMemory]:
         policy, viewpoint = select_rows(self.row_policy, memory.rows), observation.state.viewpoint
         decision = self._decide(observation, memory)
-        logits = at_least_float32(decision.logits)
+        logits = at_least_float32(decision.all_logits)
         teacher, lesson = self.task.teacher(self.environment.world, viewpoint, memory.teacher)
-        sampled = (logits.detach() + memory.noise[len(memory.records)]).argmax(dim=1)
+        sampled = (logits.detach() + self._noise(decision, memory, policy)).argmax(dim=1)
         slot = torch.where(policy == TEACHER, teacher, sampled)
         record = {"slot": slot, "teacher": teacher, "logits": logits}
         if decision.hidden is not None:
@@ -232,7 +239,16 @@ class MixedAgent(Agent):
             read = {name: getattr(decision, name) for name in self.reads}
             kept = (*kept, KeptDecision(memory.rows, viewpoint, teacher, **read))
         records = [*memory.records, record]
-        return slot, replace(memory, memory=decision.memory, teacher=lesson, records=records, kept=kept)
+        choice = decision.choice(slot)
+        return choice, replace(memory, memory=decision.memory, teacher=lesson, records=records, kept=kept)
+
+    def _noise(self, decision: Decision, memory: MixedMemory, policy: Tensor) -> Tensor:
+        """[active, slot] this step's noise; that of places is drawn beside it, so that slots keep theirs."""
+        time = len(memory.records)
+        if decision.places is None:
+            return memory.noise[time]
+        noise = gumbel(mix(select_rows(self.key, memory.rows) + time + 1), 1, decision.places.shape[1])[0]
+        return torch.cat((memory.noise[time], noise * (policy == SAMPLE)[:, None]), dim=1)
 
     def look_ahead(self, walked: Trajectories) -> tuple[Decision | None, Tensor | None]:
         """What the rows that came to the limit would decide next, and which rows those are; None if there are none."""
@@ -245,7 +261,8 @@ class MixedAgent(Agent):
         seen = observation
         if self.flipped is not None:
             seen = flip_observation(observation, select_rows(self.flipped, memory.rows))
-        return self.policy.step(seen, memory.memory, attention=LANGUAGE_WEIGHTS in self.reads)
+        decision = self.policy.step(seen, memory.memory, attention=LANGUAGE_WEIGHTS in self.reads)
+        return checked(self.policy, decision, len(seen.choosable))
 
 
 def collect_rollout(
@@ -267,11 +284,16 @@ def collect_rollout(
         batch = replace(batch, goals=described.goals, ids=described.ids, extra=described.extra)
     walked = run_episodes(environment, agent, batch, max_steps=agent.max_steps)
     records = walked.memory.records
+    if agent.goes_back:
+        _widen(records)
     columns = {name: torch.stack([record[name] for record in records]) for name in records[0]}
     if critic is not None:
         columns["value"] = at_least_float32(critic(columns["hidden"]))
         columns["last_value"] = _last_value(agent, walked, critic, columns["value"])
     places = {name: getattr(walked, name).T[: len(records) + 1] for name in ("viewpoint", "view")}
+    if walked.hops is not None:
+        assert walked.hops.decided is not None
+        places |= {"walked": walked.hops.viewpoint.T, "decided": walked.hops.decided.T[: len(records) + 1]}
     return Rollout(
         **places,
         **columns,
@@ -281,6 +303,13 @@ def collect_rollout(
         world=environment.world,
         kept=walked.memory.kept,
     )
+
+
+def _widen(records: list[dict[str, Tensor]]) -> None:
+    """Fill the logits of all steps up to the width of the widest: steps may offer more or fewer places."""
+    width = max(record["logits"].shape[-1] for record in records)
+    for record in records:
+        record["logits"] = pad(record["logits"], (0, width - record["logits"].shape[-1]), value=-torch.inf)
 
 
 @torch.no_grad()

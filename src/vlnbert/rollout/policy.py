@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
@@ -32,11 +33,12 @@ from vlnbert.navigator.storage.folder import (
     write_tokenizer,
 )
 from vlnbert.navigator.storage.shown import FEATURES, Shown
-from vlnbert.rollout.agents import EpisodeBatch
+from vlnbert.rollout.agents import HOPS_PER_STEP, EpisodeBatch
 from vlnbert.sources.formats import FORMAT
 
 POLICY, SETTINGS, INPUTS = "policy", "settings", "inputs"  # in a policy's config.json
 NEWEST = 1  # its format
+NOWHERE = 1 << 40  # the number of no viewpoint
 CARD = """---
 library_name: vlnbert
 tags: [vision-and-language-navigation, embodied-ai]
@@ -66,6 +68,23 @@ class Decision:
     """[row, object + 1] of the objects in view, where there are any; the last stands for "no object"."""
     language_weights: Tensor | None = None
     """[row, token] attention over the tokens after the first, of policies that attend to words."""
+    place_logits: Tensor | None = None
+    """[row, place] of going to viewpoints seen before, in one softmax with `logits`; of policies that go back."""
+    places: Tensor | None = None
+    """[row, place] int64: those viewpoints, by number. Negative ones are padding, whose logits are -inf."""
+
+    @property
+    def all_logits(self) -> Tensor:
+        """[row, slot + place] of everything that can be chosen."""
+        return self.logits if self.place_logits is None else torch.cat((self.logits, self.place_logits), dim=1)
+
+    def choice(self, action: Tensor) -> Tensor:
+        """[row] what an agent's `act` answers for a place in `all_logits`: slots, and beyond them viewpoints."""
+        if self.places is None or not self.places.shape[1]:
+            return action
+        slots = self.logits.shape[1]
+        place = self.places.gather(1, (action - slots).clamp(min=0)[:, None]).squeeze(1)
+        return torch.where(action < slots, action, slots + torch.where(place < 0, NOWHERE, place))
 
 
 @dataclass(frozen=True)
@@ -98,6 +117,10 @@ class Policy(nn.Module):
 
     wants: tuple[str, ...] = ()
     """What it sees beside its choices, `neighbours` and `panorama`: fields of `Observation`, None unless asked for."""
+    goes_back: bool = False
+    """Whether its decisions have `places`: viewpoints that it visited, and neighbours of these."""
+    hops_per_step: int = HOPS_PER_STEP
+    """Of one that goes back: an episode may have as many hops as it may have decisions, times this."""
     hidden_width: int = 0
     """Width of `Decision.hidden`; 0 for a policy that gives none."""
 
@@ -182,6 +205,24 @@ class Policy(nn.Module):
             if (problem := weight_problem(tensor)) is not None and tensor.is_floating_point():
                 raise DataError(path, problem, WHOLE_WEIGHTS, name)
         return tensors
+
+
+def checked(policy: Policy, decision: Decision, rows: int) -> Decision:
+    """A decision, if its memory has rows and its places are what they should be; values are not looked at."""
+    require_rows(policy, decision.memory, rows)
+    logits, places = decision.place_logits, decision.places
+    if logits is None and places is None:
+        return decision
+    name = type(policy).__name__
+    if not policy.goes_back:
+        raise UsageError(f"{name} decides about places, and does not say so; write goes_back = True in its class")
+    if logits is None or places is None or logits.dim() != 2 or places.shape != logits.shape or len(logits) != rows:
+        found = " and ".join("None" if one is None else str(list(one.shape)) for one in (logits, places))
+        raise UsageError(f"{name} gave place_logits and places of {found}; give both, [{rows}, place]")
+    if places.dtype != torch.int64:
+        kind = str(places.dtype).removeprefix("torch.")
+        raise UsageError(f"{name} gave places of {kind}; viewpoints are int64, observation.neighbours and state")
+    return decision
 
 
 def require_rows(policy: Policy, memory: Any, rows: int) -> None:

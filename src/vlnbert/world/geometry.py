@@ -31,6 +31,12 @@ def level_view(heading: Tensor) -> Tensor:
     return torch.floor(heading / VIEW_ANGLE + 0.5).long() % STEPS + STEPS
 
 
+def nearest_view(heading: float, elevation: float) -> int:
+    """The view whose centre is nearest to a direction."""
+    level = min(max(round(elevation / VIEW_ANGLE), -1), 1) + 1
+    return level * STEPS + round(heading / VIEW_ANGLE) % STEPS
+
+
 def wrapped(angle: Tensor) -> Tensor:
     """The same direction within [-pi, pi)."""
     return torch.remainder(angle + math.pi, 2 * math.pi) - math.pi

@@ -256,10 +256,10 @@ globalThis.vlnbertEpisode = (() => {
         const from = this.places.get(ids[index]), to = this.places.get(id);
         return from && to && (from.floor === this.floor || to.floor === this.floor) ? [line(from, to, on, kind)] : [];
       });
-      const walked = this.frames.map((one) => one.viewpoint);
+      const passed = (frames) => frames.flatMap((one) => [one.viewpoint, ...(one.hops || [])]), now = this.frames[this.step];
       const moved = (ids) => ids.filter((id, index) => index === 0 || id !== ids[index - 1]);
-      return [...track(this.record.reference || [], "ve-reference"), ...track(moved(walked.slice(this.step)), "ve-coming"),
-        ...track(moved(walked.slice(0, this.step + 1)), "ve-walked")];
+      return [...track(this.record.reference || [], "ve-reference"), ...track(moved(passed(this.frames.slice(this.step))), "ve-coming"),
+        ...track(moved([...passed(this.frames.slice(0, this.step)), now.viewpoint]), "ve-walked")];
     }
 
     agent(on, more, taken) {
