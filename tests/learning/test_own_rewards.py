@@ -128,20 +128,26 @@ class Frozen(Scaled):
         self.requires_grad_(False)
 
 
-def test_a_reward_with_parameters_is_refused_before_anything_is_written(
-    house: Path, tmp_path: Path, forget_plugins: Callable[[], None]
+@pytest.mark.parametrize("kind", [Scaled, Frozen])
+def test_parameters_of_a_reward_are_saved_and_resumed(
+    house: Path, tmp_path: Path, forget_plugins: Callable[[], None], kind: type[Scaled]
 ) -> None:
-    register_reward("scaled")(Scaled)
-    register_reward("frozen")(Frozen)
+    register_reward("scaled")(kind)
+    first = trainer(house, tmp_path / "run", replace(ONCE, reward="scaled"))
+    reward = first.learner.objective.reward_module
+    with torch.no_grad():
+        reward.scale.bias.fill_(3.0)  # another than is drawn anew
+    first.train()
+    saved = dict(reward.state_dict())
+    assert saved.keys() == {"scale.weight", "scale.bias"}
+    again = trainer(house, tmp_path / "run", replace(ONCE, reward="scaled"))
+    assert not same(dict(again.learner.objective.reward_module.state_dict()), saved)
+    again.resume()
+    assert same(dict(again.learner.objective.reward_module.state_dict()), saved)
+
+
+def test_a_reward_may_be_a_function(house: Path, tmp_path: Path, forget_plugins: Callable[[], None]) -> None:
     register_reward("made")(lambda rollout, batch, world: rollout.live.float())
-    experiment = replace(EXPERIMENT, training=replace(EXPERIMENT.training, reward="scaled"))
-    words = (
-        r"^the reward 'scaled' has parameters to be trained, and a reward is not trained; freeze them \(requires_grad_"
-    )
-    with pytest.raises(UsageError, match=words):
-        begin_run("mine", experiment, open_data(house), tmp_path / "run")
-    assert not (tmp_path / "run" / "run.json").exists()
-    losses(house, tmp_path / "frozen", replace(ONCE, reward="frozen"))
     losses(house, tmp_path / "made", replace(ONCE, reward="made"))
 
 

@@ -25,8 +25,8 @@ from vlnbert.learning.start import initial_navigator, initial_policy, kept_by_st
 from vlnbert.learning.trainer import Trainer
 from vlnbert.learning.updates import Learner
 from vlnbert.navigator.storage.folder import Limits
-from vlnbert.plugins import LOAD_PLUGIN
 from vlnbert.ranks import Ranks
+from vlnbert.registry import Registry
 from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.rollout.policies import POLICIES, RECURRENT, describes_policy, unfilled_policy
 from vlnbert.rollout.recurrent import as_policy
@@ -125,16 +125,12 @@ class NavigatorRecipe(Recipe):
             return {}
         return {str(folder.word_labels.relative_to(folder.root)): [require_word_labels(folder.word_labels)]}
 
-    def require_trainable(self, experiment: Experiment) -> None:
-        super().require_trainable(experiment)
-        training = experiment.training
-        _ = [LOSSES[name] for name in term_names(training)]
-        if training.reward not in REWARDS:
-            problem = f"the run learns by the reward '{training.reward}', which nobody registers here"
-            raise UsageError(f"{problem}; {LOAD_PLUGIN}")
-        if experiment.policy.name != RECURRENT and experiment.policy.name not in POLICIES:
-            problem = f"the run trains the policy '{experiment.policy.name}', which nobody registers here"
-            raise UsageError(f"{problem}; {LOAD_PLUGIN}")
+    def names(self, experiment: Experiment) -> Iterator[tuple[Registry[Any], str]]:
+        yield from super().names(experiment)
+        yield from ((LOSSES, name) for name in term_names(experiment.training))
+        yield REWARDS, experiment.training.reward
+        if experiment.policy.name != RECURRENT:
+            yield POLICIES, experiment.policy.name
 
     def resume_notes(self, trainer: Trainer, version: int) -> Iterator[str]:
         if version >= 3:

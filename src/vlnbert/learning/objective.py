@@ -85,6 +85,12 @@ class Objective(nn.Module):
         self.reads = frozenset(what for _, term in self.named_terms() for what in term.reads)
         self.needs_rollout = any(term.needs_rollout for _, term in self.named_terms())
         self.needs_returns = any(term.needs_returns for _, term in self.named_terms())
+        if self.needs_returns and self.critic is None:
+            readers = " and ".join(name for name, term in self.named_terms() if term.needs_returns)
+            problem = (
+                f"{setting('training.losses', 'value=0')} leaves out the critic, whose values are read by {readers}"
+            )
+            raise UsageError(f"{problem}; keep it, or leave out {readers} too")
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -130,6 +136,9 @@ class Objective(nn.Module):
             elif part is not None:
                 totals[group] = -part if term.rewarded else part
             parts.append(batch.goal.new_zeros((), dtype=torch.float32) if part is None else part.detach())
+        if not totals:
+            problem = f"the losses {', '.join(self.names)} find nothing to learn in updates from {batch.task}"
+            raise UsageError(f"{problem}; add one that does: {setting('training.losses')}")
         total = reduce(add, totals.values())
         return torch.stack([total, *(part.to(total.dtype) for part in parts)])
 
@@ -172,6 +181,8 @@ def require_weights(losses: Mapping[str, float], final: Mapping[str, float]) -> 
                 raise UsageError(f"{setting(place, f'{name}={weight}')} is no weight; choose 0 to {MOST_WEIGHT:,.0f}")
             if place == "training.losses" and not weight and not final.get(name) and name not in PAPER_TERMS:
                 raise UsageError(f"{setting(place, f'{name}={weight}')} adds nothing; leave it out")
+    if all(losses.get(name) == 0 and not final.get(name) for name in PAPER_TERMS) and not any(losses.values()):
+        raise UsageError(f"{setting('training.losses')} leaves out every loss, so that nothing is learned; keep one")
     for name in final:
         if name not in PAPER_TERMS and name not in losses:
             problem = f"{setting('training.final_losses', name)} has no weight to begin with"
@@ -179,8 +190,8 @@ def require_weights(losses: Mapping[str, float], final: Mapping[str, float]) -> 
 
 
 def term_names(config: "TrainConfig") -> tuple[str, ...]:
-    """The loss terms of a training: the paper's, but for those whose weight in `losses` is 0, then the others."""
-    paper = [name for name in PAPER_TERMS if config.losses.get(name) != 0]
+    """The loss terms of a training: the paper's, but for those whose weight is and stays 0, then the others."""
+    paper = [name for name in PAPER_TERMS if config.losses.get(name) != 0 or config.final_losses.get(name)]
     return (*paper, *(name for name in config.losses if name not in PAPER_TERMS))
 
 

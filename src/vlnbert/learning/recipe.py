@@ -18,7 +18,9 @@ from vlnbert.learning.checkpoints import Trained
 from vlnbert.learning.optimisers import OPTIMISERS, SCHEDULES
 from vlnbert.learning.settings import ExperimentSettings, TrainingSettings
 from vlnbert.learning.trainer import CALLBACKS, LearnerModule, Trainer
+from vlnbert.plugins import LOAD_PLUGIN
 from vlnbert.ranks import ALONE, Ranks
+from vlnbert.registry import Registry
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.holdout import without_houses
 from vlnbert.tasks.splits import Split
@@ -82,14 +84,20 @@ class Recipe(ABC):
         """Files that an experiment reads beside splits and features, by what they are called in a fingerprint."""
         return {}
 
-    def require_trainable(self, experiment: Any) -> None:
-        """Refuse an experiment that cannot be trained, before anything is opened or written."""
+    def names(self, experiment: Any) -> Iterator[tuple[Registry[Any], str]]:
+        """What an experiment calls by name, each with where such things are registered."""
         training = experiment.training
-        _ = (
-            OPTIMISERS[training.optimizer],
-            SCHEDULES[training.schedule],
-            [CALLBACKS[name] for name in training.callbacks],
-        )
+        yield OPTIMISERS, training.optimizer
+        yield SCHEDULES, training.schedule
+        yield from ((CALLBACKS, name) for name in training.callbacks)
+
+    def require_trainable(self, experiment: Any, resumed: bool = False) -> None:
+        """Refuse an experiment that names what nobody registers here, before anything is opened or written."""
+        for registry, name in self.names(experiment):
+            if resumed and name not in registry:  # a plugin is missing: there is no slip of the pen
+                problem = f"the run learns by the {registry.kind} '{name}', which nobody registers here"
+                raise UsageError(f"{problem}; {LOAD_PLUGIN}")
+            _ = registry[name]
 
     def start_notes(self, experiment: Any, model: Any) -> Iterator[str]:
         """In words, what weights to start from keep although the experiment has it otherwise."""

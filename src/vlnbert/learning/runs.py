@@ -109,7 +109,7 @@ def resume_run(
         longer = record if iterations is None else extended(record, run, iterations)
         load_recorded(record.plugins)
         recipe = recipe_of(record.experiment)
-        recipe.require_trainable(record.experiment)
+        recipe.require_trainable(record.experiment, resumed=True)
         data = (open_data(record.data) if data is None else data).seen_as(record.experiment.seen)
         data = data.holding_out(record.held_out)
         _require_unchanged(record, data)
