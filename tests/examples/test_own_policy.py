@@ -14,7 +14,7 @@ from tests.examples.conftest import EXAMPLES
 from tests.learning.samples import same
 from vlnbert.environment.environment import Environment
 from vlnbert.house import generate
-from vlnbert.registry import load_plugin
+from vlnbert.plugins import load_plugin
 from vlnbert.rollout.agents import EpisodeBatch
 from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.rollout.policies import open_policy
