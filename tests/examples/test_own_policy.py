@@ -100,7 +100,7 @@ def test_it_goes_to_what_it_saw_and_has_not_visited(data: vln.Data) -> None:
 
 def test_no_step_waits_for_the_device(data: vln.Data, no_waiting: Callable[[], AbstractContextManager[None]]) -> None:
     policy = made(data)
-    environment: Environment = data.environment.showing(policy.wants)
+    environment: Environment = data.environment.for_task("r2r").showing(policy.wants)
     episodes = data.episodes("r2r/val_unseen").select(torch.arange(3))
     state = environment.reset(episodes.start, episodes.heading)
     memory = policy.begin(EpisodeBatch(state, torch.randint(5, 40, (3, 9)), torch.arange(3)))
