@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import vlnbert as vln
 from tests.cli.conftest import TINY
 from tests.conftest import TinyData
 from tests.learning.samples import CONFIG, NO_DROPOUT, SHAPE, Watcher, trainer, write_labels
@@ -307,6 +308,20 @@ def test_replayed_fields_and_goals_are_what_they_would_be(
     close(found, losses(trainer(house, tmp_path / "eager", replace(config, graphs=False), device="cuda")))
     with no_synchronisation():
         replayed.advance(20)
+
+
+def test_a_policy_that_goes_back_is_recorded(house: Path, tmp_path: Path, forget_plugins: Callable[[], None]) -> None:
+    """Ways are found, and hops earn, within a recorded graph; it learns what an eager update does."""
+    load_plugin(EXAMPLES / "own_policy.py")
+    few = {"batch": 8, "iterations": 8, "validate_every": 8, "report_every": 1, "max_steps": 6, "precision": "float32"}
+    found = list[dict[int, float]]()
+    for graphs in (True, False):
+        watcher, out = Watcher(), tmp_path / str(graphs)
+        named = {"policy": "map-memory", "policy.settings": {"dropout": 0.0}, "callbacks": [watcher]}
+        vln.train("demo", house, out, device="cuda", graphs=graphs, bar=False, tensorboard=False, **named, **few)
+        found.append({iteration: parts["total"] for iteration, parts in watcher.losses.items()})
+    assert len(found[0]) == 8
+    close(*found)
 
 
 IMPATIENT = """

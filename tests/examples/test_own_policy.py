@@ -3,6 +3,7 @@
 import json
 import runpy
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from tests.examples.conftest import EXAMPLES
 from tests.learning.samples import same
 from vlnbert.environment.environment import Environment
 from vlnbert.house import generate
-from vlnbert.registry import load_plugin
+from vlnbert.plugins import load_plugin
 from vlnbert.rollout.agents import EpisodeBatch
 from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.rollout.policies import open_policy
@@ -95,6 +96,18 @@ def test_it_goes_to_what_it_saw_and_has_not_visited(data: vln.Data) -> None:
             assert torch.equal(decision.place_logits[row].isneginf(), decision.places[row] < 0)
             seen[row] |= around
         state, memory = environment.step(state, torch.where(world.choices[state.viewpoint] > 2, 2, 1)), decision.memory
+
+
+def test_no_step_waits_for_the_device(data: vln.Data, no_waiting: Callable[[], AbstractContextManager[None]]) -> None:
+    policy = made(data)
+    environment: Environment = data.environment.for_task("r2r").showing(policy.wants)
+    episodes = data.episodes("r2r/val_unseen").select(torch.arange(3))
+    state = environment.reset(episodes.start, episodes.heading)
+    memory = policy.begin(EpisodeBatch(state, torch.randint(5, 40, (3, 9)), torch.arange(3)))
+    with no_waiting():
+        for _ in range(3):
+            decision = policy.step(environment.observe(state), memory)
+            state, memory = environment.step(state, decision.logits.argmax(dim=1).clamp(min=1)), decision.memory
 
 
 def test_padding_and_other_rows_change_nothing(data: vln.Data) -> None:

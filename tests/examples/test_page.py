@@ -17,6 +17,7 @@ from tests.test_docs import blocks
 
 PAGE = (EXAMPLES.parent / "docs" / "extending.md").read_text()
 UPDATES = ("--training.iterations", "2", "--training.validate-every", "2")
+SHAPE = ("hidden", "heads", "inner")  # settings of a navigator, which other policies do not have
 ELSEWHERE = ("--device cuda", "vlnbert house")  # commands for another machine, and the one that the fixture stands for
 
 
@@ -41,13 +42,15 @@ def test_its_python_runs(place: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
     train, trained = vln.train, list[vln.Run]()
 
     def few_updates(*words: Any, **more: Any) -> vln.Run:
-        trained.append(train(*words, **{**CHANGES, **QUIETLY, **more, "iterations": 2, "validate_every": 2}))
+        changes = {name: value for name, value in CHANGES.items() if "policy" not in more or name not in SHAPE}
+        trained.append(train(*words, **{**changes, **QUIETLY, **more, "iterations": 2, "validate_every": 2}))
         return trained[-1]
 
     monkeypatch.setattr(vln, "train", few_updates, raising=False)
     names: dict[str, Any] = {}
     for example in blocks(PAGE, "python"):
         exec(compile(example, "docs", "exec"), names)
+    assert {run.experiment.policy.name for run in trained} == {"recurrent", "map-memory"}
     assert {run.experiment.training.reward for run in trained} == {"paper", "fewer-hops", "wordy"}
     assert {run.experiment.navigator.backbone for run in trained} == {"two-stream", "my-transformer"}
     assert {run.experiment.best_on for run in trained} == {"r2r/val_unseen", "exact/val_unseen", "last-two/val_unseen"}
@@ -63,7 +66,8 @@ def test_its_commands_run(place: Path, forget_plugins: Callable[[], None]) -> No
         words = shlex.split(line, comments=True)
         assert words.pop(0) == "vlnbert"
         begins = "train" in words and "--resume" not in words
-        outcome = called(*words, *(*TINY, *UPDATES) if begins else ())
+        tiny = TINY[: TINY.index("--navigator.hidden")] if "--policy.name" in words else TINY
+        outcome = called(*words, *(*tiny, *UPDATES) if begins else ())
         assert outcome.code == 0, f"{line}: {outcome.err}"
         forget_plugins()  # each is a process of its own
     assert vln.open_run("runs/mine").experiment.training.objective.entropy == 0.02

@@ -65,7 +65,7 @@ def test_the_way_back_is_expanded_along_known_edges(environment: Environment) ->
     assert walked.viewpoint[:, :4].tolist() == [[0, 3, 4, 1], [0, 3, 0, 2], [0, 1, 1, 1]]
     assert [row[:count] for row, count in zip(hops.viewpoint.tolist(), hops.length.tolist(), strict=True)] == [
         [0, 3, 4, 3, 0, 1],
-        [0, 3, 0, 3, 2, 3, 4],  # the edges of 1 are not known: the other way round, 4 m shorter or not
+        [0, 3, 0, 3, 2, 3, 4],  # not by 1, which was not visited
         [0, 1],
     ]
     assert hops.decided[:, :7].tolist() == [[0, 1, 2, 5, 5, 5, 5], [0, 1, 2, 4, 5, 6, 6], [0, 1, 1, 1, 1, 1, 1]]
