@@ -110,7 +110,11 @@ def whole_settings(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def open_policy(source: str | Path) -> Policy:
-    """A policy from its folder; every weight is loaded, or it is a fault."""
+    """A policy from its folder; every weight is loaded, or it is a fault.
+
+    Args:
+        source: The folder that `save_pretrained` wrote, here or on the hub.
+    """
     folder = find_folder(source, GIVE)
     require_files(source, folder, (CONFIG, WEIGHTS), GIVE)
     return read_whole(folder, _opened)
