@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +110,7 @@ def test_wherever_it_walks(data: vln.Data) -> None:
     assert set(agent.seen) == {(True, True)}
 
 
-def test_from_the_command_line(house: Path, tmp_path: Path) -> None:
+def test_from_the_command_line(house: Path, tmp_path: Path, forget_plugins: Callable[[], None]) -> None:
     file = tmp_path / "curious.py"
     file.write_text(PLUGIN)
     outcome = called("evaluate", "--agent", f"{file}:Curious", "--data", house, "--split", "val_unseen", "--json")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from inspect import Parameter, signature
+from inspect import Parameter, isabstract, signature
 from types import NoneType, UnionType
 from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
 
@@ -72,7 +72,8 @@ def _shown(value: object) -> str:
 def _listed(kind: Any) -> str:
     """The names of the kinds that would do, such as Data, str or Path."""
     parts = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
-    names = [_name(one) for one in parts if one is not NoneType]
+    made = [one for part in parts for one in (part.__subclasses__() if isabstract(part) else (part,))]
+    names = [_name(one) for one in made if one is not NoneType]
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
 
 

@@ -3,6 +3,7 @@
 A field's docstring is its help on the command line.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
@@ -108,7 +109,7 @@ class TrainingSettings:
 
 
 @dataclass(frozen=True)
-class ExperimentSettings:
+class ExperimentSettings(ABC):
     """Where something learns, what it sees and what decides, whatever it is."""
 
     RECIPE: ClassVar[str]  # what trains it, by name
@@ -142,9 +143,9 @@ class ExperimentSettings:
         return tuple(dict.fromkeys(task_and_split(name)[0] for name in self.splits))
 
     @property
+    @abstractmethod
     def best_metric(self) -> str:
         """The score by which the best weights are chosen."""
-        raise NotImplementedError
 
     @property
     def seen(self) -> FeatureSpec:
