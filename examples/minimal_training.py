@@ -1,6 +1,6 @@
 """The whole training loop by hand, to read and to copy: python examples/minimal_training.py [DATA]
 
-Without DATA it generates houses; SR on val_unseen was 61 % after 65 s on one core (random agent: 12.6 %)."""
+Without DATA it generates houses; SR on val_unseen was 61 % after 65 s on one core (random: 12.6 %; 83c6f1b)."""
 
 import sys
 from dataclasses import replace

@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 
 from vlnbert.cli import options
-from vlnbert.learning.presets import PRESETS
+from vlnbert.learning.presets import PRESETS, UNTRAINED
 from vlnbert.learning.records import from_plain
 
 
 def test_the_table_has_a_row_for_each(run: Callable) -> None:
     outcome = run("presets")
     assert outcome.code == 0
-    rows = outcome.out.splitlines()[-len(PRESETS) :]
+    *rows, blank, note = outcome.out.splitlines()[-len(PRESETS) - 2 :]
+    assert (blank.strip(), note) == ("", UNTRAINED)
     for row, preset in zip(rows, PRESETS, strict=True):
         assert row.split() == f"{preset.name} {preset.description} {', '.join(preset.experiment.needs)}".split()
 

@@ -180,7 +180,7 @@ PRESETS = (
         "the same, and what a speaker told of other paths (vlnbert augment speak)",
         OPEN_TOLD,
     ),
-    Preset("r2r-open-laptop", "R2R with open data in less than an hour on a laptop's CPU", LAPTOP),
+    Preset("r2r-open-laptop", "R2R with open data, sized for about an hour of a laptop's CPU", LAPTOP),
     Preset("r2r-open-scratch", "R2R with open data alone, from random weights", replace(R2R_OPEN, start=None)),
     Preset(
         "reverie-open",
@@ -243,6 +243,10 @@ PRESETS = (
     Preset("reverie-two-stream", "the paper's REVERIE agent from PREVALENT", _paper_reverie(TWO), PREVALENT),
 )
 
+UNTRAINED = (
+    "The paper's presets (one-stream, two-stream) have no measured scores yet: their features are not open data."
+)
+
 
 class Presets(Mapping[str, Preset]):
     """The menu: presets by name. It prints as a table; an unknown name is answered with the nearest ones."""
@@ -281,7 +285,7 @@ class Presets(Mapping[str, Preset]):
     def table(self) -> Table:
         """What each is and the data that it needs."""
         rows = [(one.name, one.description, ", ".join(one.experiment.needs)) for one in self.values()]
-        return Table(("preset", "what it is", "data it needs"), rows, title="presets")
+        return Table(("preset", "what it is", "data it needs"), rows, title="presets", note=UNTRAINED)
 
     def __repr__(self) -> str:
         return self.table().text()
