@@ -174,6 +174,50 @@ def held_out() -> str:
     return table(["recipe", "commit", "task", "seeds", "chosen on val_unseen", "chosen on held-out houses"], rows)
 
 
+CHOICES = ("dev_unseen", "val_unseen", "the last update")  # what a run with held-out houses may choose weights by
+
+
+def chosen_runs(file: str, name: str, choice: str) -> list[Scores]:
+    """The scores on val_unseen of each seed of a recipe that holds houses out, where one of the choices falls."""
+    task = name.split("-")[0]
+    runs = [lines for run, lines in validations(file).items() if run.name == name]
+    choose = last if choice not in CHOICES[:2] else best
+    return [choose(lines, f"{task}/{choice}")["scores"][f"{task}/val_unseen"] for lines in runs]
+
+
+def held_out_seeds() -> str:
+    rows = []
+    for name in ("r2r-open", "r2r-open-told"):
+        for choice in CHOICES:
+            scores = chosen_runs("held-out", name, choice)
+            told, first = pair(mean(scores)), choice == CHOICES[0]
+            label = [f"`{name}`", bold(choice)] if first else ["", choice]
+            rows.append([*label, *map(pair, scores), bold(told) if first else told])
+    return table(["val_unseen, SR / SPL", "chosen on", "seed 0", "seed 1", "seed 2", "mean"], rows)
+
+
+def held_out_reverie() -> str:
+    metrics, rows = ("sr", "osr", "spl", "rgs", "rgspl", "tl", "ne"), []
+    recipes = {
+        "reverie-open": "`reverie-open`",
+        "reverie-open-published-grounding": "`--training.objective.grounding-rows teacher-forced`",
+    }
+    for name, label in recipes.items():
+        for choice in CHOICES:
+            first = choice == CHOICES[0]
+            scores = mean(chosen_runs("held-out", name, choice))
+            rows.append([*([label, bold(choice)] if first else ["", choice]), *cells(scores, metrics)])
+    return table(["REVERIE, val_unseen, mean of three seeds", "chosen on", *heads(metrics)], rows)
+
+
+def small_192() -> str:
+    lines = next(iter(validations("small-192").values()))
+    rows = [
+        [split, *(pair(line["scores"][f"r2r/{split}"]) for line in lines)] for split in ("dev_unseen", "val_unseen")
+    ]
+    return table(["SR / SPL, seed 0", *(f"{line['iteration']:,}" for line in lines)], rows)
+
+
 def r2r_before() -> str:
     rows = []
     for line in """
@@ -542,7 +586,18 @@ def readme_speed() -> str:
 
 BUILDERS: tuple[Callable[[], str], ...] = (
     *(r2r_seeds, r2r_means, training_time, held_out, r2r_before, leaderboards, r4r, sees, learns_from, word_labels),
-    *(cpu_labels, also_tried, told_amounts, told_chart, told_kept, told_others, told_parts),
+    *(
+        cpu_labels,
+        also_tried,
+        held_out_seeds,
+        held_out_reverie,
+        small_192,
+        told_amounts,
+        told_chart,
+        told_kept,
+        told_others,
+        told_parts,
+    ),
     *(reverie, reverie_others, reverie_chosen, reverie_more, reverie_before),
     *(readme_scores, readme_demo, readme_baselines, readme_speed),
 )

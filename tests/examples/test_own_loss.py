@@ -1,0 +1,147 @@
+"""A loss, an optimiser, a schedule and a callback in one file, an LSTM in another: trained, stopped, resumed."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import vlnbert as vln
+from tests.cli.conftest import TINY, called
+from tests.examples.conftest import EXAMPLES
+from tests.learning.samples import same
+from vlnbert.learning.run_folder import last_checkpoint
+from vlnbert.navigator.storage.folder import read_safetensors
+from vlnbert.plugins import load_plugin
+
+EXAMPLE, LSTM = EXAMPLES / "own_loss.py", EXAMPLES / "own_lstm.py"
+QUIET = {"bar": False, "tensorboard": False, "threads": 1}
+FEW = {"batch": 4, "warmup": 0, "validate_every": 2, "max_steps": 4, "iterations": 4, "report_every": 1}
+SHAPE = {"hidden": 24, "heads": 2, "inner": 32}
+
+pytestmark = pytest.mark.usefixtures("forget_plugins")
+
+
+class Stop:
+    """Ends a training after some updates, as Ctrl-C does."""
+
+    def begun(self, trainer: Any) -> None:
+        self.trainer = trainer
+
+    def updated(self, iteration: int, learning_rate: float, parts: dict[str, float]) -> None:
+        self.trainer.stopping = iteration >= 2
+
+    def validated(self, *_: object) -> None: ...
+
+
+def trained(data: vln.Data, out: Path, **changes: Any) -> vln.Run:
+    load_plugin(EXAMPLE)
+    load_plugin(LSTM)
+    shape = {} if "policy" in changes else SHAPE
+    return vln.train("demo", data, out, **{**QUIET, **FEW, **shape, **changes})
+
+
+def state(run: Path) -> dict[str, torch.Tensor]:
+    """All that the last checkpoint keeps beside the weights."""
+    return read_safetensors(last_checkpoint(run) / "trainer.safetensors")[0]
+
+
+@pytest.mark.parametrize("example", [EXAMPLE, LSTM])
+def test_they_are_short(example: Path) -> None:
+    assert len(example.read_text().splitlines()) <= 65
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"losses": {"progress": 0.5}},
+        {"losses": {"progress": 0.5}, "final_losses": {"progress": 0.0}},
+        {"optimizer": "sgd", "schedule": "linear", "learning_rate": 1e-2, "parts": {"backbone.embeddings": 0.1}},
+        {"policy": "lstm", "policy.settings": {"hidden": 16}, "losses": {"progress": 0.5}},
+    ],
+    ids=["loss", "fading", "optimiser", "lstm"],
+)
+def test_what_is_stopped_resumes_with_the_same_bits(data: vln.Data, tmp_path: Path, changes: dict[str, Any]) -> None:
+    whole = trained(data, tmp_path / "whole", **changes)
+    halves = trained(data, tmp_path / "halves", callbacks=[Stop()], **changes)
+    assert halves.progress.iteration == 2
+    again = halves.resume(data, **QUIET)
+    assert again.progress == whole.progress
+    assert same(state(again.folder), state(whole.folder))
+    assert same(dict(again.policy.state_dict()), dict(whole.policy.state_dict()))
+    assert [line["total"] for line in again.log if "total" in line] == [
+        line["total"] for line in whole.log if "total" in line
+    ]
+
+
+def test_its_parameters_learn_and_its_value_is_logged(data: vln.Data, tmp_path: Path) -> None:
+    run = trained(data, tmp_path / "run", losses={"progress": 0.5}, iterations=2)
+    saved = state(run.folder)
+    head = [name for name in saved if "progress_loss.head" in name]
+    assert {name.rpartition(".")[2] for name in head} == {"weight", "bias", "step", "exp_avg", "exp_avg_sq"}
+    assert saved["learner.objective.progress_loss.head.weight"].shape == (1, SHAPE["hidden"])
+    assert all(saved[name].abs().max() > 0 for name in head if name.endswith("exp_avg"))
+    lines = [line for line in run.log if "total" in line]
+    assert all(line["progress"] > 0 for line in lines)
+    plain = trained(data, tmp_path / "plain", iterations=2)
+    first = next(line for line in plain.log if "total" in line)
+    assert lines[0]["total"] == pytest.approx(first["total"] + lines[0]["progress"], rel=1e-5)
+    assert "progress" not in first
+
+
+def test_a_fading_weight_ends_at_its_last(data: vln.Data, tmp_path: Path) -> None:
+    run = trained(data, tmp_path / "run", losses={"progress": 0.5}, final_losses={"progress": 0.0})
+    told = [line["progress"] for line in run.log if "progress" in line]
+    assert told[0] > 0
+    assert told[-1] == 0.0
+
+
+def test_a_callback_ends_the_training_and_keeps_what_it_knows(data: vln.Data, tmp_path: Path) -> None:
+    module = load_plugin(EXAMPLE)
+
+    @vln.register_callback("after-three")
+    class AfterThree(module.Enough):  # type: ignore[misc,name-defined]
+        def updated(self, iteration: int, learning_rate: float, parts: dict[str, float]) -> None:
+            super().updated(iteration, learning_rate, parts)
+            if iteration == 3:
+                self.trainer.finish()
+
+    run = trained(data, tmp_path / "run", **{"training.callbacks": ("after-three",), "iterations": 8})
+    assert run.progress.iteration == 3
+    assert run.progress.validated
+    assert not run.interrupted
+    _, header = read_safetensors(last_checkpoint(run.folder) / "trainer.safetensors")
+    assert '"first": ' in header["callbacks"]
+
+
+def test_by_words(house: Path, tmp_path: Path) -> None:
+    words = ("train", "demo", "--data", house, "--out", tmp_path / "run", *TINY, "--training.iterations", 2)
+    more = ("--training.losses", "progress=0.5", "--training.validate-every", 2)
+    outcome = called("--plugin", EXAMPLE, *words, *more)
+    assert outcome.code == 0, outcome.err
+    assert vln.open_run(tmp_path / "run").experiment.training.losses == {"progress": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"losses": {"progres": 0.5}}, "progres"),
+        ({"losses": {"progress": 0.0}}, "adds nothing"),
+        ({"losses": {"progress": -1.0}}, "is no weight"),
+        ({"final_losses": {"progress": 0.5}}, "no weight to begin with"),
+        ({"optimizer": "sdg"}, "sgd"),
+        ({"schedule": "liner"}, "linear"),
+        ({"parts": {"backbon": 0.1}}, "backbone"),
+        ({"optimizer": "sgd", "optimizer_settings": {"momentu": 0.1}}, "cannot be made"),
+        ({"policy": "lstn"}, "lstm"),
+        ({"policy": "lstm", "policy.settings": {"hiden": 3}}, "has no hiden"),
+        ({"policy": "lstm", "hidden": 48}, "navigator.hidden|hidden"),
+    ],
+)
+def test_what_does_not_fit_is_one_line_and_leaves_nothing(
+    data: vln.Data, tmp_path: Path, changes: dict[str, Any], line: str
+) -> None:
+    with pytest.raises(vln.VlnbertError, match=line) as told:
+        trained(data, tmp_path / "run", **changes)
+    assert "\n" not in str(told.value)
+    assert not (tmp_path / "run").exists()
