@@ -26,7 +26,7 @@ from vlnbert.rollout.noise import gumbel, mix
 from vlnbert.rollout.policy import Decision, Policy, checked, require_rows
 from vlnbert.rollout.recurrent import as_policy
 from vlnbert.tasks.batches import Batch
-from vlnbert.tasks.task import R2R, TASKS, Task, TeacherMemory, metres_to_nearest
+from vlnbert.tasks.task import R2R, TASKS, Task, TeacherMemory, metres_to_nearest, nearest
 from vlnbert.world.world import World
 
 TOLERANCE = 1e-6  # metres by which a way may be longer and still be a shortest one
@@ -251,6 +251,7 @@ class MixedAgent(Agent):
         places, world = decision.places, self.environment.world
         if places is None or not places.shape[1]:
             return slot
+        goal = goal if goal.dim() == 1 else nearest(world, viewpoint, goal)
         here, end = (part[:, None].expand_as(places) for part in (viewpoint, goal))
         there = torch.where(places < 0, here, places)
         left = world.metres(there, end)
