@@ -7,7 +7,7 @@ vlnbert evaluate runs/map --data house --splits val_unseen
 """
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from tempfile import mkdtemp
 
 import torch
@@ -37,14 +37,14 @@ class Map:
 
     words: Tensor  # [row, token, width]
     padding: Tensor  # [row, token] bool
-    nodes: Tensor  # [row, node, width] what each place looked like when it was last seen
+    nodes: Tensor  # [row, node, width] what was made of each place where it was, or looked like when last seen
     places: Tensor  # [row, node] the viewpoints that these are
     visited: Tensor  # [row, step] the viewpoints at which it was
 
 
 @vln.register_policy("map-memory")
 class MapPolicy(vln.Policy):
-    """What is here and all nodes of the map attend to each other and to the words; each gets a logit."""
+    """What is here and all nodes of the map attend to each other and to the words; where it is asks which is next."""
 
     wants = ("neighbours",)
     goes_back = True
@@ -61,7 +61,7 @@ class MapPolicy(vln.Policy):
         reader, walker = nn.TransformerEncoderLayer(**shape), nn.TransformerDecoderLayer(**shape)
         self.reader = nn.TransformerEncoder(reader, config.layers, nn.LayerNorm(width), enable_nested_tensor=False)
         self.walker = nn.TransformerDecoder(walker, config.layers, nn.LayerNorm(width))
-        self.score = nn.Linear(width, 1)
+        self.ask, self.answer = nn.Linear(width, width), nn.Linear(width, width)
 
     def begin(self, batch: EpisodeBatch) -> Map:
         """Read the instructions; the map is empty."""
@@ -87,11 +87,14 @@ class MapPolicy(vln.Policy):
             tgt_key_padding_mask=everything == NOWHERE,
             memory_key_padding_mask=memory.padding,
         )
-        logits, slots = self.score(hidden).squeeze(2), around.shape[1]
+        query = self.ask(hidden[:, :1]) / hidden.shape[2] ** 0.5
+        logits, slots = (query * self.answer(hidden)).sum(dim=2), around.shape[1]
         back = (places != NOWHERE) & ~among(places, visited)
         return vln.Decision(
             logits=logits[:, :slots].masked_fill(~seen.choosable, -torch.inf),
-            memory=Map(memory.words, memory.padding, nodes, everything, visited),
+            memory=replace(
+                memory, nodes=torch.cat((hidden[:, :1], nodes[:, 1:]), dim=1), places=everything, visited=visited
+            ),
             hidden=hidden[:, 0],
             place_logits=logits[:, slots:].masked_fill(~back, -torch.inf),
             places=places.masked_fill(~back, NOWHERE),

@@ -242,6 +242,20 @@ def test_the_record_is_what_was_walked(world: World) -> None:
     assert (rollout.teacher < world.slots).all()
 
 
+def test_a_teacher_may_name_places_on_the_way_to_the_goal(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    slots = roll(world, [SAMPLE] * 60)
+    monkeypatch.setattr(Toy, "taught_back", True)
+    rollout = roll(world, [SAMPLE] * 54 + [TEACHER] * 6)
+    back = (rollout.teacher >= world.slots) & rollout.live
+    assert back.any(), "somebody is told to go back"
+    assert rollout.logits.gather(2, rollout.teacher[..., None])[rollout.live].isfinite().all(), "what is offered"
+    same = rollout.live[:, :54] & slots.live[: len(rollout.live), :54]
+    assert torch.equal(rollout.slot[:, :54][same], slots.slot[: len(rollout.slot), :54][same]), "others do as before"
+    told = same & ~back[:, :54]
+    assert torch.equal(rollout.teacher[:, :54][told], slots.teacher[: len(rollout.slot), :54][told])
+    assert torch.equal(rollout.viewpoint[-1][rollout.taught], rollout.goal[rollout.taught])
+
+
 def test_rows_that_leave_change_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     how = [TEACHER, SAMPLE, SAMPLE, GREEDY, SAMPLE, SAMPLE]
     left = roll(world, how)

@@ -26,9 +26,10 @@ from vlnbert.rollout.noise import gumbel, mix
 from vlnbert.rollout.policy import Decision, Policy, checked, require_rows
 from vlnbert.rollout.recurrent import as_policy
 from vlnbert.tasks.batches import Batch
-from vlnbert.tasks.task import R2R, TASKS, Task, TeacherMemory, metres_to_nearest
+from vlnbert.tasks.task import R2R, TASKS, Task, TeacherMemory, metres_to_nearest, nearest
 from vlnbert.world.world import World
 
+TOLERANCE = 1e-6  # metres by which a way may be longer and still be a shortest one
 TEACHER, SAMPLE, GREEDY = 0, 1, 2  # row policies: how a row chooses
 OBJECT_LOGITS, LANGUAGE_WEIGHTS = "object_logits", "language_weights"  # of a decision, kept where a loss reads them
 
@@ -207,6 +208,7 @@ class MixedAgent(Agent):
         self.max_steps, self.teacher_rows = max_steps, teacher_rows
         self.task, self.lesson, self.flipped = task or TASKS[R2R.name], lesson, flipped
         self.reads = frozenset(reads)
+        self.taught_back = self.policy.taught_back and type(self.task).teacher is Task.teacher
         self.goes_back, self.hops_per_step = self.policy.goes_back, self.policy.hops_per_step
 
     def begin(self, batch: EpisodeBatch) -> MixedMemory:
@@ -227,6 +229,8 @@ class MixedAgent(Agent):
         decision = self._decide(observation, memory)
         logits = at_least_float32(decision.all_logits)
         teacher, lesson = self.task.teacher(self.environment.world, viewpoint, memory.teacher)
+        if self.taught_back and decision.places is not None:
+            teacher = self._place_or(teacher, viewpoint, decision, goal=memory.teacher[0])
         sampled = (logits.detach() + self._noise(decision, memory, policy)).argmax(dim=1)
         slot = torch.where(policy == TEACHER, teacher, sampled)
         record = {"slot": slot, "teacher": teacher, "logits": logits}
@@ -241,6 +245,19 @@ class MixedAgent(Agent):
         records = [*memory.records, record]
         choice = decision.choice(slot)
         return choice, replace(memory, memory=decision.memory, teacher=lesson, records=records, kept=kept)
+
+    def _place_or(self, slot: Tensor, viewpoint: Tensor, decision: Decision, goal: Tensor) -> Tensor:
+        """[active] the place on a shortest path to the goal that is nearest to it; the teacher's slot without one."""
+        places, world = decision.places, self.environment.world
+        if places is None or not places.shape[1]:
+            return slot
+        goal = goal if goal.dim() == 1 else nearest(world, viewpoint, goal)
+        here, end = (part[:, None].expand_as(places) for part in (viewpoint, goal))
+        there = torch.where(places < 0, here, places)
+        left = world.metres(there, end)
+        on_the_way = (places >= 0) & (world.metres(here, there) + left <= world.metres(here, end) + TOLERANCE)
+        least, place = left.masked_fill(~on_the_way, torch.inf).min(dim=1)
+        return torch.where(least.isfinite(), decision.logits.shape[1] + place, slot)
 
     def _noise(self, decision: Decision, memory: MixedMemory, policy: Tensor) -> Tensor:
         """[active, slot] this step's noise; that of places is drawn beside it, so that slots keep theirs."""

@@ -121,6 +121,8 @@ class Policy(nn.Module):
     """Whether its decisions have `places`: viewpoints that it visited, and neighbours of these."""
     hops_per_step: int = HOPS_PER_STEP
     """Of one that goes back: an episode may have as many hops as it may have decisions, times this."""
+    taught_back: bool = False
+    """Whether, where the task's teacher takes shortest paths, its target is a place that lies on one, not the slot."""
     hidden_width: int = 0
     """Width of `Decision.hidden`; 0 for a policy that gives none."""
 
