@@ -121,7 +121,13 @@ def resumed(root: Path, path: Path) -> object:
     """A run that goes on: weights, moments and average, the settings and where it was."""
     run = vln.open_run(root / path.relative_to(root).parts[0])
     data = vln.open_data(root / "data", features=root / "data" / VIEWS)
-    trainer = resume_run(run.folder, data, tell=TOLD.append)
+    pointer = run.folder / "last.json"
+    before = pointer.read_bytes() if pointer.is_file() else None
+    try:
+        trainer = resume_run(run.folder, data, tell=TOLD.append)
+    finally:
+        if before is not None and pointer.read_bytes() != before:  # it names the checkpoint before a damaged one now
+            pointer.write_bytes(before)
     state = trainer.optimiser.state_dict()["state"]
     averaged, progress = dict(trainer.averaged.weights), (run.progress, trainer.progress)
     return dict(trainer.model.state_dict()), state, averaged, progress, run.record

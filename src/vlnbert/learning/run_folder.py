@@ -240,9 +240,12 @@ def sweep_run(run: Path) -> None:
                 remove(path)
     if (run / BEST).is_dir():
         remove(aside(run / BEST))
-    if (run / POINTER).is_file():
+    if (run / POINTER).is_file() and not (run / CHECKPOINTS).is_symlink():
         with suppress(DataError):  # of a damaged run, which is told where it matters
-            remove_surplus(run, last_checkpoint(run), MOST)
+            last_checkpoint(run)
+            for path in (run / CHECKPOINTS).glob("*.old"):  # whole ones stay: the pointer may be wrong
+                if NAME.fullmatch(path.stem):
+                    remove(path)
 
 
 def remove_surplus(run: Path, checkpoint: Path, keep: int) -> None:
