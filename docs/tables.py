@@ -218,6 +218,20 @@ def small_192() -> str:
     return table(["SR / SPL, seed 0", *(f"{line['iteration']:,}" for line in lines)], rows)
 
 
+def map_memory() -> str:
+    rows = []
+    for task in ("r2r", "reverie"):
+        for name, label in (("recurrent-192", "the recurrence"), ("map-memory-192", "the map memory")):
+            for update in (600, 1200, 1800):
+                runs = [lines for key, lines in validations("map-memory").items() if key[0] == f"{task}-{name}"]
+                at = [next(line for line in lines if line["iteration"] == update) for lines in runs]
+                dev, val = (
+                    mean([line["scores"][f"{task}/{split}"] for line in at]) for split in ("dev_unseen", "val_unseen")
+                )
+                rows.append([task.upper(), label, f"{update:,}", pair(dev), pair(val)])
+    return table(["task", "policy", "updates", "dev_unseen SR / SPL", "val_unseen SR / SPL"], rows)
+
+
 def r2r_before() -> str:
     rows = []
     for line in """
@@ -592,6 +606,7 @@ BUILDERS: tuple[Callable[[], str], ...] = (
         held_out_seeds,
         held_out_reverie,
         small_192,
+        map_memory,
         told_amounts,
         told_chart,
         told_kept,
