@@ -200,7 +200,8 @@ def _nothing_left(trainer: Trainer) -> Iterator[None]:
     except (DataError, RankError):  # such as a full disk or a lost process: the run can be resumed
         raise
     except Exception:
-        if trainer.ranks.writes and trainer.progress.iteration == 0:
+        # A GPU records the second update, which is when it is told that something waits for it.
+        if trainer.ranks.writes and trainer.progress.iteration <= 1 and not trainer.saved:
             with uninterrupted():
                 for name in (RECORD, POINTER, LOG):
                     (trainer.run / name).unlink(missing_ok=True)
