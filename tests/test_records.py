@@ -93,7 +93,7 @@ def test_unknown_settings_are_named(place: tuple[str, ...], name: str) -> None:
         ({"learning_rate": 10**400}, "learning_rate is 10+, where float is expected"),
         ({"learning_rate": "fast"}, "learning_rate is 'fast', where float is expected"),
         ({"graphs": 1}, "graphs is 1, where bool is expected"),
-        ({"schedule": "linear"}, "schedule is 'linear', where"),
+        ({"precision": "half"}, "precision is 'half', where"),
         ({"rewards": []}, r"rewards is \[\], where settings are expected"),
         ({"rewards": {"unit": "feet"}}, "rewards.unit is 'feet', where"),
         ({"batch": 3}, "a batch of 3 has no two halves"),

@@ -121,7 +121,8 @@ def kind_of(value: Any) -> str:
 
 def is_ours_to_raise(error: BaseException) -> bool:
     """Whether an error passes as it is: Ctrl-C, and what we say in words."""
-    return type(error) is KeyboardInterrupt or (isinstance(error, VlnbertError) and _printable(error))
+    interrupted = isinstance(error, KeyboardInterrupt) and (type(error) is KeyboardInterrupt or is_ours(type(error)))
+    return interrupted or (isinstance(error, VlnbertError) and _printable(error))
 
 
 def failure(error: BaseException) -> str | None:

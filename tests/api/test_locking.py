@@ -13,6 +13,7 @@ import vlnbert.api.training
 import vlnbert.learning.runs
 from tests.api.conftest import QUIETLY, TINY
 from tests.learning.samples import same, weights
+from vlnbert.learning.navigator_recipe import NavigatorRecipe
 
 
 def train(data: Any, out: Path, **changes: Any) -> vln.Run:
@@ -39,7 +40,8 @@ def meanwhile(work: Callable[[], object]) -> list[str]:
 def interrupt_with(monkeypatch: pytest.MonkeyPatch, place: str, work: Callable[[], object]) -> list[str]:
     """Let somebody else do some work just before a step of a run's beginning; what they said."""
     module, name = place.rsplit(".", 1)
-    home = {"runs": vlnbert.learning.runs, "training": vlnbert.api.training}[module]
+    homes = {"runs": vlnbert.learning.runs, "training": vlnbert.api.training, "recipe": NavigatorRecipe}
+    home: Any = homes[module]
     real, said, busy = getattr(home, name), list[str](), threading.Lock()
 
     def step(*words: Any, **more: Any) -> Any:
@@ -51,7 +53,7 @@ def interrupt_with(monkeypatch: pytest.MonkeyPatch, place: str, work: Callable[[
     return said
 
 
-STEPS = ("runs.fingerprints", "runs.initial_model", "runs.make_trainer", "runs.write_record", "training._train")
+STEPS = ("runs.fingerprints", "recipe.initial", "recipe.make_trainer", "runs.write_record", "training._train")
 
 
 @pytest.mark.parametrize("step", STEPS)

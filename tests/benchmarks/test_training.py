@@ -12,7 +12,7 @@ from tests.cli.conftest import called
 from tests.learning.samples import write_labels
 from vlnbert.benchmarks.training import StepCounter
 from vlnbert.environment.environment import State
-from vlnbert.rollout import mixed
+from vlnbert.learning import terms
 from vlnbert.world import World
 
 QUICK = ("--updates", "1", "--rounds", "2", "--threads", "1")
@@ -49,7 +49,7 @@ def test_a_preset_of_several_splits_flips_and_labels(
 ) -> None:
     """It is timed on whole instructions alone, with what else it does to them."""
     folder, losses = shutil.copytree(house, tmp_path / "house"), list[Tensor]()
-    monkeypatch.setattr(mixed, "_alignment_loss", lambda weights, words: losses.append(words) or weights.sum(dim=1))
+    monkeypatch.setattr(terms, "attention_loss", lambda weights, words: losses.append(words) or weights.sum(dim=1))
     words = ("--data", write_labels(folder) if labelled else folder, "--batch", "2", "--precision", "float32", *QUICK)
     [speed] = json.loads(called("bench", "train", "r2r-open", *words, "--json").out)["batches"]
     assert speed["updates_per_second"] > 0

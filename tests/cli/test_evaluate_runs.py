@@ -46,7 +46,7 @@ def test_the_best_scores_what_it_did(run: Callable, house: Path, trained: Path) 
 
 def test_a_run_walks_as_it_was_trained(trained: Path) -> None:
     known, best = find_walker(str(trained)), Navigator.from_pretrained(trained / "best")
-    assert same(known.agent.state_dict(), best.state_dict())
+    assert same(known.agent.trained.state_dict(), best.state_dict())
     assert (known.task, known.max_steps, known.max_tokens) == ("r2r", 4, 20)
     for way in (trained / "best", best):  # the limits travel with the navigator
         assert (find_walker(way).max_steps, find_walker(way).max_tokens) == (4, 20)
@@ -64,7 +64,7 @@ def test_scores_are_shown_and_results_written(run: Callable, house: Path, traine
 def test_before_there_is_a_best_the_last_walks(run: Callable, house: Path, copy: Path) -> None:
     shutil.rmtree(copy / "best")
     last = Navigator.from_pretrained(last_checkpoint(copy))
-    assert same(find_walker(str(copy)).agent.state_dict(), last.state_dict())
+    assert same(find_walker(str(copy)).agent.trained.state_dict(), last.state_dict())
     found = json.loads(run("evaluate", copy, "--data", house, *SPLIT, "--json").out)["val_unseen"]
     assert found["spl"] == pytest.approx(validations(copy)[-1]["spl"])
 

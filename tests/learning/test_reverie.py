@@ -57,7 +57,7 @@ def earned(world: World, walk: str, sightings: str | None, **settings: object) -
     slot = torch.ones(len(walk), 1, dtype=torch.long)
     slot[-1] = STOP
     seen = None if sightings is None else torch.tensor([[*map("abcd".index, sightings), NONE]])
-    rollout = SimpleNamespace(viewpoint=viewpoint, slot=slot)
+    rollout = SimpleNamespace(viewpoint=viewpoint, slot=slot, walked=None, decided=None)
     described = {"goal": torch.tensor([2]), "path": torch.tensor([[0, 1, 2]]), "path_length": torch.tensor([3])}
     batch = SimpleNamespace(task="r2r" if seen is None else "reverie", sightings=seen, goals=None, **described)
     return PaperReward(world, RewardConfig(**settings))(rollout, batch).flatten().tolist()

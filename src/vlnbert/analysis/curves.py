@@ -13,6 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from vlnbert.analysis.inline_svg import PALETTE, Picture
 from vlnbert.errors import UsageError
 from vlnbert.evaluation.tables import is_rate, own_keys
+from vlnbert.learning.objective import PAPER_TERMS
 from vlnbert.sources.checks import is_number
 from vlnbert.sources.files import written_beside
 from vlnbert.tasks.metrics import METRICS
@@ -77,8 +78,11 @@ def _draw_losses(axes: Axes, log: Sequence[dict[str, Any]]) -> None:
     usual = {"imitation": PALETTE["reference"], "value": PALETTE["goal"]}
     some = {"grounding": PALETTE["quiet"], "alignment": PALETTE["walked"]}  # of trainings that have such a part
     usual |= {name: colour for name, colour in some.items() if any(line.get(name) for line in updates)}
+    named = {name for line in updates for name in line} - {*PAPER_TERMS, "total", "iteration", "learning_rate", "time"}
     of_speaker = {"total": PALETTE["reference"], "cross_entropy": PALETTE["goal"]}
     colours = of_speaker if any("cross_entropy" in line for line in updates) else usual
+    if colours is usual:
+        colours = colours | dict.fromkeys(sorted(named), PALETTE["ink"])  # losses of one's own
     for name, colour in colours.items():
         known = [(line["iteration"], line[name]) for line in updates if is_number(line.get(name))]
         label = f"{name.replace('_', ' ')} loss"

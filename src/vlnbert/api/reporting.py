@@ -1,6 +1,7 @@
 """Pictures of a run: its curves, and a report as one HTML file."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,8 @@ def curves(run: Run | str | Path, out: str | Path | None = None, *, split: str |
         split: The validation split to draw, such as val_unseen; by default the one that chooses the best weights.
     """
     run = open_run(run)
-    load_recorded(run.record.plugins)  # some tasks have metrics of their own
+    with suppress(UsageError):  # a task's own metrics are drawn where its plugin may be loaded
+        load_recorded(run.record.plugins)
     figure = draw_curves(run.log, _validated(run, split), {})
     if out is not None:
         save_figure(figure, Path(out))
