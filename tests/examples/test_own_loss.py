@@ -145,3 +145,19 @@ def test_what_does_not_fit_is_one_line_and_leaves_nothing(
         trained(data, tmp_path / "run", **changes)
     assert "\n" not in str(told.value)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["progress"], "'progress' is no name=value; write, for example, progress=0.5"),
+        (["progress=much"], "progress is 'much', where a number is expected"),
+        (["progress=1", "progress=2"], "progress is said twice; leave one of them"),
+    ],
+)
+def test_maps_are_spelled_name_value(house: Path, tmp_path: Path, words: list[str], line: str) -> None:
+    begin = ("train", "demo", "--data", house, "--out", tmp_path / "run", *TINY)
+    outcome = called("--plugin", EXAMPLE, *begin, "--training.losses", *words)
+    assert outcome.code == 2
+    assert outcome.err == f"vlnbert: {line}\n"
+    assert not (tmp_path / "run").exists()

@@ -67,10 +67,17 @@ def _map(kind: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
     return PrimitiveConstructorSpec(
         nargs="*",
         metavar="NAME=VALUE",
-        instance_from_str=lambda words: dict(_pair(word, numbers) for word in words),
+        instance_from_str=lambda words: _pairs(words, numbers),
         is_instance=lambda value: isinstance(value, dict),
         str_from_instance=lambda values: [f"{name}={value}" for name, value in values.items()],
     )
+
+
+def _pairs(words: list[str], numbers: bool) -> dict[str, bool | int | float | str]:
+    pairs = [_pair(word, numbers) for word in words]
+    if repeated := [name for number, (name, _) in enumerate(pairs) if name in dict(pairs[:number])]:
+        raise UsageError(f"{repeated[0]} is said twice; leave one of them")
+    return dict(pairs)
 
 
 def _pair(word: str, number: bool) -> tuple[str, bool | int | float | str]:
