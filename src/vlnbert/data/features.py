@@ -114,9 +114,7 @@ def open_view_bank(
     return bank
 
 
-def open_view_channels(
-    world: World, folder: DataFolder, spec: FeatureSpec, panorama: bool = False
-) -> dict[str, Bank]:
+def open_view_channels(world: World, folder: DataFolder, spec: FeatureSpec, panorama: bool = False) -> dict[str, Bank]:
     """The bank of each channel of a view's feature; ours have a row for each view that faces a neighbour.
 
     With `panorama` they are of all 36 views.
