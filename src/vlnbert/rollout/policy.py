@@ -56,22 +56,27 @@ An agent that reads an instruction and walks through a house.
 
 @dataclass(frozen=True)
 class Decision:
-    """What a policy makes of one observation."""
+    """What a policy makes of one observation.
+
+    Attributes:
+        logits: [row, slot] of the actions: slot 0 stops, -inf where nothing can be chosen.
+        memory: What it remembers for the next step: a tree of tensors [row, ...].
+        hidden: [row, width] the vector that loss terms read, the critic's among them.
+        object_logits: [row, object + 1] of the objects in view, where there are any; the last stands for "no
+            object".
+        language_weights: [row, token] attention over the tokens after the first, of policies that attend to words.
+        place_logits: [row, place] of going to viewpoints seen before, in one softmax with `logits`; of policies
+            that go back.
+        places: [row, place] int64: those viewpoints, by number. Negative ones are padding, whose logits are -inf.
+    """
 
     logits: Tensor
-    """[row, slot] of the actions: slot 0 stops, -inf where nothing can be chosen."""
     memory: Any
-    """What it remembers for the next step: a tree of tensors [row, ...]."""
     hidden: Tensor | None = None
-    """[row, width] the vector that loss terms read, the critic's among them."""
     object_logits: Tensor | None = None
-    """[row, object + 1] of the objects in view, where there are any; the last stands for "no object"."""
     language_weights: Tensor | None = None
-    """[row, token] attention over the tokens after the first, of policies that attend to words."""
     place_logits: Tensor | None = None
-    """[row, place] of going to viewpoints seen before, in one softmax with `logits`; of policies that go back."""
     places: Tensor | None = None
-    """[row, place] int64: those viewpoints, by number. Negative ones are padding, whose logits are -inf."""
 
     @property
     def all_logits(self) -> Tensor:
@@ -89,18 +94,21 @@ class Decision:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a policy will be shown: it is made for this, beside its settings."""
+    """What a policy will be shown: it is made for this, beside its settings.
+
+    Attributes:
+        feature_width: Width of a view's feature.
+        object_width: Width of an object's feature; 0 where no objects are shown.
+        vocabulary: Word pieces: tokens are below.
+        tasks: The tasks that it learns, such as r2r.
+        tokenizer: What instructions are tokenised with.
+    """
 
     feature_width: int = 0
-    """Width of a view's feature."""
     object_width: int = 0
-    """Width of an object's feature; 0 where no objects are shown."""
     vocabulary: int = 0
-    """Word pieces: tokens are below."""
     tasks: tuple[str, ...] = ()
-    """The tasks that it learns, such as r2r."""
     tokenizer: Tokenizer | None = field(default=None, compare=False)
-    """What instructions are tokenised with."""
 
     def values(self) -> dict[str, Any]:
         """Those that a policy's folder keeps in its configuration."""
