@@ -1,5 +1,7 @@
 """A loss, an optimiser, a schedule and a callback in one file, an LSTM in another: trained, stopped, resumed."""
 
+import weakref
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -160,4 +162,75 @@ def test_maps_are_spelled_name_value(house: Path, tmp_path: Path, words: list[st
     outcome = called("--plugin", EXAMPLE, *begin, "--training.losses", *words)
     assert outcome.code == 2
     assert outcome.err == f"vlnbert: {line}\n"
+    assert not (tmp_path / "run").exists()
+
+
+def counting(name: str, steps: int, alive: list[bool], counts: list[Any]) -> None:
+    """Register a loss of ones whose sum is divided by a count that nobody else keeps; are those before still there?"""
+
+    @vln.register_loss(name)
+    class Counting(vln.Loss):
+        def forward(self, rollout: vln.Rollout, batch: Any) -> torch.Tensor:
+            return torch.ones_like(rollout.logits[..., 0])
+
+        def counted(self, rollout: vln.Rollout) -> tuple[torch.Tensor, torch.Tensor]:
+            alive.extend(count() is not None for count in counts)
+            count = torch.tensor(steps)
+            counts.append(weakref.ref(count))
+            return torch.ones_like(rollout.live), count
+
+
+def test_each_loss_is_divided_by_its_own_count(data: vln.Data, tmp_path: Path) -> None:
+    """A count that is gone would leave its place in memory to another's, and its quotient with it."""
+    alive, counts = list[bool](), list[Any]()
+    for steps in (1, 2, 4):
+        counting(f"by-{steps}", steps, alive, counts)
+    losses = {f"by-{steps}": 1.0 for steps in (1, 2, 4)}
+    run = trained(data, tmp_path / "run", losses=losses, iterations=1, validate_every=1)
+    assert alive == [True] * 3
+    first = next(line for line in run.log if "total" in line)
+    assert [first["by-1"] / first[f"by-{steps}"] for steps in (1, 2, 4)] == [1.0, 2.0, 4.0]
+
+
+def test_an_optimiser_may_keep_whole_numbers(data: vln.Data, tmp_path: Path) -> None:
+    @vln.register_optimizer("counting")
+    class Counting(torch.optim.Optimizer):
+        def __init__(self, params: Any, lr: float, weight_decay: float) -> None:
+            super().__init__(params, {"lr": lr})
+
+        def step(self, closure: Any = None) -> None:  # type: ignore[override]
+            for group in self.param_groups:
+                for weight in (one for one in group["params"] if one.grad is not None):
+                    self.state[weight]["count"] = self.state[weight].get("count", 0) + 1
+                    weight.data.sub_(group["lr"] / self.state[weight]["count"] * weight.grad)
+
+    whole = trained(data, tmp_path / "whole", optimizer="counting")
+    halves = trained(data, tmp_path / "halves", callbacks=[Stop()], optimizer="counting")
+    again = halves.resume(data, **QUIET)
+    assert again.progress == whole.progress
+    assert same(dict(again.policy.state_dict()), dict(whole.policy.state_dict()))
+
+
+@pytest.mark.parametrize(
+    ("gives", "line"),
+    [
+        (lambda decision: decision.logits, r"gave a Tensor; its step must give a vln\.Decision with logits \["),
+        (lambda decision: replace(decision, logits=decision.logits[:, :2]), r"gave logits \[\d+, 2\]; its step"),
+        (
+            lambda decision: replace(decision, hidden=None),
+            r"gives no Decision\.hidden, which the critic reads; give one",
+        ),
+    ],
+    ids=["no decision", "narrow", "no hidden"],
+)
+def test_what_a_policy_gives_is_looked_at(data: vln.Data, tmp_path: Path, gives: Any, line: str) -> None:
+    kind = load_plugin(LSTM)
+
+    @vln.register_policy("odd")
+    class Odd(kind.LSTMPolicy):  # type: ignore[misc,name-defined]
+        def step(self, observation: Any, memory: Any, attention: bool = False) -> Any:
+            return gives(super().step(observation, memory, attention))
+
+    with pytest.raises(vln.UsageError, match=f"^Odd {line}"):
+        trained(data, tmp_path / "run", policy="odd")
     assert not (tmp_path / "run").exists()

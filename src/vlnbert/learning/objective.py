@@ -127,7 +127,7 @@ class Objective(nn.Module):
         """
         if rollout is not None and self.needs_returns:
             rollout = self._with_returns(rollout, batch)
-        totals, parts, counts = dict[str, Tensor](), list[Tensor](), dict[int, Tensor]()
+        totals, parts, counts = dict[str, Tensor](), list[Tensor](), dict[int, tuple[Tensor, Tensor]]()
         for name, term in self.named_terms():
             part = self._part(name, term, rollout, batch, counts)
             group = term.group or name
@@ -143,7 +143,7 @@ class Objective(nn.Module):
         return torch.stack([total, *(part.to(total.dtype) for part in parts)])
 
     def _part(
-        self, name: str, term: Loss, rollout: Rollout | None, batch: Batch, counts: dict[int, Tensor]
+        self, name: str, term: Loss, rollout: Rollout | None, batch: Batch, counts: dict[int, tuple[Tensor, Tensor]]
     ) -> Tensor | None:
         """One term, weighted: the sum over the steps that count, divided by their number."""
         with nullcontext() if is_ours(type(term)) else ExternalCall(f"the loss '{name}'", rollout or (), batch):
@@ -158,9 +158,9 @@ class Objective(nn.Module):
         total = (each * steps).sum()
         total = total if _is_one(weight) else weight * total
         if isinstance(count, Tensor):
-            if id(count) not in counts:
-                counts[id(count)] = self.ranks.sum(count).clamp(min=1) / self.ranks.count
-            count = counts[id(count)]
+            if id(count) not in counts:  # the count is kept beside, so that no other gets its id
+                counts[id(count)] = count, self.ranks.sum(count).clamp(min=1) / self.ranks.count
+            count = counts[id(count)][1]
         return total / count
 
     def _with_returns(self, rollout: Rollout, batch: Batch) -> Rollout:

@@ -191,7 +191,8 @@ def check_state(optimiser: Optimizer, state: Mapping[int, Mapping[str, Tensor]],
     for number, kept in state.items():
         if isinstance(optimiser, torch.optim.AdamW):
             expected = {name: () if name == "step" else tuple(weights[number].shape) for name in MOMENTS}
-            if {name: tuple(tensor.shape) for name, tensor in kept.items()} != expected:
+            floating = all(tensor.is_floating_point() for tensor in kept.values())
+            if {name: tuple(tensor.shape) for name, tensor in kept.items()} != expected or not floating:
                 raise ValueError("moments of other weights")
 
 

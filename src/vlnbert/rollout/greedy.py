@@ -40,8 +40,8 @@ class GreedyAgent(Agent):
         return GreedyMemory(memory)
 
     def act(self, observation: Observation, memory: GreedyMemory) -> tuple[Tensor, GreedyMemory]:
-        rows = len(observation.choosable)
-        decision = checked(self.policy, self.policy.step(observation, memory.memory, attention=True), rows)
+        decision = self.policy.step(observation, memory.memory, attention=True)
+        checked(self.policy, decision, *observation.choosable.shape)
         choice = decision.choice(decision.all_logits.argmax(dim=1))
         return choice, GreedyMemory(decision.memory, memory.rows, decision)
 

@@ -11,6 +11,7 @@ from torch.nn.functional import pad
 
 from vlnbert.environment.environment import Environment, Observation, State
 from vlnbert.environment.flip import flip_observation
+from vlnbert.errors import UsageError
 from vlnbert.rollout.agents import Agent, EpisodeBatch
 from vlnbert.rollout.episodes import (
     MAX_STEPS,
@@ -288,7 +289,7 @@ class MixedAgent(Agent):
         if self.flipped is not None:
             seen = flip_observation(observation, select_rows(self.flipped, memory.rows))
         decision = self.policy.step(seen, memory.memory, attention=LANGUAGE_WEIGHTS in self.reads)
-        return checked(self.policy, decision, len(seen.choosable))
+        return checked(self.policy, decision, *seen.choosable.shape)
 
 
 def collect_rollout(
@@ -313,6 +314,9 @@ def collect_rollout(
     if agent.goes_back:
         _widen(records)
     columns = {name: torch.stack([record[name] for record in records]) for name in records[0]}
+    if critic is not None and "hidden" not in columns:
+        problem = f"{type(agent.policy).__name__} gives no Decision.hidden, which the critic reads"
+        raise UsageError(f"{problem}; give one, or do without the losses value and policy")
     if critic is not None:
         columns["value"] = at_least_float32(critic(columns["hidden"]))
         columns["last_value"] = _last_value(agent, walked, critic, columns["value"])

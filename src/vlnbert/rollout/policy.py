@@ -217,13 +217,17 @@ class Policy(nn.Module):
         return tensors
 
 
-def checked(policy: Policy, decision: Decision, rows: int) -> Decision:
-    """A decision, if its memory has rows and its places are what they should be; values are not looked at."""
+def checked(policy: Policy, decision: Decision, rows: int, slots: int) -> Decision:
+    """A decision, if its logits, its memory and its places are what they should be; values are not looked at."""
+    name = type(policy).__name__
+    given: Any = getattr(decision, "logits", None)
+    if not isinstance(given, Tensor) or given.shape != (rows, slots):
+        found = f"logits {list(given.shape)}" if isinstance(given, Tensor) else f"a {type(decision).__name__}"
+        raise UsageError(f"{name} gave {found}; its step must give a vln.Decision with logits [{rows}, {slots}]")
     require_rows(policy, decision.memory, rows)
     logits, places = decision.place_logits, decision.places
     if logits is None and places is None:
         return decision
-    name = type(policy).__name__
     if not policy.goes_back:
         raise UsageError(f"{name} decides about places, and does not say so; write goes_back = True in its class")
     if logits is None or places is None or logits.dim() != 2 or places.shape != logits.shape or len(logits) != rows:
