@@ -8,7 +8,7 @@ from typing import Any
 
 from vlnbert.errors import DataError, Faults, UsageError, setting
 from vlnbert.navigator import SIZES, NavigatorConfig
-from vlnbert.navigator.model.layers import EPS
+from vlnbert.navigator.model.bert import EPS
 from vlnbert.navigator.storage.folder import listed, shown
 from vlnbert.weights.keys import KeyTable
 from vlnbert.weights.options import ImportOptions

@@ -65,7 +65,7 @@ def _installed_minilm() -> Path | None:
 
 
 def _fetched_minilm() -> Path:
-    from vlnbert.navigator.storage.hub import fetched  # here, since it imports torch
+    from vlnbert.navigator.storage.folder import fetched  # here, since it imports torch
     from vlnbert.weights.reading import WEIGHT_FILES
 
     try:

@@ -14,14 +14,17 @@ from vlnbert.navigator import NavigatorConfig
 from vlnbert.navigator.storage.folder import (
     CONFIG,
     Limits,
+    NoSuchSourceError,
     checked_weights,
+    exists,
     expected_shapes,
+    fetched,
+    is_hub_name,
     read_config,
     read_features,
     read_limits,
     read_safetensors,
 )
-from vlnbert.navigator.storage.hub import NoSuchSourceError, exists, fetched, is_hub_name
 from vlnbert.navigator.storage.shown import Shown
 from vlnbert.sources.files import FETCH_AGAIN, open_for_reading, read_json
 from vlnbert.weights.bounds import ZIP_MARK, bounded_source, check_declared

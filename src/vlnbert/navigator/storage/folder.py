@@ -1,6 +1,9 @@
-"""A navigator's folder, here or on the hub: what it must hold, and whether that fits together."""
+"""A navigator's folder, here or on the hub: what it must hold, and whether that fits together.
+
+XXX Fetching weights from the Hugging Face hub by name, or saying in one line why that did not work."""
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
@@ -8,15 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub import snapshot_download
+from huggingface_hub.errors import HfHubHTTPError
 from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from vlnbert.errors import DataError, UnknownNameError, UsageError, VlnbertError
-from vlnbert.navigator.model import BACKBONES, NavigatorConfig, RecurrentVLNBert, key_shapes
-from vlnbert.navigator.model.config import LARGEST
-from vlnbert.navigator.storage.digests import check_file, check_tensors
-from vlnbert.navigator.storage.hub import exists, fetched, is_hub_name
+from vlnbert.navigator.model.backbone import BACKBONES
+from vlnbert.navigator.model.config import LARGEST, NavigatorConfig
+from vlnbert.navigator.model.navigator import RecurrentVLNBert, key_shapes
+from vlnbert.navigator.storage.digests import DIGESTS, check_file, check_tensors
 from vlnbert.navigator.storage.shown import FEATURES, Shown, read_shown, require_no_path
 from vlnbert.plugins import LOAD_PLUGIN
 from vlnbert.sources.files import FETCH_AGAIN, read_json, require_regular
@@ -270,3 +275,57 @@ def listed(names: Sequence[str]) -> str:
     """The first of the names, and how many more there are."""
     more = len(names) - NAMED_AT_ONCE
     return ", ".join(names[:NAMED_AT_ONCE]) + (f" and {more:,} more" if more > 0 else "")
+
+
+CONFIG_FILES = ("config.json", "vocab.txt", "tokenizer.json", "tokenizer_config.json")  # beside the weights
+OTHER_VOCABULARIES = ("vocab.json", "merges.txt", "*.model")  # of tokenizers that are no BERT's
+NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+FILE_ENDINGS = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".safetensors")
+
+
+class NoSuchSourceError(DataError):
+    """There is nothing at a path, and the hub gave nothing of that name."""
+
+
+def exists(path: Path) -> bool:
+    """Whether there is something at a path; one at which nobody may look is a fault."""
+    try:
+        return path.exists()
+    except OSError as error:
+        raise DataError(path, f"cannot be read ({error.strerror})", "check the path and its permissions") from None
+
+
+def is_hub_name(text: str) -> bool:
+    """Whether a text that is no path here could be the name of a model, such as `bert-base-uncased` or `owner/name`."""
+    return NAME.fullmatch(text) is not None and not text.endswith(FILE_ENDINGS)
+
+
+def fetched(name: str, weight_files: tuple[str, ...], **options: Any) -> Path:
+    """The local copy of a model on the hub, with the first of the weight files that it has.
+
+    The options are those of the hub's library: revision, cache_dir, token, local_files_only, force_download.
+    """
+    try:
+        for weights in weight_files:
+            folder = Path(
+                snapshot_download(
+                    name, allow_patterns=[*CONFIG_FILES, *OTHER_VOCABULARIES, DIGESTS, weights], **options
+                )
+            )
+            if (folder / weights).exists():
+                break
+    except Exception as error:  # the hub's library passes on whatever the network's raises
+        raise NoSuchSourceError(
+            name,
+            f"no such file or folder, and the hub gave no model of that name ({_reason(error)})",
+            "check the name and the network, or fetch the model's folder and give its path",
+        ) from None
+    return folder
+
+
+def _reason(error: Exception) -> str:
+    """The gist of what the hub's library says at length."""
+    if isinstance(error, HfHubHTTPError) and getattr(error, "response", None) is not None:
+        return f"{type(error).__name__}, status {error.response.status_code}"
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:100]}" if lines else type(error).__name__

@@ -8,7 +8,9 @@ from huggingface_hub import ModelCard, PyTorchModelHubMixin
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from vlnbert.navigator.model import Backbone, NavigatorConfig, RecurrentVLNBert
+from vlnbert.navigator.model.backbone import Backbone
+from vlnbert.navigator.model.config import NavigatorConfig
+from vlnbert.navigator.model.navigator import RecurrentVLNBert
 from vlnbert.navigator.storage.digests import check_file, noting
 from vlnbert.navigator.storage.folder import (
     CONFIG,
