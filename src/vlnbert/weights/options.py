@@ -1,7 +1,7 @@
-"""What to import: the options of an import, and weights by a short name. No torch, since commands list these.
+"""The options of an import, and weights by a short name. Imports no torch, since commands list these.
 
 Options that are left out are read from the weights. The one short name is all-MiniLM-L6-v2, a small BERT that pip can
-bring where the hub cannot be reached.
+install where the hub cannot be reached.
 """
 
 from dataclasses import dataclass
@@ -54,21 +54,18 @@ def resolve_source(source: str | Path) -> str | Path:
     """The folder of all-MiniLM-L6-v2, from its package or else from the hub; any other source as it is."""
     if str(source) != MINILM or Path(source).exists():
         return source
-    return _installed_minilm() or _fetched_minilm()
-
-
-def _installed_minilm() -> Path | None:
-    """The model's folder in the package, which is not imported, so that its own requirements are not needed."""
+    # The package is not imported, so that its own requirements are not needed.
     spec = find_spec(PACKAGE)
     places = (spec and spec.submodule_search_locations) or ()
-    return next((Path(place) / "model" for place in places if (Path(place) / "model").is_dir()), None)
+    for place in places:
+        if (folder := Path(place) / "model").is_dir():
+            return folder
 
-
-def _fetched_minilm() -> Path:
-    from vlnbert.navigator.storage.folder import fetched  # here, since it imports torch
+    # Imported here, since these import torch.
+    from vlnbert.navigator.storage.folder import fetch_model
     from vlnbert.weights.reading import WEIGHT_FILES
 
     try:
-        return fetched(HUB_NAME, WEIGHT_FILES)
+        return fetch_model(HUB_NAME, WEIGHT_FILES)
     except DataError as error:
         raise DataError(MINILM, error.problem, REMEDY) from None
