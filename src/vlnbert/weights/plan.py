@@ -83,6 +83,7 @@ class _Draft:
     twins: dict[str, str]  # the key with the same shape for each source that is kept
 
     def tensor(self, source: str) -> Tensor:
+        """The tensor of a source's key."""
         return self.checkpoint.tensors[self.names[source]]
 
 
@@ -121,6 +122,7 @@ def make_plan(checkpoint: Checkpoint, options: ImportOptions) -> ImportPlan:
 def _infer(
     checkpoint: Checkpoint, family: Family, names: Mapping[str, str], options: ImportOptions
 ) -> tuple[InferredConfig, KeyTable]:
+    """The inferred configuration, and the key table that fills it."""
     backbone: str = options.backbone or next(iter(family.rows.keys()))
     if backbone not in family.rows:
         raise UsageError(f"{checkpoint.path} is {family.title}; it cannot fill a {backbone} backbone")
@@ -162,6 +164,7 @@ def _unused(draft: _Draft, left_out: Mapping[str, str]) -> dict[str, str | None]
 
 
 def _check(draft: _Draft, left_out: Mapping[str, str], unused: Mapping[str, str | None]) -> None:
+    """Report missing, misshapen and unknown keys, all at once."""
     faults = Faults(draft.checkpoint.path)
     needed = [(source, target) for target, source in draft.wanted.items() if target not in left_out]
     needed += draft.twins.items()
@@ -182,6 +185,7 @@ def _check(draft: _Draft, left_out: Mapping[str, str], unused: Mapping[str, str 
 
 
 def _check_tensor(faults: Faults, name: str, tensor: Tensor, expected: tuple[int, ...]) -> None:
+    """Report a tensor that has another shape or cannot be a weight."""
     if tuple(tensor.shape) != expected:
         faults.add(name, f"has shape {shape_text(tuple(tensor.shape))} where {shape_text(expected)} is expected", HALF)
     elif tensor.layout != torch.strided:

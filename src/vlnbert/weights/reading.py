@@ -127,6 +127,7 @@ def read_navigator_folder(checkpoint: Checkpoint) -> NavigatorFolder:
 
 
 def _weights_in(folder: Path) -> Path:
+    """The weight file in a folder of the Hugging Face layout."""
     for name in WEIGHT_FILES:
         if exists(folder / name):
             return folder / name
@@ -134,6 +135,7 @@ def _weights_in(folder: Path) -> Path:
 
 
 def _read_file(path: Path) -> Checkpoint:
+    """Read a safetensors file, a published agent or any other state dict that torch saved."""
     folder = path.parent if path.name in WEIGHT_FILES else None
     if path.suffix == ".safetensors":
         tensors, metadata = read_safetensors(path)
@@ -176,7 +178,7 @@ def _unpickled(path: Path) -> Any:
 
 
 def _no_checkpoint(path: Path, head: bytes, reason: str) -> DataError:
-    """An error that says what a file that torch cannot load seems to be, by its first bytes."""
+    """The error for a file that torch cannot load, by the type that its first bytes show."""
     if any(head[: len(mark)] == mark[: len(head)] for mark in TORCH_MARKS):
         return DataError(path, f"is not a whole torch checkpoint ({reason})", FETCH_AGAIN)
     if PICKLE_MARK.match(head):
@@ -223,6 +225,7 @@ def _parameters(optimizer: Any) -> int:
 
 
 def _state_dict(path: Path, document: Any) -> dict[str, Tensor]:
+    """The document itself, after checking that it maps names to tensors."""
     if not isinstance(document, dict) or not document or not all(isinstance(name, str) for name in document):
         held = "nothing" if document in ({}, None) else f"a {type(document).__name__}"
         raise DataError(path, f"holds {held}, not the weights of a model", NOT_WEIGHTS)
@@ -321,6 +324,7 @@ def _check_archive(path: Path) -> None:
 
 
 def _check_makers(path: Path, pickle: bytes) -> None:
+    """Refuse a pickle that creates objects of any size."""
     if found := MAKERS.search(pickle):
         name = next(filter(None, found.groups())).decode()
         problem = f"makes objects of any size ({name}), which no state dict does; nothing in it was run"

@@ -67,6 +67,7 @@ def _group(name: str) -> str:
 
 
 def _section(title: str, groups: dict[str, int]) -> list[str]:
+    """A heading with the total, and a line for each group of keys."""
     if not groups:
         return [f"{title}: none"]
     return [f"{title}: {sum(groups.values()):,}", *(f"  {count:>5,}  {name}" for name, count in groups.items())]

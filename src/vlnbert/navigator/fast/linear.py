@@ -25,7 +25,7 @@ Entry = TypeVar("Entry")
 
 
 class DeferredGrads(Generic[Entry]):
-    """What the uses of a weight contribute to its gradient, by backward pass: not every pass asks for weights."""
+    """Contributions of a weight's uses to its gradient, by backward pass: not every pass needs weights."""
 
     def __init__(self) -> None:
         self.entries: dict[int, list[Entry]] = {}
@@ -63,6 +63,7 @@ def linear(tokens: Tensor, *maps: nn.Module, width: int | None = None) -> Tensor
 
 
 def _foreign(tokens: Tensor, module: nn.Module, width: int | None) -> Tensor:
+    """The checked output of a third-party map."""
     expected = getattr(module, "out_features", None) if width is None else width
     return foreign_tensor(module, (*tokens.shape[:-1], expected), tokens)
 

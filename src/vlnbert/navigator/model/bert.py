@@ -271,8 +271,8 @@ class CrossModal(nn.Module):
             choose = f"choose {setting('navigator.cross_layers')} from 1"
             raise UsageError(f"0 cross layers in a {config.backbone} backbone; {choose}")
         if config.language_attention != "once":
-            asked = setting("navigator.language_attention", config.language_attention)
-            raise UsageError(f"{asked} needs the one-stream backbone")
+            option = setting("navigator.language_attention", config.language_attention)
+            raise UsageError(f"{option} needs the one-stream backbone")
 
     def instruction(self, hidden: Tensor, packing: fast.Packing) -> Instruction:
         """Eq. 8 of language features: that of [CLS], pooled as in the published code, is the initial state s_0."""

@@ -40,7 +40,7 @@ class NavigatorConfig:
     object_width: int = 0
     """Width of an object's feature; 0 for a navigator that sees no objects (R2R)."""
     matching: Matching = "cross-modal"
-    """What refines the state: attended words times attended views, the views alone (REVERIE), or nothing."""
+    """Input of the state refinement: attended words times attended views, the views alone (REVERIE), or nothing."""
     language_attention: LanguageAttention = "once"
     """When words attend to each other: once at the start, or at every step, on their embeddings, their initial features
     or the previous step's output. One-stream only."""
@@ -49,14 +49,14 @@ class NavigatorConfig:
     attention_dropout: float = 0.1
     """Dropout of attention weights."""
     feature_dropout: float = 0.4
-    """Dropout of view and object features; directions are spared."""
+    """Dropout of view and object features, but not of directions."""
     critic_width: int = 512
     """Hidden width of the critic."""
     critic_dropout: float = 0.5
     """Dropout in the critic."""
     backbone_settings: dict[str, bool | int | float | str] = field(default_factory=dict, hash=False)
-    """What a backbone reads beside all this, as names and values. huggingface reads encoder (a folder, or a name on the
-    hub) and frozen (True: the encoder does not learn)."""
+    """Further settings of a backbone, as names and values. huggingface has encoder (a folder, or a name on the hub) and
+    frozen (True: the encoder is not trained)."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.backbone, str):

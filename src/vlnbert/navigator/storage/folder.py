@@ -198,6 +198,7 @@ def describes_navigator(path: Path) -> bool:
 
 
 def _settings(path: Path) -> dict[str, Any]:
+    """The contents of a navigator's config.json, unchecked."""
     settings = read_json(path, "configuration")
     if not isinstance(settings, dict) or KNOWN.isdisjoint(settings):
         remedy = "give a navigator's folder, or make one with: vlnbert weights import"
@@ -243,6 +244,7 @@ def weight_problem(tensor: Tensor) -> str | None:
 
 
 def _key_today(name: str, version: int) -> str:
+    """Today's name of a key in a file of this format."""
     part, dot, rest = name.partition(".")
     return f"{RENAMED_IN_2[part]}{dot}{rest}" if version < 2 and part in RENAMED_IN_2 else name
 
