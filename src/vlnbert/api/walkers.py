@@ -10,7 +10,7 @@ from vlnbert.data.spec import FeatureSpec
 from vlnbert.errors import UnknownNameError, UsageError, near_names
 from vlnbert.learning.run_folder import BEST, is_run, last_checkpoint, while_trained
 from vlnbert.navigator import Navigator
-from vlnbert.navigator.storage.hub import NoSuchSourceError
+from vlnbert.navigator.storage.folder import NoSuchSourceError
 from vlnbert.plugins import load_recorded
 from vlnbert.progress import say
 from vlnbert.rollout.agents import AGENTS, Agent, AgentFactory, agent_name, as_agent, find_agent

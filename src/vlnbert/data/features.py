@@ -10,7 +10,7 @@ from torch import Tensor
 from vlnbert.data.own import Features, open_own
 from vlnbert.data.spec import CAPTIONS, FEATURES, IN_MEMORY, NAMES, FeatureSpec
 from vlnbert.errors import DataError, UsageError, near_names, setting
-from vlnbert.navigator.storage.hub import exists
+from vlnbert.navigator.storage.folder import exists
 from vlnbert.perception.captions import open_captions_beside, open_sentences
 from vlnbert.perception.channels import (
     BOX_SHAPE,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vlnbert.data.spec import FEATURES, OFF, FeatureSpec
 from vlnbert.errors import UsageError, setting
-from vlnbert.navigator.storage.hub import is_hub_name
+from vlnbert.navigator.storage.folder import is_hub_name
 from vlnbert.navigator.storage.shown import Shown
 from vlnbert.perception.channels import OBJECT_CHANNELS, OBJECT_GROUPS, VIEW_CHANNELS, VIEW_GROUPS
 from vlnbert.sources.layout import DataFolder

@@ -18,7 +18,7 @@ from torch.nn.utils.rnn import pad_sequence
 from vlnbert.errors import DataError
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.model.huggingface import open_pretrained, positions_of, read_tokens
-from vlnbert.navigator.storage.hub import CONFIG_FILES, OTHER_VOCABULARIES
+from vlnbert.navigator.storage.folder import CONFIG_FILES, OTHER_VOCABULARIES
 from vlnbert.progress import Bar
 from vlnbert.sources.encoding import encode_texts
 from vlnbert.weights.importing import load_weights
