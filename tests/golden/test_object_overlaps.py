@@ -5,13 +5,13 @@ from statistics import median
 import numpy as np
 import pytest
 
-from vlnbert.perception.object_channels import overlap
+from vlnbert.features.object_channels import overlap
+from vlnbert.features.sights import placed, read_captions_of
 from vlnbert.sources.boxes import IMAGE_HEIGHT, IMAGE_WIDTH
 from vlnbert.sources.captions import Detection
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.episodes import load_episodes
 from vlnbert.world.objects import NONE, boxes_by_view, open_object_table
-from vlnbert.world.sights import placed, read_captions_of
 from vlnbert.world.world import World
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vlnbert.perception.object_channels import box_heading
-from vlnbert.perception.objects import readable_name
+from vlnbert.features.object_channels import box_heading
+from vlnbert.features.objects import readable_name
 from vlnbert.world.objects import ObjectTable
 from vlnbert.world.world import World
 

@@ -8,11 +8,12 @@ from typing import Any
 
 from vlnbert.api.arguments import checked
 from vlnbert.data.data import Data, open_data
-from vlnbert.data.features import open_object_channels, open_view_channels
-from vlnbert.data.spec import FeatureSpec
 from vlnbert.errors import UsageError
-from vlnbert.perception.captions import captions_key, open_sentences
-from vlnbert.perception.channels import OBJECT_CHANNELS, OBJECT_GROUPS, VIEW_CHANNELS, VIEW_GROUPS, WITHOUT_NAMES
+from vlnbert.features.captions import captions_key, open_sentences
+from vlnbert.features.channels import OBJECT_CHANNELS, OBJECT_GROUPS, VIEW_CHANNELS, VIEW_GROUPS, WITHOUT_NAMES
+from vlnbert.features.opening import open_object_channels, open_view_channels
+from vlnbert.features.sights import facing_views, open_labels
+from vlnbert.features.spec import FeatureSpec
 from vlnbert.progress import quiet
 from vlnbert.runtime import require_device
 from vlnbert.tasks.episodes import bind
@@ -20,7 +21,6 @@ from vlnbert.tasks.targets import TargetReport, report_targets
 from vlnbert.tasks.task import REVERIE, TASKS
 from vlnbert.weights.options import MINILM
 from vlnbert.world.objects import find_sightings
-from vlnbert.world.sights import facing_views, open_labels
 
 USUAL = "captions,observations"
 

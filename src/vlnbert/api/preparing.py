@@ -17,13 +17,13 @@ from vlnbert.api.arguments import require_one_of
 from vlnbert.api.runs import Checkpoint, Run, require_same_bank
 from vlnbert.api.walkers import Walker, find_walker
 from vlnbert.data.data import Data, open_data
-from vlnbert.data.features import object_file_width, view_file_width
-from vlnbert.data.own import Features, is_own
-from vlnbert.data.shown import in_data_folder, require_encoder_folder
-from vlnbert.data.spec import OFF, FeatureSpec, as_spec
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import UsageError, setting
 from vlnbert.evaluation.evaluate import Evaluation
+from vlnbert.features.kept import in_data_folder, require_encoder_folder
+from vlnbert.features.opening import object_file_width, view_file_width
+from vlnbert.features.own import Features, is_own
+from vlnbert.features.spec import OFF, FeatureSpec, as_spec
 from vlnbert.navigator import Navigator, fast
 from vlnbert.records import chosen
 from vlnbert.rollout.agents import Agent, AgentFactory, names_objects

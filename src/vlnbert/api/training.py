@@ -11,9 +11,9 @@ from vlnbert.api.arguments import checked
 from vlnbert.api.interrupts import stopped_by_signals, uninterrupted
 from vlnbert.api.runs import LOG, Run, open_run
 from vlnbert.data.data import Data, open_data
-from vlnbert.data.own import Features, is_own
-from vlnbert.data.spec import FeatureSpec
 from vlnbert.errors import DataError, setting
+from vlnbert.features.own import Features, is_own
+from vlnbert.features.spec import FeatureSpec
 from vlnbert.learning.callbacks import JsonLog, ProgressBar, TensorBoard, Watching, require_callbacks
 from vlnbert.learning.experiment_file import SUFFIX, read_experiment
 from vlnbert.learning.presets import Preset, presets

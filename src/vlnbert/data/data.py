@@ -8,12 +8,12 @@ from pathlib import Path
 import torch
 from tokenizers import Tokenizer
 
-from vlnbert.data.features import open_object_bank, open_view_bank
-from vlnbert.data.own import Features, is_own, registered_name
-from vlnbert.data.spec import IN_MEMORY, OFF, FeatureSpec, as_spec
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import UsageError, setting
-from vlnbert.perception.view_texts import Texts
+from vlnbert.features.opening import open_object_bank, open_view_bank
+from vlnbert.features.own import Features, is_own, registered_name
+from vlnbert.features.spec import IN_MEMORY, OFF, FeatureSpec, as_spec
+from vlnbert.features.view_texts import Texts
 from vlnbert.progress import say
 from vlnbert.runtime import require_device
 from vlnbert.sources.layout import DataFolder, open_folder

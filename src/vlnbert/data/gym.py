@@ -7,10 +7,10 @@ from pathlib import Path
 import torch
 
 from vlnbert.data.data import Data, open_data
-from vlnbert.data.own import Features
-from vlnbert.data.spec import OFF, FeatureSpec
 from vlnbert.environment.environment import Environment
 from vlnbert.environment.gym import NavigationEnv
+from vlnbert.features.own import Features
+from vlnbert.features.spec import OFF, FeatureSpec
 from vlnbert.tasks.task import TASKS
 from vlnbert.tasks.tokens import piece_count
 from vlnbert.world.banks import Bank

@@ -6,7 +6,9 @@ from functools import partial
 from pathlib import Path
 
 from vlnbert.errors import VlnbertError, listed
-from vlnbert.perception.observations import read_observations_of
+from vlnbert.features.object_features import find_fit, placed_objects
+from vlnbert.features.observations import read_observations_of
+from vlnbert.features.sights import placed, read_captions_of
 from vlnbert.progress import track
 from vlnbert.sources.boxes import BoxRange, ViewpointObjects, read_box_folder
 from vlnbert.sources.connectivity import ScanGraph, read_connectivity
@@ -23,9 +25,7 @@ from vlnbert.tasks.targets import report_targets
 from vlnbert.tasks.task import AUGMENTED_FILE, TASKS
 from vlnbert.tasks.tokens import load_tokenizer
 from vlnbert.world.build import build_world
-from vlnbert.world.object_features import find_fit, placed_objects
 from vlnbert.world.objects import ObjectTable, build_object_table, find_sightings
-from vlnbert.world.sights import placed, read_captions_of
 from vlnbert.world.world import World
 
 SHOWN = 3  # instructions that a note names

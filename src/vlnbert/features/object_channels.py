@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from vlnbert.perception.observations import nearest_headings, observation_files, read_observations_of
-from vlnbert.perception.sentences import encoder_digest
-from vlnbert.perception.texts import TextCodes, embedded, mixed
+from vlnbert.features.observations import nearest_headings, observation_files, read_observations_of
+from vlnbert.features.sentences import encoder_digest
+from vlnbert.features.sights import caption_files, index_captions_of, placed, read_captions_of
+from vlnbert.features.texts import TextCodes, embedded, mixed
 from vlnbert.sources.boxes import IMAGE_HEIGHT, IMAGE_WIDTH, box_files
 from vlnbert.sources.captions import Detection
 from vlnbert.sources.observations import HEADINGS
@@ -27,7 +28,6 @@ from vlnbert.weights.options import MINILM
 from vlnbert.world.cache import Key
 from vlnbert.world.geometry import STEPS, view_elevation, view_heading
 from vlnbert.world.objects import AREA, Boxes, ObjectTable, boxes_by_view
-from vlnbert.world.sights import caption_files, index_captions_of, placed, read_captions_of
 from vlnbert.world.world import World
 
 VERSION = 1  # of embeddings and codes; a new one makes old caches unused

@@ -9,10 +9,10 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from tests.perception.samples import plainly
-from vlnbert.perception import observations as module
-from vlnbert.perception import texts
-from vlnbert.perception.observations import nearest_headings, observations_key, open_observations
+from tests.features.samples import plainly
+from vlnbert.features import observations as module
+from vlnbert.features import texts
+from vlnbert.features.observations import nearest_headings, observations_key, open_observations
 from vlnbert.sources.layout import DataFolder
 from vlnbert.world import FeatureBank, World, open_world
 

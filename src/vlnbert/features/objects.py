@@ -8,13 +8,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from vlnbert.perception.sentences import encoder_digest
-from vlnbert.perception.texts import embedded
+from vlnbert.features.sentences import encoder_digest
+from vlnbert.features.sights import caption_files, index_captions_of
+from vlnbert.features.texts import embedded
 from vlnbert.weights.options import MINILM
 from vlnbert.world.cache import Key
 from vlnbert.world.object_bank import ObjectBank
 from vlnbert.world.objects import ObjectTable
-from vlnbert.world.sights import caption_files, index_captions_of
 from vlnbert.world.world import World
 
 VERSION = 1  # of embeddings, codes and readable names; a new one makes old caches unused

@@ -10,9 +10,8 @@ import pytest
 import torch
 
 import vlnbert as vln
-from tests.perception.samples import plainly, write_bert
-from vlnbert.data.spec import FeatureSpec
-from vlnbert.perception.object_channels import (
+from tests.features.samples import plainly, write_bert
+from vlnbert.features.object_channels import (
     box_heading,
     box_shapes,
     open_object_observations,
@@ -20,8 +19,10 @@ from vlnbert.perception.object_channels import (
     open_overlaps_in_all_views,
     overlap,
 )
+from vlnbert.features.sights import open_labels
+from vlnbert.features.spec import FeatureSpec
 from vlnbert.sources.layout import DataFolder
-from vlnbert.world import ObjectTable, World, open_labels, open_object_table, open_world
+from vlnbert.world import ObjectTable, World, open_object_table, open_world
 
 LAMP, SOFA, TABLE = "a lamp", "a blue sofa", "a table in a room"
 CLASSES = ("chair", "lamp", "sofa", "table")
@@ -254,7 +255,7 @@ def test_the_second_opening_reads_nothing(house: DataFolder, tmp_path: Path, mon
     bert = write_bert(tmp_path / "bert", house.vocabulary)
     spec = FeatureSpec("captions", objects="detections,observations", encoder=str(bert))
     first = vln.open_data(house.root, spec).object_bank
-    monkeypatch.setattr("vlnbert.perception.texts.open_encoder", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr("vlnbert.features.texts.open_encoder", lambda *_: pytest.fail("read again"))
     second = vln.open_data(house.root, spec).object_bank
     assert first is not None
     assert second is not None

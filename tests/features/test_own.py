@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 import vlnbert as vln
-from vlnbert.data.own import bank_digest, tensor_bank
-from vlnbert.data.spec import IN_MEMORY
+from vlnbert.features.own import bank_digest, tensor_bank
+from vlnbert.features.spec import IN_MEMORY
 from vlnbert.world.banks import FeatureBank
 from vlnbert.world.geometry import VIEWS
 from vlnbert.world.world import World

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from vlnbert.perception.sentences import open_encoder
+from vlnbert.features.sentences import open_encoder
 from vlnbert.world.cache import Built, Key, Pieces, cached_in_pieces
 
 Tables = dict[str, Tensor]

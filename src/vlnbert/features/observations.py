@@ -11,15 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vlnbert.perception.sentences import encoder_digest
-from vlnbert.perception.texts import TextCodes, embedded, mixed
+from vlnbert.features.sentences import encoder_digest
+from vlnbert.features.sights import KeptViews, facing_views, placed
+from vlnbert.features.texts import TextCodes, embedded, mixed
 from vlnbert.progress import track
 from vlnbert.sources.observations import HEADINGS, LEVELS, PanoramaObservations, read_observations
 from vlnbert.weights.options import MINILM
 from vlnbert.world.banks import FeatureBank
 from vlnbert.world.cache import Key
 from vlnbert.world.geometry import STEPS
-from vlnbert.world.sights import KeptViews, facing_views, placed
 from vlnbert.world.world import World
 
 VERSION = 1  # of embeddings and codes; a new one makes old caches unused

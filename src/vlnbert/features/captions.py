@@ -6,13 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vlnbert.perception.sentences import encoder_digest
-from vlnbert.perception.texts import TextCodes, embedded, mixed
-from vlnbert.weights.options import MINILM
-from vlnbert.world.banks import FeatureBank
-from vlnbert.world.cache import Key
-from vlnbert.world.geometry import STEPS
-from vlnbert.world.sights import (
+from vlnbert.features.sentences import encoder_digest
+from vlnbert.features.sights import (
     KeptViews,
     caption_files,
     facing_views,
@@ -20,6 +15,11 @@ from vlnbert.world.sights import (
     placed,
     read_captions_of,
 )
+from vlnbert.features.texts import TextCodes, embedded, mixed
+from vlnbert.weights.options import MINILM
+from vlnbert.world.banks import FeatureBank
+from vlnbert.world.cache import Key
+from vlnbert.world.geometry import STEPS
 from vlnbert.world.world import World
 
 VERSION = 1  # of embeddings and codes; a new one makes old caches unused

@@ -12,17 +12,17 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.perception.samples import plainly, write_bert
+from tests.features.samples import plainly, write_bert
 from tests.world.samples import furnished
 from vlnbert.cli.main import main
 from vlnbert.errors import UsageError
-from vlnbert.perception import objects as module
-from vlnbert.perception import texts
-from vlnbert.perception.objects import object_names_key, open_descriptions, open_object_names, readable_name
+from vlnbert.features import objects as module
+from vlnbert.features import texts
+from vlnbert.features.objects import object_names_key, open_descriptions, open_object_names, readable_name
+from vlnbert.features.sights import index_captions_of, open_labels
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.task import TASKS
-from vlnbert.world import ObjectTable, World, open_labels, open_object_table, open_world
-from vlnbert.world.sights import index_captions_of
+from vlnbert.world import ObjectTable, World, open_object_table, open_world
 
 Run = Callable[..., tuple[int, str, str]]
 WORDS = (

@@ -9,10 +9,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tests.perception.samples import plainly, write_bert
+from tests.features.samples import plainly, write_bert
 from vlnbert.errors import DataError
-from vlnbert.perception import captions, texts
-from vlnbert.perception.captions import captions_key, open_captions_beside, open_sentences
+from vlnbert.features import captions, texts
+from vlnbert.features.captions import captions_key, open_captions_beside, open_sentences
 from vlnbert.sources.layout import DataFolder
 from vlnbert.world import World, open_world
 

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 import vlnbert as vln
-from tests.data.test_channels import ALL
-from tests.perception.samples import plainly, write_bert
-from vlnbert.data.spec import FeatureSpec
+from tests.features.samples import plainly, write_bert
+from tests.features.test_channels import ALL
+from vlnbert.features.spec import FeatureSpec
 from vlnbert.world.banks import in_dtype, memory
 from vlnbert.world.cache import Key
 from vlnbert.world.geometry import STEPS, VIEWS
@@ -148,8 +148,8 @@ def test_what_was_read_once_is_cached(tiny: Any, bert: str, monkeypatch: pytest.
     spec = FeatureSpec(views=",".join(ALL), encoder=bert)
     first = around(vln.open_data(tiny.root, spec))
     for reader in ("captions.read_captions_of", "panoramas.read_captions_of", "panoramas.read_observations_of"):
-        monkeypatch.setattr(f"vlnbert.perception.{reader}", lambda *_: pytest.fail("reads again"))
-    monkeypatch.setattr("vlnbert.world.sights.read_captions_of", lambda *_: pytest.fail("reads again"))
+        monkeypatch.setattr(f"vlnbert.features.{reader}", lambda *_: pytest.fail("reads again"))
+    monkeypatch.setattr("vlnbert.features.sights.read_captions_of", lambda *_: pytest.fail("reads again"))
     assert torch.equal(around(vln.open_data(tiny.root, spec)), first)
 
 

@@ -14,18 +14,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vlnbert.perception.captions import BESIDE
-from vlnbert.perception.captions import VERSION as CAPTIONS_VERSION
-from vlnbert.perception.observations import DEGREES, nearest_headings, observation_files, read_observations_of
-from vlnbert.perception.observations import VERSION as OBSERVATIONS_VERSION
-from vlnbert.perception.sentences import encoder_digest
-from vlnbert.perception.texts import TextCodes, embedded
+from vlnbert.features.captions import BESIDE
+from vlnbert.features.captions import VERSION as CAPTIONS_VERSION
+from vlnbert.features.observations import DEGREES, nearest_headings, observation_files, read_observations_of
+from vlnbert.features.observations import VERSION as OBSERVATIONS_VERSION
+from vlnbert.features.sentences import encoder_digest
+from vlnbert.features.sights import caption_files, placed, read_captions_of
+from vlnbert.features.texts import TextCodes, embedded
 from vlnbert.sources.observations import HEADINGS, LEVELS
 from vlnbert.weights.options import MINILM
 from vlnbert.world.banks import FeatureBank, MixedBank
 from vlnbert.world.cache import Key
 from vlnbert.world.geometry import STEPS, VIEWS
-from vlnbert.world.sights import caption_files, placed, read_captions_of
 from vlnbert.world.world import World
 
 

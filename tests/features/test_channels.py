@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 import vlnbert as vln
-from tests.perception.samples import write_bert
-from vlnbert.data.own import tensor_bank
-from vlnbert.data.spec import FeatureSpec
+from tests.features.samples import write_bert
+from vlnbert.features.captions import open_sentences
+from vlnbert.features.own import tensor_bank
+from vlnbert.features.sights import open_labels
+from vlnbert.features.spec import FeatureSpec
 from vlnbert.learning.presets import presets
-from vlnbert.perception.captions import open_sentences
-from vlnbert.world import open_labels
 from vlnbert.world.banks import FeatureBank, JoinedBank
 from vlnbert.world.geometry import VIEWS
 

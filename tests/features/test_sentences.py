@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.perception.samples import plainly, write_bert
+from tests.features.samples import plainly, write_bert
 from vlnbert.errors import DataError
-from vlnbert.perception import sentences
-from vlnbert.perception.sentences import encoder_digest, open_encoder
+from vlnbert.features import sentences
+from vlnbert.features.sentences import encoder_digest, open_encoder
 from vlnbert.sources.layout import DataFolder
 from vlnbert.weights.options import MINILM
 

@@ -8,8 +8,8 @@ from typing import TypedDict
 import torch
 
 from vlnbert.errors import DataError, UnknownNameError, UsageError
-from vlnbert.perception.objects import readable_name
-from vlnbert.perception.observations import nearest_headings
+from vlnbert.features.objects import readable_name
+from vlnbert.features.observations import nearest_headings
 from vlnbert.progress import quiet
 from vlnbert.sources.captions import ViewCaption, read_captions
 from vlnbert.sources.layout import DataFolder

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from vlnbert.errors import UsageError
-from vlnbert.perception.channels import (
+from vlnbert.features.channels import (
     CAPTION_FILES,
     DETECTION_PLACES,
     OBJECT_CHANNELS,

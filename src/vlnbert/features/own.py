@@ -8,12 +8,12 @@ from typing import Any, TypeGuard
 import torch
 from torch import Tensor
 
-from vlnbert.data.spec import FEATURES, FeatureSpec
 from vlnbert.errors import UsageError
 from vlnbert.external import ExternalCall, is_plain, kind_of
+from vlnbert.features.sights import facing_views
+from vlnbert.features.spec import FEATURES, FeatureSpec
 from vlnbert.world.banks import Bank, FeatureBank, look
 from vlnbert.world.geometry import VIEWS
-from vlnbert.world.sights import facing_views
 from vlnbert.world.world import STOP, World
 
 CHUNK = 256  # viewpoints that are looked at together

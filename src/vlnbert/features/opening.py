@@ -7,12 +7,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from vlnbert.data.own import Features, open_own
-from vlnbert.data.spec import CAPTIONS, FEATURES, IN_MEMORY, NAMES, FeatureSpec
 from vlnbert.errors import DataError, UsageError, near_names, setting
-from vlnbert.navigator.storage.hub import exists
-from vlnbert.perception.captions import open_captions_beside, open_sentences
-from vlnbert.perception.channels import (
+from vlnbert.features.captions import open_captions_beside, open_sentences
+from vlnbert.features.channels import (
     BOX_SHAPE,
     CAPTION_TEXT,
     CAPTIONS_BESIDE,
@@ -30,30 +27,33 @@ from vlnbert.perception.channels import (
     VIEW_CHANNELS,
     VIEW_GROUPS,
 )
-from vlnbert.perception.object_channels import (
+from vlnbert.features.object_channels import (
     box_shapes,
     open_object_observations,
     open_overlaps,
     open_overlaps_in_all_views,
     open_view_captions,
 )
-from vlnbert.perception.objects import open_descriptions, open_object_names
-from vlnbert.perception.observations import Observations, open_observations
-from vlnbert.perception.panoramas import (
+from vlnbert.features.object_features import open_object_features
+from vlnbert.features.objects import open_descriptions, open_object_names
+from vlnbert.features.observations import Observations, open_observations
+from vlnbert.features.own import Features, open_own
+from vlnbert.features.panoramas import (
     PanoramaCaptions,
     PanoramaObservations,
     open_panorama_captions,
     open_panorama_observations,
 )
+from vlnbert.features.sights import all_views, facing_views, open_features, open_label_places, open_labels
+from vlnbert.features.spec import CAPTIONS, FEATURES, IN_MEMORY, NAMES, FeatureSpec
+from vlnbert.navigator.storage.hub import exists
 from vlnbert.plugins import LOAD_PLUGIN
 from vlnbert.sources.features import check_width, feature_width
 from vlnbert.sources.layout import DataFolder
 from vlnbert.sources.object_features import read_object_features
 from vlnbert.world.banks import Bank, side_by_side
 from vlnbert.world.object_bank import ObjectBank
-from vlnbert.world.object_features import open_object_features
 from vlnbert.world.objects import ObjectTable
-from vlnbert.world.sights import all_views, facing_views, open_features, open_label_places, open_labels
 from vlnbert.world.world import World
 
 

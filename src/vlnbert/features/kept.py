@@ -4,11 +4,11 @@ from collections.abc import Collection
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from vlnbert.data.spec import FEATURES, OFF, FeatureSpec
 from vlnbert.errors import UsageError, setting
+from vlnbert.features.channels import OBJECT_CHANNELS, OBJECT_GROUPS, VIEW_CHANNELS, VIEW_GROUPS
+from vlnbert.features.spec import FEATURES, OFF, FeatureSpec
 from vlnbert.navigator.storage.hub import is_hub_name
 from vlnbert.navigator.storage.shown import Shown
-from vlnbert.perception.channels import OBJECT_CHANNELS, OBJECT_GROUPS, VIEW_CHANNELS, VIEW_GROUPS
 from vlnbert.sources.layout import DataFolder
 
 
