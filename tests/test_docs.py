@@ -12,7 +12,7 @@ import vlnbert
 from vlnbert.cli.main import VERBS
 from vlnbert.errors import Faults
 from vlnbert.evaluation.results import parse_results
-from vlnbert.features.kept import as_kept
+from vlnbert.features.opening import as_kept
 from vlnbert.fetching.manifest import SHIPPED, read_manifest
 from vlnbert.navigator.storage.shown import read_shown
 from vlnbert.sources.boxes import read_boxes

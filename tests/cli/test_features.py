@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.features.samples import write_bert
-from vlnbert.features.sights import facing_views, index_captions, open_labels
+from vlnbert.features.views import facing_views, index_captions, open_labels
 from vlnbert.world import open_world
 
 WORDS = ("features", "captions", "--data")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.world.samples import codes_of, furnished
 from vlnbert.environment.contract import ContractError, check_environment, check_world, require
 from vlnbert.environment.environment import WANTS, Environment
-from vlnbert.features.sights import all_views, open_features
+from vlnbert.features.views import all_views, open_features
 from vlnbert.world import ObjectBank, build_world
 
 

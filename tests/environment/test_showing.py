@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tests.conftest import TinyData
 from vlnbert.environment.environment import WANTS, Environment, Observation, Panorama, State
 from vlnbert.errors import UnknownNameError, UsageError
-from vlnbert.features.sights import all_views, open_features
+from vlnbert.features.views import all_views, open_features
 from vlnbert.world import Bank, World
 from vlnbert.world.geometry import VIEWS
 from vlnbert.world.object_bank import VisibleObjects

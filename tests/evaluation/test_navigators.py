@@ -8,7 +8,7 @@ import torch
 
 from vlnbert.environment.environment import Environment
 from vlnbert.evaluation.evaluate import evaluate_agent
-from vlnbert.features.sights import open_features
+from vlnbert.features.views import open_features
 from vlnbert.house import generate
 from vlnbert.navigator import SIZES, Navigator
 from vlnbert.rollout.greedy import GreedyAgent

@@ -11,8 +11,8 @@ from vlnbert.environment.environment import Environment
 from vlnbert.evaluation.evaluate import evaluate_agent
 from vlnbert.evaluation.scoring import score_file
 from vlnbert.evaluation.submission import write_results
-from vlnbert.features.object_features import open_object_features
-from vlnbert.features.sights import open_features
+from vlnbert.features.objects import open_object_features
+from vlnbert.features.views import open_features
 from vlnbert.house import generate
 from vlnbert.navigator import SIZES, Navigator
 from vlnbert.rollout.baselines import Shortest

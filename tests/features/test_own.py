@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import vlnbert as vln
-from vlnbert.features.own import bank_digest, tensor_bank
+from vlnbert.features.in_memory import bank_digest, tensor_bank
 from vlnbert.features.spec import IN_MEMORY
 from vlnbert.world.banks import FeatureBank
 from vlnbert.world.geometry import VIEWS
@@ -73,8 +73,8 @@ def test_names_come_before_files(data: vln.Data, tmp_path: Path, forget_plugins:
 
 def test_a_look_at_other_devices_and_widths(data: vln.Data) -> None:
     given = vln.open_data(data, features=by_view, device="cpu")
-    assert given.own_features is by_view
-    assert vln.open_data(given, device="cpu").own_features is by_view
+    assert given.in_memory is by_view
+    assert vln.open_data(given, device="cpu").in_memory is by_view
     narrow = given.seen_as(vln.FeatureSpec(views=IN_MEMORY, view_width=3))
     with pytest.raises(vln.UsageError, match=r"features are 5 wide, not 3 as asked for"):
         _ = narrow.view_bank

@@ -10,7 +10,7 @@ from tests.conftest import TinyData
 from tests.world.samples import furnish
 from vlnbert.errors import DataError, VlnbertError
 from vlnbert.features.objects import readable_name
-from vlnbert.features.view_texts import CHANNELS, NEAREST, TextReader
+from vlnbert.features.texts import CHANNELS, NEAREST, TextReader
 
 
 def test_each_view_takes_the_nearest_heading() -> None:

@@ -17,7 +17,7 @@ from vlnbert.api.reporting import curves
 from vlnbert.cli.main import _run
 from vlnbert.cli.parsing import as_option
 from vlnbert.errors import spelling
-from vlnbert.features.sights import open_features
+from vlnbert.features.views import open_features
 from vlnbert.fetching import download
 from vlnbert.fetching.fetch import fetch
 from vlnbert.fetching.manifest import read_manifest

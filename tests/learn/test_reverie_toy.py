@@ -11,8 +11,8 @@ import torch
 from tests.learning.objectives import collected, navigation_objective
 from vlnbert.environment.environment import Environment
 from vlnbert.evaluation.evaluate import Evaluation, evaluate_agent
-from vlnbert.features.object_features import open_object_features
-from vlnbert.features.sights import facing_views, open_features
+from vlnbert.features.objects import open_object_features
+from vlnbert.features.views import facing_views, open_features
 from vlnbert.house import generate
 from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.rewards import PaperReward, RewardConfig

@@ -9,7 +9,7 @@ import torch
 from tests.learning.objectives import collected, navigation_objective
 from vlnbert.environment.environment import Environment
 from vlnbert.evaluation.evaluate import evaluate_agent
-from vlnbert.features.sights import open_features
+from vlnbert.features.views import open_features
 from vlnbert.house import generate
 from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.rewards import RewardConfig, Rewards

@@ -14,7 +14,7 @@ import torch
 
 from vlnbert.data.data import open_data
 from vlnbert.environment.environment import Environment
-from vlnbert.features.sights import open_features
+from vlnbert.features.views import open_features
 from vlnbert.learning.averaging import AveragedWeights
 from vlnbert.learning.checkpoints import TrainingState
 from vlnbert.learning.experiment import Experiment, TrainConfig

@@ -10,7 +10,7 @@ from tests.learning.objectives import Costed, collected, navigation_objective
 from tests.navigator.samples import CONFIGS, make
 from vlnbert.environment.environment import Environment, State
 from vlnbert.errors import UsageError
-from vlnbert.features.sights import facing_views
+from vlnbert.features.views import facing_views
 from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.terms import TINY, attention_loss
 from vlnbert.navigator import Navigator

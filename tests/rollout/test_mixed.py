@@ -9,7 +9,7 @@ import torch
 from tests.learning.objectives import Costed, collected
 from tests.navigator.samples import TWO, make
 from vlnbert.environment.environment import Environment, State
-from vlnbert.features.sights import facing_views
+from vlnbert.features.views import facing_views
 from vlnbert.rollout.agents import EpisodeBatch
 from vlnbert.rollout.mixed import GREEDY, SAMPLE, TEACHER, MixedAgent, TeacherRows
 from vlnbert.rollout.noise import gumbel, keys

@@ -11,7 +11,7 @@ from torch import Tensor
 from tests.learning.objectives import Costed, collected, navigation_objective
 from tests.navigator.samples import CONFIGS, make
 from vlnbert.environment.environment import Environment, State
-from vlnbert.features.sights import facing_views
+from vlnbert.features.views import facing_views
 from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.rewards import RewardConfig, Rewards
 from vlnbert.navigator import Navigator, fast

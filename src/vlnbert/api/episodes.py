@@ -18,7 +18,7 @@ from vlnbert.errors import UnknownNameError, UsageError, setting
 from vlnbert.evaluation.checking import guess_split
 from vlnbert.evaluation.evaluate import Evaluation
 from vlnbert.evaluation.result_walks import evaluate_file
-from vlnbert.features.own import Features
+from vlnbert.features.in_memory import Features
 from vlnbert.features.spec import FeatureSpec
 from vlnbert.navigator import Navigator
 from vlnbert.progress import quiet

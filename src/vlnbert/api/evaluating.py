@@ -9,7 +9,7 @@ from vlnbert.api.preparing import prepare
 from vlnbert.api.runs import Checkpoint, Run
 from vlnbert.data.data import Data
 from vlnbert.errors import setting
-from vlnbert.features.own import Features
+from vlnbert.features.in_memory import Features
 from vlnbert.features.spec import FeatureSpec
 from vlnbert.navigator import Navigator
 from vlnbert.progress import quiet, say

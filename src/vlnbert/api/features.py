@@ -1,6 +1,5 @@
 """Make features of views and objects from open data, once, and tell what they are."""
 
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter
@@ -9,11 +8,10 @@ from typing import Any
 from vlnbert.api.arguments import checked
 from vlnbert.data.data import Data, open_data
 from vlnbert.errors import UsageError
-from vlnbert.features.captions import captions_key, open_sentences
-from vlnbert.features.channels import OBJECT_CHANNELS, OBJECT_GROUPS, VIEW_CHANNELS, VIEW_GROUPS, WITHOUT_NAMES
-from vlnbert.features.opening import open_object_channels, open_view_channels
-from vlnbert.features.sights import facing_views, open_labels
-from vlnbert.features.spec import FeatureSpec
+from vlnbert.features.objects import ObjectSource
+from vlnbert.features.opening import OBJECT_NAMES, VIEW_NAMES
+from vlnbert.features.spec import WITHOUT_NAMES, FeatureSpec
+from vlnbert.features.views import ViewSource, open_labels
 from vlnbert.progress import quiet
 from vlnbert.runtime import require_device
 from vlnbert.tasks.episodes import bind
@@ -49,17 +47,15 @@ def view_features(
     require_device(device)
     spec = FeatureSpec(views=views, encoder=encoder)
     if not spec.view_channels:
-        known = ", ".join((*VIEW_GROUPS, *VIEW_CHANNELS))
-        raise UsageError(f"'{views}' names no channels; known: {known}")
+        raise UsageError(f"'{views}' names no channels; known: {', '.join(VIEW_NAMES)}")
     opened = open_data(data, device=device)
+    source = ViewSource(opened.world, opened.folder, spec)
     with quiet(not bar):
-        seconds, banks = _timed(lambda: open_view_channels(opened.world, opened.folder, spec))
-    return {
-        "views": facing_views(opened.world).count,
-        "channels": {name: bank.width for name, bank in banks.items()},
-        "width": sum(bank.width for bank in banks.values()),
-        "seconds": round(seconds, 3),
-    }
+        begin = perf_counter()
+        widths = {channel.name: channel.open(source).width for channel in spec.of_views}
+        seconds = perf_counter() - begin
+    width = sum(widths.values())
+    return {"views": source.views.count, "channels": widths, "width": width, "seconds": round(seconds, 3)}
 
 
 @checked("device")
@@ -78,20 +74,21 @@ def caption_features(
         bar: Show progress.
     """
     require_device(device)
-    opened = open_data(data)
-    world, folder = opened.world, opened.folder.captions
+    opened = open_data(data, device=device)
+    source = ViewSource(opened.world, opened.folder, FeatureSpec(encoder=str(encoder)))
     with quiet(not bar):
-        seconds, (sentences, (labels, classes)) = _timed(
-            lambda: (open_sentences(world, folder, encoder, device), open_labels(world, folder))
-        )
+        begin = perf_counter()
+        captions, (labels, classes) = source.captions, open_labels(source.world, opened.folder.captions)
+        seconds = perf_counter() - begin
+    cache = source.captions_key.path
     return {
-        "views": facing_views(world).count,
-        "captions": len(sentences.table) - 1,  # row 0 stands for no view
-        "caption_width": sentences.width,
+        "views": source.views.count,
+        "captions": len(captions.table) - 1,  # row 0 stands for no view
+        "caption_width": captions.width,
         "classes": len(classes),
-        "width": sentences.width + labels.width,
+        "width": captions.width + labels.width,
         "seconds": round(seconds, 3),
-        "cache": _kept(captions_key(world, folder, encoder).path),
+        "cache": str(cache) if cache.exists() else None,
     }
 
 
@@ -119,15 +116,17 @@ def object_features(
     require_device(device)
     spec = FeatureSpec(objects=objects, encoder=encoder)
     if not spec.object_channels:
-        raise UsageError(f"'{objects}' names no channels; known: {', '.join((*OBJECT_GROUPS, *OBJECT_CHANNELS))}")
+        raise UsageError(f"'{objects}' names no channels; known: {', '.join(OBJECT_NAMES)}")
     opened = open_data(data)
-    world, shown = opened.world.to(device), opened.objects
+    source = ObjectSource(opened.world.to(device), opened.folder, spec, objects=opened.objects)
     with quiet(not bar):
-        seconds, channels = _timed(lambda: open_object_channels(world, opened.folder, shown, spec))
+        begin = perf_counter()
+        widths = {channel.name: channel.open(source).shape[1] for channel in spec.of_objects}
+        seconds = perf_counter() - begin
     return {
-        "objects": len(shown),
-        "channels": {name: vectors.shape[1] for name, vectors in channels.items()},
-        "width": sum(vectors.shape[1] for vectors in channels.values()),
+        "objects": len(opened.objects),
+        "channels": widths,
+        "width": sum(widths.values()),
         "seconds": round(seconds, 3),
         "targets": {split: asdict(report) for split, report in target_reports(opened).items()},
     }
@@ -140,13 +139,3 @@ def target_reports(data: Data) -> dict[str, TargetReport]:
         episodes = bind(path, task.read(path), data.world, task=task.name, split=split, sightings=sightings)
         reports[split] = report_targets(data.objects, episodes)
     return reports
-
-
-def _timed(run: Callable[[], Any]) -> tuple[float, Any]:
-    begin = perf_counter()
-    made = run()
-    return perf_counter() - begin, made
-
-
-def _kept(path: Path) -> str | None:
-    return str(path) if path.exists() else None

@@ -20,9 +20,8 @@ from vlnbert.data.data import Data, open_data
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import UsageError, setting
 from vlnbert.evaluation.evaluate import Evaluation
-from vlnbert.features.kept import in_data_folder, require_encoder_folder
-from vlnbert.features.opening import object_file_width, view_file_width
-from vlnbert.features.own import Features, is_own
+from vlnbert.features.in_memory import Features, is_own
+from vlnbert.features.opening import in_data_folder, object_file_width, require_encoder_folder, view_file_width
 from vlnbert.features.spec import OFF, FeatureSpec, as_spec
 from vlnbert.navigator import Navigator, fast
 from vlnbert.records import chosen

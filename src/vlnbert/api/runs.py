@@ -11,7 +11,7 @@ from vlnbert.api.arguments import checked
 from vlnbert.data.data import Data
 from vlnbert.errors import DataError, UnknownNameError, UsageError
 from vlnbert.evaluation.tables import shown
-from vlnbert.features.own import bank_digest
+from vlnbert.features.in_memory import bank_digest
 from vlnbert.features.spec import IN_MEMORY
 from vlnbert.learning.callbacks import read_log
 from vlnbert.learning.experiment import Experiment

@@ -12,7 +12,7 @@ from vlnbert.api.interrupts import stopped_by_signals, uninterrupted
 from vlnbert.api.runs import LOG, Run, open_run
 from vlnbert.data.data import Data, open_data
 from vlnbert.errors import DataError, setting
-from vlnbert.features.own import Features, is_own
+from vlnbert.features.in_memory import Features, is_own
 from vlnbert.features.spec import FeatureSpec
 from vlnbert.learning.callbacks import JsonLog, ProgressBar, TensorBoard, Watching, require_callbacks
 from vlnbert.learning.experiment_file import SUFFIX, read_experiment

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vlnbert.api.runs import Checkpoint, Run, open_run
 from vlnbert.errors import UnknownNameError, UsageError, near_names
-from vlnbert.features.kept import from_kept
+from vlnbert.features.opening import from_kept
 from vlnbert.features.spec import FeatureSpec
 from vlnbert.learning.run_folder import BEST, is_run, last_checkpoint, while_trained
 from vlnbert.navigator import Navigator

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from vlnbert.environment.environment import Environment, Observation
-from vlnbert.features.sights import facing_views
+from vlnbert.features.views import facing_views
 from vlnbert.navigator import Instruction, Navigator, Step
 from vlnbert.tasks.splits import Split
 from vlnbert.tasks.tokens import Tokens

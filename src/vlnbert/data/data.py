@@ -10,10 +10,12 @@ from tokenizers import Tokenizer
 
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import UsageError, setting
+from vlnbert.features.in_memory import Features, is_own, registered_name
+from vlnbert.features.objects import ObjectSource
 from vlnbert.features.opening import open_object_bank, open_view_bank
-from vlnbert.features.own import Features, is_own, registered_name
 from vlnbert.features.spec import IN_MEMORY, OFF, FeatureSpec, as_spec
-from vlnbert.features.view_texts import Texts
+from vlnbert.features.texts import Texts
+from vlnbert.features.views import ViewSource
 from vlnbert.progress import say
 from vlnbert.runtime import require_device
 from vlnbert.sources.layout import DataFolder, open_folder
@@ -37,11 +39,11 @@ class Data:
         folder: DataFolder,
         features: FeatureSpec | None = None,
         device: torch.device | str = "cpu",
-        own_features: Features | None = None,
+        in_memory: Features | None = None,
     ) -> None:
-        """`own_features` are what views look like where the spec says that this is held in memory."""
+        """`in_memory` are the features of views where the spec says that they are held in memory."""
         self.folder, self.features, self.device = folder, features or FeatureSpec(), torch.device(device)
-        self.own_features = own_features
+        self.in_memory = in_memory
         self.held_out: tuple[str, ...] = ()  # houses of the train splits that make up the splits dev_unseen
 
     @cached_property
@@ -52,17 +54,18 @@ class Data:
     @cached_property
     def view_bank(self) -> Bank:
         """What views look like."""
-        own = self.own_features if self.features.views == IN_MEMORY else None
-        return open_view_bank(self.world, self.folder, self.features, own)
+        return self._open_views()
 
     @cached_property
     def panorama_bank(self) -> Bank:
         """What all 36 views look like, of which `look` gives [viewpoint, 36, width]; for agents that want panoramas."""
-        own = self.own_features if self.features.views == IN_MEMORY else None
-        bank = open_view_bank(self.world, self.folder, self.features, own, panorama=True)
+        bank = self._open_views(panorama=True)
         size = f"{memory(bank) / 1e6:,.0f} MB"
         say(f"panoramas of {len(self.world):,} viewpoints, {bank.width} numbers a view: {size} on {self.device}")
         return bank
+
+    def _open_views(self, panorama: bool = False) -> Bank:
+        return open_view_bank(ViewSource(self.world, self.folder, self.features, panorama, self.in_memory))
 
     @cached_property
     def objects(self) -> ObjectTable:
@@ -99,7 +102,7 @@ class Data:
 
     @cached_property
     def _object_bank(self) -> tuple[ObjectBank, tuple[str, ...]]:
-        return open_object_bank(self.world, self.folder, self.objects, self.features)
+        return open_object_bank(ObjectSource(self.world, self.folder, self.features, objects=self.objects))
 
     @property
     def sees_objects(self) -> bool:
@@ -158,7 +161,7 @@ class Data:
 
     def seen_as(self, features: FeatureSpec, device: torch.device | str | None = None) -> "Data":
         """The same folder with other features, or on another device; what is open already is shared where it fits."""
-        other = Data(self.folder, features, self.device if device is None else device, self.own_features)
+        other = Data(self.folder, features, self.device if device is None else device, self.in_memory)
         other.held_out = self.held_out
         for name in ("tokenizer", "world", "objects"):
             if name in self.__dict__ and (name != "world" or other.device == self.device):
@@ -169,7 +172,7 @@ class Data:
         """The same folder with features of one's own for views: by their name where registered, else from memory."""
         name = registered_name(features)
         other = self.seen_as(replace(self.features, views=name or IN_MEMORY))
-        other.own_features = None if name else features
+        other.in_memory = None if name else features
         return other
 
     def _is_held_out(self, name: str) -> bool:

@@ -9,7 +9,7 @@ import torch
 from vlnbert.data.data import Data, open_data
 from vlnbert.environment.environment import Environment
 from vlnbert.environment.gym import NavigationEnv
-from vlnbert.features.own import Features
+from vlnbert.features.in_memory import Features
 from vlnbert.features.spec import OFF, FeatureSpec
 from vlnbert.tasks.task import TASKS
 from vlnbert.tasks.tokens import piece_count

@@ -6,9 +6,8 @@ from functools import partial
 from pathlib import Path
 
 from vlnbert.errors import VlnbertError, listed
-from vlnbert.features.object_features import find_fit, placed_objects
-from vlnbert.features.observations import read_observations_of
-from vlnbert.features.sights import placed, read_captions_of
+from vlnbert.features.objects import find_fit, placed_objects
+from vlnbert.features.views import captions_of, observations_of, placed
 from vlnbert.progress import track
 from vlnbert.sources.boxes import BoxRange, ViewpointObjects, read_box_folder
 from vlnbert.sources.connectivity import ScanGraph, read_connectivity
@@ -184,7 +183,7 @@ def _word_labels(world: World, folder: DataFolder) -> tuple[str, list[str]]:
 
 def _captions(world: World, folder: Path) -> tuple[str, list[str]]:
     count, ranged = 0, BoxRange("detections")
-    for _, panorama in placed(world, read_captions_of(world, folder), folder):
+    for _, panorama in captions_of(world, folder):
         count += 1
         for view in panorama.views:
             for detection in view.detections:
@@ -193,7 +192,7 @@ def _captions(world: World, folder: Path) -> tuple[str, list[str]]:
 
 
 def _observations(world: World, folder: Path) -> str:
-    count = sum(1 for _ in placed(world, read_observations_of(world, folder), folder))
+    count = sum(1 for _ in observations_of(world, folder))
     return f"{HEADINGS * len(LEVELS) * count:,} captions in {HEADINGS} directions at {len(LEVELS)} elevations"
 
 

@@ -1,243 +1,180 @@
-"""What a `FeatureSpec` names, opened as feature banks."""
+"""What a `FeatureSpec` names: its banks opened, its files found, here or where a navigator's folder names them."""
 
-from collections.abc import Callable, Sequence
-from functools import cache, partial
+from collections.abc import Collection
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from vlnbert.errors import DataError, UsageError, near_names, setting
-from vlnbert.features.captions import open_captions_beside, open_sentences
-from vlnbert.features.channels import (
-    BOX_SHAPE,
-    CAPTION_TEXT,
-    CAPTIONS_BESIDE,
-    DETECTION_PLACES,
-    DETECTIONS,
-    NAME,
+from vlnbert.features.objects import ObjectSource, open_named_objects, open_object_features
+from vlnbert.features.spec import (
+    CAPTIONS,
+    FEATURES,
+    NAMES,
     OBJECT_CHANNELS,
     OBJECT_GROUPS,
-    OBSERVATIONS,
-    OBSERVATIONS_ABOVE_BELOW,
-    OBSERVATIONS_AHEAD,
-    OVERLAPS,
-    OVERLAPS_IN_ALL_VIEWS,
-    VIEW_CAPTION,
+    OFF,
     VIEW_CHANNELS,
     VIEW_GROUPS,
+    FeatureSpec,
 )
-from vlnbert.features.object_channels import (
-    box_shapes,
-    open_object_observations,
-    open_overlaps,
-    open_overlaps_in_all_views,
-    open_view_captions,
-)
-from vlnbert.features.object_features import open_object_features
-from vlnbert.features.objects import open_descriptions, open_object_names
-from vlnbert.features.observations import Observations, open_observations
-from vlnbert.features.own import Features, open_own
-from vlnbert.features.panoramas import (
-    PanoramaCaptions,
-    PanoramaObservations,
-    open_panorama_captions,
-    open_panorama_observations,
-)
-from vlnbert.features.sights import all_views, facing_views, open_features, open_label_places, open_labels
-from vlnbert.features.spec import CAPTIONS, FEATURES, IN_MEMORY, NAMES, FeatureSpec
-from vlnbert.navigator.storage.hub import exists
+from vlnbert.features.views import ViewSource, open_features
+from vlnbert.navigator.storage.hub import exists, is_hub_name
+from vlnbert.navigator.storage.shown import Shown
 from vlnbert.plugins import LOAD_PLUGIN
 from vlnbert.sources.features import check_width, feature_width
 from vlnbert.sources.layout import DataFolder
 from vlnbert.sources.object_features import read_object_features
-from vlnbert.world.banks import Bank, side_by_side
+from vlnbert.world.banks import Bank, FeatureBank, side_by_side
 from vlnbert.world.object_bank import ObjectBank
-from vlnbert.world.objects import ObjectTable
-from vlnbert.world.world import World
+
+VIEW_NAMES = (*VIEW_GROUPS, *VIEW_CHANNELS)
+OBJECT_NAMES = (*OBJECT_GROUPS, *OBJECT_CHANNELS)
+
+
+def open_view_bank(source: ViewSource) -> Bank:
+    """Open the feature of views: a file, channels side by side, or what is held in memory."""
+    spec = source.spec
+    bank = side_by_side([channel.open(source) for channel in spec.of_views])
+    if not spec.reads_view_file:
+        _require_width(f"'{spec.views}'", bank.width, spec.view_width)
+    return bank
+
+
+def open_view_file(source: ViewSource, name: str) -> FeatureBank:
+    """The bank of the file of view features that a spec names, or else of the only one in the data folder."""
+    spec = source.spec
+    if spec.view_width is not None:
+        view_file_width(source.folder, spec)  # one line for what would be one for each viewpoint
+    return open_features(source.world, view_feature_file(source.folder, spec), spec.view_width, source.views)
+
+
+def open_object_bank(source: ObjectSource) -> tuple[ObjectBank, tuple[str, ...]]:
+    """Open the feature of objects, with a line for each kind of misfit between a file and the boxes."""
+    spec = source.spec
+    if spec.reads_object_file:
+        path = object_feature_file(source.folder, spec)
+        if spec.object_width is not None:
+            object_file_width(source.folder, spec)
+        bank, fit = open_object_features(source.world, source.objects, path, spec.object_width, spec.max_objects)
+        return bank, tuple(f"{path}: {line}" for line in fit.lines())
+    if spec.object_channels == OBJECT_GROUPS[NAMES]:
+        bank = open_named_objects(source, spec.max_objects)
+    else:
+        vectors = torch.cat([channel.open(source) for channel in spec.of_objects], dim=1).to(source.world.device)
+        bank = ObjectBank.from_codebook(source.objects, vectors, max_objects=spec.max_objects)
+    _require_width("objects'", bank.width, spec.object_width)
+    return bank, ()
+
+
+def _require_width(whose: str, width: int, expected: int | None) -> None:
+    if expected is not None and width != expected:
+        problem = f"the {whose} features are {width} wide, not {expected} as asked for"
+        settings = ", ".join(setting(f"features.{name}") for name in ("views", "objects", "encoder"))
+        raise UsageError(f"{problem}; name what it was trained with ({settings})")
 
 
 def view_feature_file(folder: DataFolder, spec: FeatureSpec) -> Path:
     """The file of view features that is named, or the only one in the data folder."""
-    if spec.views is not None:
-        known = ", ".join((*VIEW_GROUPS, *VIEW_CHANNELS))
-        near = near_names(spec.views, (*VIEW_GROUPS, *VIEW_CHANNELS, *FEATURES))
-        problem = f"no features '{spec.views}': no file, no channel ({known}), and nobody registers them{_hint(near)}"
-        return _named(spec.views, f"{problem}; name a file or channels, or {LOAD_PLUGIN}")
-    return _only(folder, folder.feature_files(), "feature file", "features.views", instead=CAPTIONS)
+    if spec.views is None:
+        return _only_file(folder, folder.feature_files(), "feature file", "features.views", CAPTIONS)
+    problem = f"no features '{spec.views}': no file, no channel ({', '.join(VIEW_NAMES)}), and nobody registers them"
+    return _named_file(spec.views, problem, (*VIEW_NAMES, *FEATURES), f"name a file or channels, or {LOAD_PLUGIN}")
 
 
 def object_feature_file(folder: DataFolder, spec: FeatureSpec) -> Path:
-    """The same for the features of objects."""
-    if spec.objects is not None:
-        known = (*OBJECT_GROUPS, *OBJECT_CHANNELS)
-        problem = f"no features of objects '{spec.objects}': no file and no channel ({', '.join(known)})"
-        problem += _hint(near_names(spec.objects, known))
-        return _named(spec.objects, f"{problem}; name a file or channels, or off to see none")
-    return _only(folder, folder.object_feature_files(), "object feature file", "features.objects", instead=NAMES)
+    """The file of object features that is named, or the only one in the data folder."""
+    if spec.objects is None:
+        return _only_file(folder, folder.object_feature_files(), "object feature file", "features.objects", NAMES)
+    problem = f"no features of objects '{spec.objects}': no file and no channel ({', '.join(OBJECT_NAMES)})"
+    return _named_file(spec.objects, problem, OBJECT_NAMES, "name a file or channels, or off to see none")
+
+
+def _named_file(name: str, problem: str, known: Collection[str], remedy: str) -> Path:
+    """The file of a name; one that has no ending and does not exist was meant as a channel."""
+    path = Path(name)
+    if not path.suffix and not exists(path):
+        near = " or ".join(near_names(name, known))
+        raise UsageError(f"{problem}{f'; did you mean {near}?' if near else ''}; {remedy}")
+    return path
+
+
+def _only_file(folder: DataFolder, files: list[Path], what: str, place: str, channels: str) -> Path:
+    if len(files) != 1:
+        problem = f"holds {len(files)} {what}s" if files else f"holds no {what}"
+        remedy = f"name one with {setting(place, 'FILE')}, or see by {setting(place, channels)}"
+        raise DataError(folder.features, problem, remedy)
+    return files[0]
 
 
 def view_file_width(folder: DataFolder, spec: FeatureSpec) -> int:
-    """How wide the views are that a file will give, told by its first panorama; too narrow a file is refused."""
+    """The width of the views of a file, by its first panorama; too narrow a file is refused."""
     path = view_feature_file(folder, spec)
     return _cut_width(path, feature_width(path), "features.view_width", spec.view_width)
 
 
 def object_file_width(folder: DataFolder, spec: FeatureSpec) -> int:
-    """The same for objects; 0 for a file without any."""
+    """The width of the objects of a file, by its first object, 0 without any; too narrow a file is refused."""
     path = object_feature_file(folder, spec)
-    found = next((place.values.shape[1] for place in read_object_features(path) if place.ids), 0)
-    return _cut_width(path, found, "features.object_width", spec.object_width)
+    width = next((place.values.shape[1] for place in read_object_features(path) if place.ids), 0)
+    return _cut_width(path, width, "features.object_width", spec.object_width)
 
 
-def open_view_bank(
-    world: World, folder: DataFolder, spec: FeatureSpec, own: Features | None = None, panorama: bool = False
-) -> Bank:
-    """What the views of a world look like: by channels side by side, by a file, or `own`, in memory.
-
-    Of the views that face each choice, or with `panorama` of all 36.
-    """
-    if spec.reads_view_file:
-        if spec.view_width is not None:
-            view_file_width(folder, spec)  # one line for what would be one for each viewpoint
-        views = all_views(world) if panorama else None
-        return open_features(world, view_feature_file(folder, spec), spec.view_width, views)
-    if spec.views == IN_MEMORY:
-        if own is None:
-            problem = "these views look like what was held in memory"
-            raise UsageError(f"{problem}; give it again: data=vln.open_data(DIR, features=...)")
-        bank = open_own(world, own, IN_MEMORY, panorama)
-    else:
-        channels = open_view_channels(world, folder, spec, panorama)
-        bank = side_by_side([channels[name] for name in spec.view_channels])
-    _check_width(f"'{spec.views}'", bank.width, spec.view_width)
-    return bank
+def _cut_width(path: Path, width: int, place: str, wanted: int | None) -> int:
+    check_width(wanted)
+    if wanted is not None and width < wanted:
+        problem = f"{setting(place)} is {wanted}, but the features in {path} are {width} wide"
+        raise UsageError(f"{problem}; choose at most {width}, or another file")
+    return width if wanted is None else wanted
 
 
-def open_view_channels(world: World, folder: DataFolder, spec: FeatureSpec, panorama: bool = False) -> dict[str, Bank]:
-    """The bank of each channel of a view's feature; ours have a row for each view that faces a neighbour.
-
-    With `panorama` they are of all 36 views.
-    """
-    ours = _panorama_channels(world, folder, spec) if panorama else _facing_channels(world, folder, spec)
-    return {
-        name: ours[name]() if name in ours else open_own(world, FEATURES[name], name, panorama)
-        for name in spec.view_channels
-    }
-
-
-def _facing_channels(world: World, folder: DataFolder, spec: FeatureSpec) -> dict[str, Callable[[], Bank]]:
-    observations: Callable[[], Observations] = cache(
-        lambda: open_observations(world, folder.observations, spec.encoder, world.device)
-    )
-    captions = folder.captions
-    return {
-        CAPTION_TEXT: lambda: open_sentences(world, captions, spec.encoder, world.device).laid_out(
-            facing_views(world).row
-        ),
-        DETECTIONS: lambda: open_labels(world, captions)[0],
-        DETECTION_PLACES: lambda: open_label_places(world, captions)[0],
-        CAPTIONS_BESIDE: lambda: open_captions_beside(world, captions, spec.encoder, world.device),
-        OBSERVATIONS_AHEAD: lambda: observations().ahead,
-        OBSERVATIONS_ABOVE_BELOW: lambda: observations().above_below,
-    }
+def as_kept(spec: FeatureSpec, *, sees_objects: bool) -> Shown:
+    """A spec as a navigator's folder keeps it, without paths of this machine: files by their names, an encoder in a
+    folder as that folder's name and /."""
+    if not sees_objects:
+        spec = replace(spec, objects=OFF, object_width=None, max_objects=None)
+    views = _file_name(spec.views) if spec.views is not None and spec.reads_view_file else spec.views
+    objects = _file_name(spec.objects) if spec.objects is not None and spec.reads_object_file else spec.objects
+    encoder = spec.encoder if spec.uses_encoder else None
+    if encoder is not None and Path(encoder).is_dir():
+        encoder = f"{_file_name(encoder)}/"
+    elif encoder is not None and (Path(encoder).exists() or not is_hub_name(encoder)):
+        encoder = _file_name(encoder)
+    values = {**asdict(spec), "views": views, "objects": objects, "encoder": encoder}
+    return {name: value for name, value in values.items() if value is not None}
 
 
-def _panorama_channels(world: World, folder: DataFolder, spec: FeatureSpec) -> dict[str, Callable[[], Bank]]:
-    captions: Callable[[], PanoramaCaptions] = cache(
-        lambda: open_panorama_captions(world, folder.captions, spec.encoder, world.device)
-    )
-    observations: Callable[[], PanoramaObservations] = cache(
-        lambda: open_panorama_observations(world, folder.observations, spec.encoder, world.device)
-    )
-    return {
-        CAPTION_TEXT: lambda: captions().own,
-        DETECTIONS: lambda: open_labels(world, folder.captions, all_views(world))[0],
-        DETECTION_PLACES: lambda: open_label_places(world, folder.captions, all_views(world))[0],
-        CAPTIONS_BESIDE: lambda: captions().beside,
-        OBSERVATIONS_AHEAD: lambda: observations().ahead,
-        OBSERVATIONS_ABOVE_BELOW: lambda: observations().above_below,
-    }
+def _file_name(path: str) -> str:
+    return "".join(mark if mark.isprintable() else "?" for mark in Path(path).resolve().name)
 
 
-def open_object_bank(
-    world: World, folder: DataFolder, objects: ObjectTable, spec: FeatureSpec
-) -> tuple[ObjectBank, tuple[str, ...]]:
-    """What the objects of a world look like, and what of their features does not fit, in words."""
-    if spec.reads_object_file:
-        path = object_feature_file(folder, spec)
-        if spec.object_width is not None:
-            object_file_width(folder, spec)
-        bank, fit = open_object_features(world, objects, path, spec.object_width, spec.max_objects)
-        return bank, tuple(f"{path}: {line}" for line in fit.lines())
-    if spec.object_channels == OBJECT_GROUPS[NAMES]:  # few distinct ones: a codebook
-        bank = open_object_names(
-            world, objects, folder.captions, encoder=spec.encoder, device=world.device, max_objects=spec.max_objects
-        )
-    else:
-        vectors = torch.cat([*open_object_channels(world, folder, objects, spec).values()], dim=1)
-        bank = ObjectBank.from_codebook(objects, vectors.to(world.device), max_objects=spec.max_objects)
-    _check_width("objects'", bank.width, spec.object_width)
-    return bank, ()
+def from_kept(shown: Shown | None) -> FeatureSpec:
+    """The spec that a navigator's folder keeps, of defaults where it keeps none."""
+    return FeatureSpec(**(shown or {}))  # type: ignore[arg-type]  # types were checked when they were read
 
 
-def open_object_channels(
-    world: World, folder: DataFolder, objects: ObjectTable, spec: FeatureSpec
-) -> dict[str, Tensor]:
-    """[object, width] each channel of every object's feature."""
-    return {name: _open_object_channel(world, folder, objects, spec, name) for name in spec.object_channels}
+def in_data_folder(spec: FeatureSpec, folder: DataFolder, said: FeatureSpec) -> FeatureSpec:
+    """Look for files that a navigator's folder names in the data folder's features/; what a user said stays."""
+    views, objects = spec.views, spec.objects
+    if views is not None and said.views is None:
+        views = _in_features(folder, views, (*VIEW_NAMES, *FEATURES))
+    if objects is not None and said.objects is None:
+        objects = _in_features(folder, objects, OBJECT_NAMES)
+    return replace(spec, views=views, objects=objects)
 
 
-def _open_object_channel(
-    world: World, folder: DataFolder, objects: ObjectTable, spec: FeatureSpec, channel: str
-) -> Tensor:
-    """[object, width] one channel of every object's feature."""
-    if channel == NAME:
-        said = open_descriptions(world, objects, folder.captions, spec.encoder, world.device)
-        return said.names[said.name].float()
-    if channel == BOX_SHAPE:
-        return box_shapes(objects)
-    opened: dict[str, tuple[Callable[..., Tensor], Path]] = {
-        VIEW_CAPTION: (open_view_captions, folder.captions),
-        OVERLAPS: (open_overlaps, folder.captions),
-        OVERLAPS_IN_ALL_VIEWS: (partial(open_overlaps_in_all_views, boxes=folder.boxes), folder.captions),
-        OBSERVATIONS: (open_object_observations, folder.observations),
-    }
-    open_channel, files = opened[channel]
-    return open_channel(world, objects, files, encoder=spec.encoder, device=world.device)
+def _in_features(folder: DataFolder, text: str, channels: Collection[str]) -> str:
+    """The path of a file, under its own name or that of a link to it, else where it would be; channels stay."""
+    if not Path(text).suffix or all(part.strip() in channels for part in text.split(",")):
+        return text
+    name, files = Path(text).name, sorted(folder.features.glob("*"))
+    named = [path for path in files if path.name == name] + [path for path in files if path.resolve().name == name]
+    return str(named[0] if named else folder.features / name)
 
 
-def _cut_width(path: Path, found: int, place: str, asked: int | None) -> int:
-    check_width(asked)
-    if asked is not None and found < asked:
-        problem = f"{setting(place)} is {asked}, but the features in {path} are {found} wide"
-        raise UsageError(f"{problem}; choose at most {found}, or another file")
-    return found if asked is None else asked
-
-
-def _hint(near: Sequence[str]) -> str:
-    return f"; did you mean {' or '.join(near)}?" if near else ""
-
-
-def _named(name: str, refusal: str) -> Path:
-    """The file of a name; one that has no ending and is not there was meant as a channel."""
-    path = Path(name)
-    if not path.suffix and not exists(path):
-        raise UsageError(refusal)
-    return path
-
-
-def _only(folder: DataFolder, files: list[Path], what: str, place: str, instead: str) -> Path:
-    if len(files) != 1:
-        found = f"holds {len(files)} {what}s" if files else f"holds no {what}"
-        raise DataError(
-            folder.features, found, f"name one with {setting(place, 'FILE')}, or see by {setting(place, instead)}"
-        )
-    return files[0]
-
-
-def _check_width(whose: str, found: int, expected: int | None) -> None:
-    if expected is not None and found != expected:
-        problem = f"the {whose} features are {found} wide, not {expected} as asked for"
-        settings = ", ".join(setting(f"features.{name}") for name in ("views", "objects", "encoder"))
-        raise UsageError(f"{problem}; name what it was trained with ({settings})")
+def require_encoder_folder(spec: FeatureSpec, name: str) -> None:
+    """Refuse an encoder that lay in a folder elsewhere, where a navigator, called by its name, would read with it."""
+    if spec.uses_encoder and spec.encoder.endswith("/") and not Path(spec.encoder).is_dir():
+        problem = f"{name} reads what it sees through the encoder {spec.encoder}, a folder that is not here"
+        raise UsageError(f"{problem}; name it: {setting('features.encoder', 'DIR')}")

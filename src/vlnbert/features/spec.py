@@ -1,28 +1,84 @@
-"""What views and objects look like: said once, by an experiment, a run, an evaluation or a user."""
+"""What agents see of views and objects, by name: channels, and the `FeatureSpec` that names them. Imports no torch.
 
-from collections.abc import Callable
+`captions,observations` sets channels side by side, in that order. Some names stand for several channels; one that is
+named twice, alone or within another, is there once.
+"""
+
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
+from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
-from vlnbert.errors import UsageError
-from vlnbert.features.channels import (
-    CAPTION_FILES,
-    DETECTION_PLACES,
-    OBJECT_CHANNELS,
-    OBJECT_GROUPS,
-    OBSERVATION_FILES,
-    VIEW_CHANNELS,
-    VIEW_GROUPS,
-    Channel,
-    channel_names,
-)
+from vlnbert.errors import UnknownNameError, UsageError
 from vlnbert.registry import Registry, require_name
 from vlnbert.weights.options import MINILM
 
-CAPTIONS = "captions"  # channels, where a file of view features could be named
-IN_MEMORY = "<in memory>"  # the same, for what somebody holds in memory
-NAMES, OFF = "names", "off"  # where a file of object features could
+IN_MEMORY = "<in memory>"  # as views: features that a user holds in memory
+OFF = "off"  # as objects: agents see none
+CAPTIONS, NAMES = "captions", "names"  # what open data says of views and of objects
+CAPTION_TEXT, DETECTIONS, CAPTIONS_BESIDE = "caption-text", "detections", "captions-beside"
+DETECTION_PLACES = "detection-places"
+OBSERVATIONS_AHEAD, OBSERVATIONS_ABOVE_BELOW = "observations-ahead", "observations-above-below"
+NAME, VIEW_CAPTION, OVERLAPS, OBSERVATIONS = "name", "view-caption", "overlapping-detections", "observations"
+OVERLAPS_IN_ALL_VIEWS, BOX_SHAPE = "detections-in-all-views", "box-shape"
+
+
+@dataclass(frozen=True)
+class Channel:
+    """Part of a feature of views or of objects."""
+
+    name: str
+    needs: str  # kind of data that it is made of, as `data.inventory.NEEDS` has them; empty for user-defined features
+    opener: str  # module and function of this package, imported when it is opened, so that commands list channels fast
+    embeds: bool = True  # made of texts, by the encoder
+    sided: bool = False  # tells left from right in a way that a mirror cannot change, or may do so
+
+    def open(self, source: Any) -> Any:
+        """A bank, made from a `ViewSource`, or an [object, width] tensor, from an `ObjectSource`."""
+        module, _, function = self.opener.partition(":")
+        return getattr(import_module(f"vlnbert.features.{module}"), function)(source, self.name)
+
+
+_VIEW_CHANNELS = (
+    # The caption of the view
+    Channel(CAPTION_TEXT, "captions", "views:open_captions"),
+    # For each class, the confidence of its surest detection: in the view, then in its left, middle and right third
+    Channel(DETECTIONS, "captions", "views:open_detections", embeds=False),
+    Channel(DETECTION_PLACES, "captions", "views:open_detections", embeds=False, sided=True),
+    # The captions of the views to its left and right
+    Channel(CAPTIONS_BESIDE, "captions", "views:open_captions_beside"),
+    # The observations in its direction: at its elevation, then at the two others
+    Channel(OBSERVATIONS_AHEAD, "observations", "views:open_observations"),
+    Channel(OBSERVATIONS_ABOVE_BELOW, "observations", "views:open_observations"),
+)
+_OBJECT_CHANNELS = (
+    # The annotated name of the object
+    Channel(NAME, "captions", "objects:open_names"),
+    # The caption of the view that shows it
+    Channel(VIEW_CAPTION, "captions", "objects:open_view_captions"),
+    # Classes and captions of the detections that overlap its box: in that view, then in all views that show it
+    Channel(OVERLAPS, "captions", "objects:open_overlaps"),
+    Channel(OVERLAPS_IN_ALL_VIEWS, "captions", "objects:open_overlaps"),
+    # The observations in the direction of its box
+    Channel(OBSERVATIONS, "observations", "objects:open_object_observations"),
+    # How wide and high its box is, and whether the view cuts it off
+    Channel(BOX_SHAPE, "boxes", "objects:open_box_shapes", embeds=False),
+)
+VIEW_CHANNELS = {channel.name: channel for channel in _VIEW_CHANNELS}
+OBJECT_CHANNELS = {channel.name: channel for channel in _OBJECT_CHANNELS}
+VIEW_GROUPS = {
+    CAPTIONS: (CAPTION_TEXT, DETECTIONS),
+    "observations": (OBSERVATIONS_AHEAD, OBSERVATIONS_ABOVE_BELOW),
+}
+OBJECT_GROUPS = {NAMES: (NAME, VIEW_CAPTION), "detections": (VIEW_CAPTION, OVERLAPS)}
+WITHOUT_NAMES = ",".join((VIEW_CAPTION, OVERLAPS_IN_ALL_VIEWS, BOX_SHAPE, OBSERVATIONS))  # the best of them
+
+# These are named by no channel; `name` is how an error calls them.
+VIEW_FILE = Channel("a file of image features", "features", "opening:open_view_file", embeds=False, sided=True)
+OBJECT_FILE = Channel("a file of objects' features", "object features", "", embeds=False, sided=True)
+HELD = Channel("features held in memory", "", "in_memory:open_held", embeds=False, sided=True)
 
 AnyMaker = TypeVar("AnyMaker", bound=Callable[..., Any])
 FEATURES: Registry[Callable[..., Any]] = Registry("features")
@@ -80,84 +136,98 @@ class FeatureSpec:
     @property
     def view_channels(self) -> tuple[str, ...]:
         """The channels of a view's feature, in their order; none where it comes from a file or from memory."""
-        views = self.views
-        if views is None or views == IN_MEMORY:
+        if self.views is None or self.views == IN_MEMORY:
             return ()
-        if views in VIEW_GROUPS or views in VIEW_CHANNELS or views in FEATURES or _lists_channels(views):
-            return channel_names(views, (VIEW_CHANNELS, FEATURES), VIEW_GROUPS)
-        return ()
+        return _named_channels(self.views, VIEW_GROUPS, VIEW_CHANNELS, FEATURES)
 
     @property
     def object_channels(self) -> tuple[str, ...]:
         """The channels of an object's feature, in their order; none where it comes from a file, or agents see none."""
-        objects = self.objects
-        if objects is None or objects == OFF:
+        if self.objects is None or self.objects == OFF:
             return ()
-        if objects in OBJECT_GROUPS or objects in OBJECT_CHANNELS or _lists_channels(objects):
-            return channel_names(objects, (OBJECT_CHANNELS,), OBJECT_GROUPS)
-        return ()
+        return _named_channels(self.objects, OBJECT_GROUPS, OBJECT_CHANNELS)
+
+    @property
+    def of_views(self) -> tuple[Channel, ...]:
+        """What a view's feature is made of: its channels, a file or what is held in memory."""
+        if names := self.view_channels:
+            return tuple(VIEW_CHANNELS.get(name) or _registered(name) for name in names)
+        return (HELD if self.views == IN_MEMORY else VIEW_FILE,)
+
+    @property
+    def of_objects(self) -> tuple[Channel, ...]:
+        """What an object's feature is made of: its channels or a file; nothing where agents see none."""
+        if names := self.object_channels:
+            return tuple(OBJECT_CHANNELS[name] for name in names)
+        return () if self.objects == OFF else (OBJECT_FILE,)
+
+    @property
+    def needs(self) -> set[str]:
+        """Kinds of data that are read, as `data.inventory.NEEDS` has them."""
+        return {channel.needs for channel in (*self.of_views, *self.of_objects)}
 
     @property
     def reads_captions(self) -> bool:
-        return self._reads(CAPTION_FILES)
+        return "captions" in self.needs
 
     @property
     def reads_observations(self) -> bool:
-        return self._reads(OBSERVATION_FILES)
+        return "observations" in self.needs
+
+    @property
+    def reads_view_file(self) -> bool:
+        return VIEW_FILE in self.of_views
+
+    @property
+    def reads_object_file(self) -> bool:
+        return OBJECT_FILE in self.of_objects
 
     @property
     def uses_encoder(self) -> bool:
         """Whether any of it is text, which the encoder reads."""
-        return any(channel.embeds for channel in self._our_channels)
+        return any(channel.embeds for channel in (*self.of_views, *self.of_objects))
 
     @property
     def own_views(self) -> bool:
-        """Whether some of what views look like is what somebody made: registered by name, or held in memory."""
-        return self.views == IN_MEMORY or any(name not in VIEW_CHANNELS for name in self.view_channels)
+        """Whether views show something user-defined: registered by name, or held in memory."""
+        return any(not channel.needs for channel in self.of_views)
 
     @property
     def sided(self) -> str:
-        """What of the features would have to change its sides in a mirror, or may have to; empty where nothing."""
-        if self.reads_view_file:
-            return "a file of image features"
-        if self.views == IN_MEMORY:
-            return "features held in memory"
-        if self.reads_object_file:
-            return "a file of objects' features"
-        return next((name for name in self.view_channels if name not in VIEW_CHANNELS or name == DETECTION_PLACES), "")
-
-    @property
-    def reads_view_file(self) -> bool:
-        return self.views != IN_MEMORY and not self.view_channels
-
-    @property
-    def reads_object_file(self) -> bool:
-        return self.objects != OFF and not self.object_channels
-
-    @property
-    def _our_channels(self) -> list[Channel]:
-        ours = [VIEW_CHANNELS[name] for name in self.view_channels if name in VIEW_CHANNELS]
-        return ours + [OBJECT_CHANNELS[name] for name in self.object_channels]
-
-    def _reads(self, files: str) -> bool:
-        return any(channel.files == files for channel in self._our_channels)
+        """The first part that would have to change its sides in a mirror, or may have to; empty where there is none."""
+        return next((channel.name for channel in (*self.of_views, *self.of_objects) if channel.sided), "")
 
     def updated_by(self, other: "FeatureSpec") -> "FeatureSpec":
-        """The same, but for what the other says: a field of it that is not at its default."""
+        """The same, but for the fields of another that are not at their defaults."""
         usual = FeatureSpec()
         said: dict[str, Any] = {field.name: getattr(other, field.name) for field in fields(other)}
         return replace(self, **{name: value for name, value in said.items() if value != getattr(usual, name)})
 
 
-def _lists_channels(text: str) -> bool:
-    try:
-        return "," in text and not Path(text).exists()
-    except OSError:  # too long for a path
-        return True
-
-
 def as_spec(features: Any) -> FeatureSpec:
-    """A spec from itself, or from what views look like alone, a text or a path; nothing where nothing is said."""
+    """A spec from itself, or from what views look like alone, a text or a path; an empty one from None."""
     if isinstance(features, FeatureSpec):
         return features
     return FeatureSpec(views=None if features is None else str(features))
+
+
+def _named_channels(text: str, groups: Mapping[str, tuple[str, ...]], *known: Mapping[str, object]) -> tuple[str, ...]:
+    """The channels that a text such as captions,observations names, each once; none where it names a file."""
+    if text not in groups and not any(text in channels for channels in known):
+        try:
+            if "," not in text or Path(text).exists():
+                return ()
+        except OSError:  # too long for a path
+            pass
+    named = dict[str, None]()
+    for name in (part.strip() for part in text.split(",")):
+        if not name:
+            raise UsageError(f"'{text}' names an empty channel; write names with single commas between them")
+        if name not in groups and not any(name in channels for channels in known):
+            raise UnknownNameError("channel", name, [*groups, *chain(*known)])
+        named |= dict.fromkeys(groups.get(name, (name,)))
+    return tuple(named)
+
+
+def _registered(name: str) -> Channel:
+    return Channel(name, "", "in_memory:open_registered", embeds=False, sided=True)

@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from vlnbert.errors import UnknownNameError, UsageError
-from vlnbert.features.channels import WITHOUT_NAMES
-from vlnbert.features.spec import FeatureSpec
+from vlnbert.features.spec import WITHOUT_NAMES, FeatureSpec
 from vlnbert.learning.experiment import Experiment, TrainConfig
 from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.rewards import RewardConfig

@@ -13,9 +13,9 @@ import torch
 from vlnbert.data.data import Data, open_data
 from vlnbert.errors import DataError, UsageError, setting
 from vlnbert.evaluation.scoring import try_measure
+from vlnbert.features.encoder import encoder_digest
+from vlnbert.features.in_memory import bank_digest
 from vlnbert.features.opening import object_feature_file, view_feature_file
-from vlnbert.features.own import bank_digest
-from vlnbert.features.sentences import encoder_digest
 from vlnbert.features.spec import OFF
 from vlnbert.learning.agreement import require_agreement
 from vlnbert.learning.recipes import recipe_of

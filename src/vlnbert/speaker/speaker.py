@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from vlnbert.errors import DataError, UsageError
-from vlnbert.features.kept import from_kept
+from vlnbert.features.opening import from_kept
 from vlnbert.features.spec import FeatureSpec
 from vlnbert.navigator.storage.digests import check_file, noting
 from vlnbert.navigator.storage.folder import (
