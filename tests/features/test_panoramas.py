@@ -12,7 +12,7 @@ from torch import Tensor
 
 import vlnbert as vln
 from tests.features.samples import plainly, write_bert
-from tests.features.test_channels import ALL
+from tests.features.test_spec import ALL
 from vlnbert.features.spec import FeatureSpec
 from vlnbert.world.banks import in_dtype, memory
 from vlnbert.world.cache import Key

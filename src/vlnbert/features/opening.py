@@ -8,17 +8,7 @@ import torch
 
 from vlnbert.errors import DataError, UsageError, near_names, setting
 from vlnbert.features.objects import ObjectSource, open_named_objects, open_object_features
-from vlnbert.features.spec import (
-    CAPTIONS,
-    FEATURES,
-    NAMES,
-    OBJECT_CHANNELS,
-    OBJECT_GROUPS,
-    OFF,
-    VIEW_CHANNELS,
-    VIEW_GROUPS,
-    FeatureSpec,
-)
+from vlnbert.features.spec import CAPTIONS, FEATURES, NAMES, OBJECT_GROUPS, OBJECT_NAMES, OFF, VIEW_NAMES, FeatureSpec
 from vlnbert.features.views import ViewSource, open_features
 from vlnbert.navigator.storage.hub import exists, is_hub_name
 from vlnbert.navigator.storage.shown import Shown
@@ -28,9 +18,6 @@ from vlnbert.sources.layout import DataFolder
 from vlnbert.sources.object_features import read_object_features
 from vlnbert.world.banks import Bank, FeatureBank, side_by_side
 from vlnbert.world.object_bank import ObjectBank
-
-VIEW_NAMES = (*VIEW_GROUPS, *VIEW_CHANNELS)
-OBJECT_NAMES = (*OBJECT_GROUPS, *OBJECT_CHANNELS)
 
 
 def open_view_bank(source: ViewSource) -> Bank:

@@ -115,9 +115,8 @@ class ViewSource(Source):
         view = torch.arange(VIEWS) if self.panorama else torch.from_numpy(np.argwhere(self.views.number > 0)[:, 1])
         before, share = nearest_headings(DEGREES * (view % STEPS))
         if self.panorama:
-            texts = self._codebook(
-                self.observations_key, lambda: _index_panoramas(self.world, self.folder.observations)
-            )
+            index = partial(_index_panoramas, self.world, self.folder.observations)
+            texts = self._codebook(self.observations_key, index)
             heading = torch.stack((before, (before + 1) % HEADINGS), dim=1)
             return tuple(_mixed_bank(texts, place, weight) for place, weight in _by_level(view, heading, share))
         index = partial(_index_directions, self.world, self.folder.observations, self.views)
