@@ -61,9 +61,9 @@ def test_names_come_before_files(data: vln.Data, tmp_path: Path, forget_plugins:
     vln.register_features("by-view")(by_view)
     named = vln.open_data(data, features="by-view")
     assert torch.equal(seen(named), seen(vln.open_data(data, features=vln.FeatureSpec(views="by-view"))))
-    assert named.features.own_views
+    assert named.features.user_views
     assert vln.open_data(data, features=by_view).features.views == "by-view", "a function that has a name goes by it"
-    assert not vln.FeatureSpec(views="captions").own_views
+    assert not vln.FeatureSpec(views="captions").user_views
     with pytest.raises(vln.UsageError, match="the name captions is taken; choose another"):
         vln.register_features("captions")
     file = vln.open_data(data, features=data.folder.feature_files()[0])

@@ -89,7 +89,7 @@ def test_a_registered_channel_beside_ours(tiny: Any, bert: str, forget_plugins: 
         torch.cat((detections, depth, seen(tiny, "observations-ahead", bert)), dim=-1),
     )
     spec = FeatureSpec("captions,my-depth")
-    assert (spec.own_views, spec.reads_captions, spec.reads_view_file) == (True, True, False)
+    assert (spec.user_views, spec.reads_captions, spec.reads_view_file) == (True, True, False)
 
 
 def test_what_is_read() -> None:

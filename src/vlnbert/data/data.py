@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import UsageError, setting
-from vlnbert.features.in_memory import Features, is_own, registered_name
+from vlnbert.features.in_memory import Features, is_in_memory, registered_name
 from vlnbert.features.objects import ObjectSource
 from vlnbert.features.opening import open_object_bank, open_view_bank
 from vlnbert.features.spec import IN_MEMORY, OFF, FeatureSpec, as_spec
@@ -212,7 +212,7 @@ def open_data(
 
     Args:
         folder: The folder; or data that is open already, to open it with other features or on another device.
-        features: What agents see: a `FeatureSpec`; or what views look like alone: a feature file, channels such as
+        features: Features by which agents see: a `FeatureSpec`; or of views alone: a feature file, channels such as
             "captions,observations", a registered name, or features in memory: a bank (anything with `width` and
             `look(viewpoint)`), a [viewpoint, 36, width] or [viewpoint, slot, width] tensor, or a function that makes
             one of a world.
@@ -226,7 +226,7 @@ def open_data(
     opened.folder.graphs()  # a folder without graphs is no data folder
     if features is None and device is None:
         return opened
-    if is_own(features):
+    if is_in_memory(features):
         return opened.seen_as(opened.features, device).seen_by(features)
     spec = opened.features if features is None else as_spec(features)
     return opened.seen_as(spec, device)

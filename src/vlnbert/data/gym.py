@@ -30,7 +30,7 @@ def open_env(
     """Open the environment of `gymnasium.make("vlnbert/R2R-v0", data=...)`.
 
     Args:
-        data: The data folder, or what `vln.open_data` gave; features that were named there hold.
+        data: The data folder, or data from `vln.open_data`, whose features are kept.
         task: r2r, reverie or any other.
         split: The split that episodes are of; dev_unseen of data that holds houses out.
         features: Features of views and objects, as `vln.open_data` takes them, such as captions; by default the only
@@ -38,7 +38,7 @@ def open_env(
         wants: Further observations: neighbours, the number of the viewpoint that each action leads to; panorama,
             all 36 views, with panorama_direction.
         max_steps: Steps after which an episode is cut off; by default the task's.
-        render_mode: ansi, for a text of what may be done.
+        render_mode: ansi, for a text of the possible actions.
     """
     opened = open_data(data, features, device=HERE)
     spec, folder, objects = opened.features, opened.folder, None

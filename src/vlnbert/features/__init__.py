@@ -1,1 +1,1 @@
-"""What open data shows: captions, detections and object names, through a text encoder."""
+"""Features of views and objects: named by a `FeatureSpec`, made of channels, opened as banks."""

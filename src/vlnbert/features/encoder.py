@@ -33,7 +33,7 @@ from vlnbert.world.world import World
 VERSION = 1  # of embeddings and codes; a new one makes old caches unused
 LIMIT = 128  # tokens of a text; longer ones lose their end
 BATCH, GPU_BATCH = 256, 1024  # texts that are read together
-PIECE = 64  # batches whose embeddings are cached together: what an interruption may cost
+PIECE = 64  # batches whose embeddings are cached together, so that an interruption costs no more
 # A navigator reads with its BERT unchanged; "initial" keeps it from projecting keys that only its steps would need, and
 # as it never looks, the width of what it sees is any.
 AS_READER = ImportOptions(backbone="one-stream", language_attention="initial", feature_width=8)

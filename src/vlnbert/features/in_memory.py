@@ -17,11 +17,11 @@ from vlnbert.world.geometry import VIEWS
 from vlnbert.world.world import STOP, World
 
 CHUNK = 256  # viewpoints that are looked at together
-Features = Bank | Tensor | Callable[[World], Bank | Tensor]  # what a user may hold in memory
+Features = Bank | Tensor | Callable[[World], Bank | Tensor]  # what `vln.open_data` takes
 
 
-def is_own(features: Any) -> TypeGuard[Features]:
-    """Whether these are features themselves, not the name of some. What is neither is refused."""
+def is_in_memory(features: Any) -> TypeGuard[Features]:
+    """Whether these are features themselves, not the name of some; anything else is refused."""
     if features is None or isinstance(features, FeatureSpec | str | Path):
         return False
     if isinstance(features, Tensor) or callable(features) or hasattr(features, "look"):
@@ -49,13 +49,13 @@ def open_held(source: ViewSource, name: str) -> Bank:
 
 
 def _open(source: ViewSource, features: Features, name: str) -> Bank:
-    """Features as a bank on the world's device, all of it looked at once; what does not fit is one line."""
+    """Features as a bank on the world's device, checked at every viewpoint; a misfit is one line."""
     world, panorama, whose = source.world, source.panorama, f"the features '{name}'"
     makes = isinstance(features, type) or not (isinstance(features, Tensor) or hasattr(features, "look"))
     with ExternalCall(whose, world):
         bank: Any = features(world) if makes else features  # type: ignore[operator]  # callable, then
     if panorama:
-        # What shows choices alone knows nothing of the other views.
+        # A bank or a tensor by choice knows nothing of the other views.
         shape = tuple(bank.shape) if isinstance(bank, Tensor) else ()
         if len(shape) != 3 or shape[:2] != (len(world), VIEWS):
             problem = f"{whose} do not show all {VIEWS} views, and a panorama is wanted"
@@ -97,7 +97,7 @@ def tensor_bank(world: World, values: Tensor, whose: str = "the features") -> Fe
 
 
 def bank_digest(world: World, bank: Bank) -> str:
-    """Digest of all that a bank shows."""
+    """Digest of a bank's features at all viewpoints."""
     digest = hashlib.blake2b(f"{bank.width}".encode(), digest_size=16)
     for seen in _looks(world, bank, "the features", world.slots):
         digest.update(seen.cpu().contiguous().float().numpy().data)
@@ -105,7 +105,7 @@ def bank_digest(world: World, bank: Bank) -> str:
 
 
 def _looks(world: World, bank: Bank, whose: str, count: int) -> Iterator[Tensor]:
-    """What a bank shows from every viewpoint in `count` slots or views, some viewpoints at a time, checked."""
+    """Looks of a bank from every viewpoint in `count` slots or views, some viewpoints at a time, checked."""
     what = "slot" if count == world.slots else "view"
     for viewpoint in torch.split(torch.arange(len(world), device=world.device), CHUNK):
         seen: Any = look(bank, viewpoint)

@@ -50,7 +50,7 @@ class ObjectSource(Source):
     objects: ObjectTable = field(kw_only=True)
 
     def key_of_boxes(self, kind: str, files: Iterable[Path]) -> Key:
-        """Key of what depends on which objects there are and where each is seen, but not on their names."""
+        """Key of channels that depend on which objects there are and where each is seen, but not on their names."""
         seen = self.objects.view.numpy().tobytes() + self.objects.position.numpy().tobytes()
         digest = hashlib.blake2b(seen, digest_size=16).hexdigest()
         return self.key(kind, files, self.objects.fingerprint(), digest)
@@ -59,8 +59,8 @@ class ObjectSource(Source):
     def names_key(self) -> Key:
         """Key of names and captions."""
         # The fingerprint covers which objects there are; the same ones may have other names, or show in other views.
-        said = dumps((self.objects.names, self.objects.name.tolist(), self.objects.view.tolist()))
-        return self.key("object-names", self.caption_files, self.objects.fingerprint(), said)
+        names = dumps((self.objects.names, self.objects.name.tolist(), self.objects.view.tolist()))
+        return self.key("object-names", self.caption_files, self.objects.fingerprint(), names)
 
     def describe(self) -> dict[str, Tensor]:
         """Embed names and captions of objects, each text once.
@@ -202,7 +202,7 @@ def overlap(box: Floats, others: Floats) -> Floats:
 
 
 def open_object_observations(source: ObjectSource, name: str) -> Tensor:
-    """[object, width] what was observed in the direction of the middle of its box, at its view's elevation."""
+    """[object, width] the observations in the direction of the middle of its box, at its view's elevation."""
     objects = source.objects
     before, share = nearest_headings(torch.rad2deg(box_direction(objects)[0]))
 

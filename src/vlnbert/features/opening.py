@@ -1,4 +1,4 @@
-"""What a `FeatureSpec` names: its banks opened, its files found, here or where a navigator's folder names them."""
+"""A `FeatureSpec` put to use: its banks opened, its files found, itself kept in a navigator's folder."""
 
 from collections.abc import Collection
 from dataclasses import asdict, replace
@@ -21,7 +21,7 @@ from vlnbert.world.object_bank import ObjectBank
 
 
 def open_view_bank(source: ViewSource) -> Bank:
-    """Open the feature of views: a file, channels side by side, or what is held in memory."""
+    """Open the features of views: a file, channels side by side, or those held in memory."""
     spec = source.spec
     bank = side_by_side([channel.open(source) for channel in spec.of_views])
     if not spec.reads_view_file:
@@ -33,12 +33,12 @@ def open_view_file(source: ViewSource, name: str) -> FeatureBank:
     """The bank of the file of view features that a spec names, or else of the only one in the data folder."""
     spec = source.spec
     if spec.view_width is not None:
-        view_file_width(source.folder, spec)  # one line for what would be one for each viewpoint
+        view_file_width(source.folder, spec)  # one line, in place of one for each viewpoint
     return open_features(source.world, view_feature_file(source.folder, spec), spec.view_width, source.views)
 
 
 def open_object_bank(source: ObjectSource) -> tuple[ObjectBank, tuple[str, ...]]:
-    """Open the feature of objects, with a line for each kind of misfit between a file and the boxes."""
+    """Open the features of objects, with a line for each kind of misfit between a file and the boxes."""
     spec = source.spec
     if spec.reads_object_file:
         path = object_feature_file(source.folder, spec)
@@ -117,8 +117,10 @@ def _cut_width(path: Path, width: int, place: str, wanted: int | None) -> int:
 
 
 def as_kept(spec: FeatureSpec, *, sees_objects: bool) -> Shown:
-    """A spec as a navigator's folder keeps it, without paths of this machine: files by their names, an encoder in a
-    folder as that folder's name and /."""
+    """A spec as a navigator's folder keeps it, without paths of this machine.
+
+    Files are kept by their names, an encoder in a folder as that folder's name and /.
+    """
     if not sees_objects:
         spec = replace(spec, objects=OFF, object_width=None, max_objects=None)
     views = _file_name(spec.views) if spec.views is not None and spec.reads_view_file else spec.views
@@ -142,7 +144,7 @@ def from_kept(shown: Shown | None) -> FeatureSpec:
 
 
 def in_data_folder(spec: FeatureSpec, folder: DataFolder, said: FeatureSpec) -> FeatureSpec:
-    """Look for files that a navigator's folder names in the data folder's features/; what a user said stays."""
+    """Find files that a navigator's folder names in the data folder's features/; those that a user `said` stay."""
     views, objects = spec.views, spec.objects
     if views is not None and said.views is None:
         views = _in_features(folder, views, (*VIEW_NAMES, *FEATURES))

@@ -1,4 +1,4 @@
-"""What agents see of views and objects, by name: channels, and the `FeatureSpec` that names them. Imports no torch.
+"""Features of views and objects by name: channels, and the `FeatureSpec` that names them. Imports no torch.
 
 `captions,observations` sets channels side by side, in that order. Some names stand for several channels; one that is
 named twice, alone or within another, is there once.
@@ -17,7 +17,7 @@ from vlnbert.weights.options import MINILM
 
 IN_MEMORY = "<in memory>"  # as views: features that a user holds in memory
 OFF = "off"  # as objects: agents see none
-CAPTIONS, NAMES = "captions", "names"  # what open data says of views and of objects
+CAPTIONS, NAMES = "captions", "names"  # of open data: texts of views, names of objects
 CAPTION_TEXT, DETECTIONS, CAPTIONS_BESIDE = "caption-text", "detections", "captions-beside"
 DETECTION_PLACES = "detection-places"
 OBSERVATIONS_AHEAD, OBSERVATIONS_ABOVE_BELOW = "observations-ahead", "observations-above-below"
@@ -86,14 +86,14 @@ FEATURES: Registry[Callable[..., Any]] = Registry("features")
 
 
 def register_features(name: str) -> Callable[[AnyMaker], AnyMaker]:
-    """A decorator that gives features of one's own a name: `vln.train(..., features="my-depth")`.
+    """A decorator that names user-defined features: `vln.train(..., features="my-depth")`.
 
-    It decorates a function `f(world)` that gives what views look like: a [viewpoint, 36, width] tensor by view, a
+    It decorates a function `f(world)` that returns the features of views: a [viewpoint, 36, width] tensor by view, a
     [viewpoint, slot, width] tensor by choice, or a bank, any object with `width` and `look(viewpoint)`. A class of such
     objects, made with a world, will do as well.
 
     Args:
-        name: What the setting `features.views` calls it, in place of a file.
+        name: Name for the setting `features.views`, in place of a file.
     """
     require_name(FEATURES.kind, name)
     if name == IN_MEMORY or name in VIEW_GROUPS or name in VIEW_CHANNELS:
@@ -110,28 +110,27 @@ def register_features(name: str) -> Callable[[AnyMaker], AnyMaker]:
 
 @dataclass(frozen=True)
 class FeatureSpec:
-    """What an agent sees of views and of objects."""
+    """Features by which an agent sees views and objects."""
 
     views: str | None = None
-    """What views look like: an image feature file, or channels that stand side by side, such as captions,observations.
-    captions are the view's caption and detected objects (caption-text,detections), observations what was described in
-    its direction (observations-ahead,observations-above-below); others are captions-beside, detection-places and
-    features that were registered (vlnbert plugins lists them). By default the only file in the data folder's
-    features/."""
+    """Features of views: an image feature file, or channels that stand side by side, such as captions,observations.
+    captions are the view's caption and detected objects (caption-text,detections), observations are descriptions in its
+    direction (observations-ahead,observations-above-below); others are captions-beside, detection-places and features
+    that were registered (vlnbert plugins lists them). By default the only file in the data folder's features/."""
     view_width: int | None = None
     """How many numbers of an image feature to use, the first ones: some files append class scores. All by default."""
     objects: str | None = None
-    """What REVERIE's objects look like: a feature file, channels side by side, or off to see none. names are their
+    """Features of REVERIE's objects: a feature file, channels side by side, or off to see none. names are their
     annotated names and the captions of the views that show them (name,view-caption); detections do without names: those
-    captions and what was detected there (view-caption,overlapping-detections); detections-in-all-views is what was
-    detected in all views that show them, observations what was described in their direction, box-shape how large
-    their box is and whether the view cuts it off. By default the only such file in the data folder's features/."""
+    captions and the detections there (view-caption,overlapping-detections); detections-in-all-views are those in all
+    views that show them, observations are descriptions in their direction, box-shape is how large their box is and
+    whether the view cuts it off. By default the only such file in the data folder's features/."""
     object_width: int | None = None
     """How many numbers of an object's feature to use, the first ones. All by default."""
     max_objects: int | None = None
     """Objects that a viewpoint shows at most, those with the largest boxes; all of them by default."""
     encoder: str = MINILM
-    """What turns captions and names into features: a BERT, or any encoder that transformers opens, such as
+    """Text encoder of captions and names: a BERT, or any encoder that transformers opens, such as
     sentence-transformers/all-mpnet-base-v2; a folder or a hub name."""
 
     @property
@@ -150,14 +149,14 @@ class FeatureSpec:
 
     @property
     def of_views(self) -> tuple[Channel, ...]:
-        """What a view's feature is made of: its channels, a file or what is held in memory."""
+        """Parts of a view's feature: its channels, or a file or features in memory as one."""
         if names := self.view_channels:
             return tuple(VIEW_CHANNELS.get(name) or _registered(name) for name in names)
         return (HELD if self.views == IN_MEMORY else VIEW_FILE,)
 
     @property
     def of_objects(self) -> tuple[Channel, ...]:
-        """What an object's feature is made of: its channels or a file; nothing where agents see none."""
+        """Parts of an object's feature: its channels, or a file as one; none where agents see no objects."""
         if names := self.object_channels:
             return tuple(OBJECT_CHANNELS[name] for name in names)
         return () if self.objects == OFF else (OBJECT_FILE,)
@@ -189,8 +188,8 @@ class FeatureSpec:
         return any(channel.embeds for channel in (*self.of_views, *self.of_objects))
 
     @property
-    def own_views(self) -> bool:
-        """Whether views show something user-defined: registered by name, or held in memory."""
+    def user_views(self) -> bool:
+        """Whether views have user-defined features: registered by name, or held in memory."""
         return any(not channel.needs for channel in self.of_views)
 
     @property
@@ -201,12 +200,12 @@ class FeatureSpec:
     def updated_by(self, other: "FeatureSpec") -> "FeatureSpec":
         """The same, but for the fields of another that are not at their defaults."""
         usual = FeatureSpec()
-        said: dict[str, Any] = {field.name: getattr(other, field.name) for field in fields(other)}
-        return replace(self, **{name: value for name, value in said.items() if value != getattr(usual, name)})
+        values: dict[str, Any] = {field.name: getattr(other, field.name) for field in fields(other)}
+        return replace(self, **{name: value for name, value in values.items() if value != getattr(usual, name)})
 
 
 def as_spec(features: Any) -> FeatureSpec:
-    """A spec from itself, or from what views look like alone, a text or a path; an empty one from None."""
+    """A spec from itself, or from the features of views alone, a text or a path; an empty one from None."""
     if isinstance(features, FeatureSpec):
         return features
     return FeatureSpec(views=None if features is None else str(features))

@@ -1,4 +1,4 @@
-"""Words of a data folder for each view: its caption, what was observed and what was detected, for people and agents."""
+"""Words of a data folder for each view: caption, observations and detected labels, for people and agents that read."""
 
 from collections.abc import Callable
 from functools import cached_property, lru_cache
@@ -70,9 +70,9 @@ class Texts:
     """The words of a data folder's views and objects, for agents that read: `data.texts`.
 
     Viewpoints are numbers of the world, as in `observation.state.viewpoint`; instructions are `batch.texts`. A view has
-    three channels: captions (its caption), observations (what was observed in its direction) and detections (the labels
-    of what was detected in it, the surest first, with commas). A channel without words for a view is an empty text.
-    Each scan's files are read when one of its views is first looked up.
+    three channels: captions (its caption), observations (a description in its direction) and detections (the labels of
+    objects detected in it, the surest first, with commas). A channel without words for a view is an empty text. Each
+    scan's files are read when one of its views is first looked up.
     """
 
     def __init__(self, world: World, folder: DataFolder, open_objects: Callable[[], ObjectTable]) -> None:

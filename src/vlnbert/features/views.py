@@ -2,7 +2,7 @@
 
 Most agents look only at the views that face a neighbour, one in ten, so only those are kept. Panorama banks have all
 36. A table of all 380,412 views of the open data would take 580 MB for each channel of 384 numbers, so they keep the
-distinct texts and which of them each viewpoint has; what lies between two texts is mixed when an agent looks.
+distinct texts and which of them each viewpoint has, and mix them when an agent looks.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -55,7 +55,7 @@ class KeptViews:
     row: Tensor  # [viewpoint, slot], or [viewpoint, 36] of a panorama bank
     number: NDArray[np.int64]  # [viewpoint, 36] by view
     count: int
-    settings: tuple[str, ...] = ()  # of the cache keys of what is made of them
+    settings: tuple[str, ...] = ()  # added to cache keys
 
 
 def all_views(world: World) -> KeptViews:
@@ -108,7 +108,7 @@ class ViewSource(Source):
 
     @cached_property
     def observations(self) -> tuple[Bank, ...]:
-        """What was observed in the direction of each view: at its own elevation, and the mean of the two others.
+        """Observations in the direction of each view: at its own elevation, and the mean of the two others.
 
         A view looks between two of the eight headings; their embeddings count by how near they are.
         """
@@ -263,7 +263,8 @@ def _index_directions(world: World, folder: Path, views: KeptViews) -> Index:
     for viewpoint, panorama in observations_of(world, folder):
         for view in np.flatnonzero(views.number[viewpoint]):
             first = before[view % STEPS]
-            second = (first + 1) % HEADINGS if share[view % STEPS] else first  # what does not count is not embedded
+            # A heading of weight zero is not embedded.
+            second = (first + 1) % HEADINGS if share[view % STEPS] else first
             code[views.number[viewpoint, view] - 1] = [codes.of(panorama.captions[one]) for one in (first, second)]
     return {"vectors": codes.texts}, {"code": torch.from_numpy(code)}
 

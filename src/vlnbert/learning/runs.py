@@ -197,7 +197,7 @@ def _require_mirror(experiment: ExperimentSettings) -> None:
 
 def _own_fingerprint(data: Data) -> dict[str, str]:
     """The digest of features of somebody's own, whether a function makes them or they are held in memory."""
-    return {"features": bank_digest(data.world, data.view_bank)} if data.features.own_views else {}
+    return {"features": bank_digest(data.world, data.view_bank)} if data.features.user_views else {}
 
 
 def _anchored(experiment: ExperimentSettings) -> ExperimentSettings:
