@@ -53,7 +53,7 @@ def view_features(
     source = ViewSource(opened.world, opened.folder, spec)
     begin = perf_counter()
     with quiet(not bar):
-        widths = {channel.name: channel.open(source).width for channel in spec.of_views}
+        widths = {channel.name: channel.width(source) for channel in spec.of_views}
     seconds = round(perf_counter() - begin, 3)
     return {"views": source.views.count, "channels": widths, "width": sum(widths.values()), "seconds": seconds}
 
@@ -131,7 +131,7 @@ def object_features(
     source = ObjectSource(opened.world.to(device), opened.folder, spec, objects=opened.objects)
     begin = perf_counter()
     with quiet(not bar):
-        widths = {channel.name: channel.open(source).shape[1] for channel in spec.of_objects}
+        widths = {channel.name: channel.width(source) for channel in spec.of_objects}
     return {
         "objects": len(opened.objects),
         "channels": widths,

@@ -31,14 +31,19 @@ class Channel:
 
     name: str
     needs: str  # kind of data that it is made of, as `data.inventory.NEEDS` has them; empty for user-defined features
-    opener: str  # module and function of this package, imported when it is opened, so that commands list channels fast
+    opener: str  # module and function of this package, imported late: commands list channels without torch
     embeds: bool = True  # made of texts, by the encoder
-    sided: bool = False  # tells left from right in a way that a mirror cannot change, or may do so
+    sided: bool = False  # has a left and a right that nobody can exchange, as a mirror would, or may have
 
     def open(self, source: Any) -> Any:
         """A bank, made from a `ViewSource`, or an [object, width] tensor, from an `ObjectSource`."""
         module, _, function = self.opener.partition(":")
         return getattr(import_module(f"vlnbert.features.{module}"), function)(source, self.name)
+
+    def width(self, source: Any) -> int:
+        """Numbers of a view or of an object, known once the channel is open."""
+        opened = self.open(source)
+        return int(opened.width if hasattr(opened, "width") else opened.shape[1])
 
 
 _VIEW_CHANNELS = (
@@ -76,7 +81,8 @@ OBJECT_GROUPS = {NAMES: (NAME, VIEW_CAPTION), "detections": (VIEW_CAPTION, OVERL
 VIEW_NAMES, OBJECT_NAMES = (*VIEW_GROUPS, *VIEW_CHANNELS), (*OBJECT_GROUPS, *OBJECT_CHANNELS)
 WITHOUT_NAMES = ",".join((VIEW_CAPTION, OVERLAPS_IN_ALL_VIEWS, BOX_SHAPE, OBSERVATIONS))  # the best of them
 
-# These are named by no channel; `name` is how an error calls them.
+# Features that no channel names; `name` is how an error calls them. A file of objects may lack some of them, so it is
+# opened as a bank of its own, by `open_object_bank`.
 VIEW_FILE = Channel("a file of image features", "features", "opening:open_view_file", embeds=False, sided=True)
 OBJECT_FILE = Channel("a file of objects' features", "object features", "", embeds=False, sided=True)
 HELD = Channel("features held in memory", "", "in_memory:open_held", embeds=False, sided=True)
