@@ -142,7 +142,7 @@ def object_features(
 
 
 def target_reports(data: "Data") -> "dict[str, TargetReport]":
-    """What becomes of the targets of each REVERIE split that is there."""
+    """How many targets of each REVERIE split in the folder can be found."""
     from vlnbert.tasks.episodes import bind
     from vlnbert.tasks.targets import report_targets
     from vlnbert.tasks.task import REVERIE, TASKS
