@@ -7,9 +7,9 @@ import pytest
 
 from tests.conftest import TinyData
 from vlnbert.data.data import open_data
-from vlnbert.data.shown import as_kept, from_kept, in_data_folder
-from vlnbert.data.spec import IN_MEMORY, FeatureSpec, register_features
 from vlnbert.errors import DataError, VlnbertError
+from vlnbert.features.opening import as_kept, from_kept, in_data_folder
+from vlnbert.features.spec import IN_MEMORY, FeatureSpec, register_features
 from vlnbert.sources.layout import DataFolder
 from vlnbert.weights.options import MINILM
 

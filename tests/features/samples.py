@@ -8,7 +8,20 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from vlnbert.features.objects import ObjectSource
+from vlnbert.features.spec import FeatureSpec
+from vlnbert.features.views import ViewSource
+from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.tokens import load_tokenizer
+from vlnbert.world import ObjectTable, World
+
+
+def of_views(world: World, folder: DataFolder, encoder: str | Path) -> ViewSource:
+    return ViewSource(world, folder, FeatureSpec(encoder=str(encoder)))
+
+
+def of_objects(world: World, folder: DataFolder, objects: ObjectTable, encoder: str | Path) -> ObjectSource:
+    return ObjectSource(world, folder, FeatureSpec(encoder=str(encoder)), objects=objects)
 
 
 def write_bert(folder: Path, vocabulary: Path, seed: int = 0, dtype: torch.dtype = torch.float32) -> Path:

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.perception.samples import plainly, write_bert
+from tests.features.samples import plainly, write_bert
 from vlnbert.errors import DataError
-from vlnbert.perception import sentences
-from vlnbert.perception.sentences import encoder_digest, open_encoder
+from vlnbert.features import encoder as module
+from vlnbert.features.encoder import encoder_digest, open_encoder
 from vlnbert.sources.layout import DataFolder
 from vlnbert.weights.options import MINILM
 
@@ -47,15 +47,15 @@ def test_neither_order_nor_company_matters(bert: Path, monkeypatch: pytest.Monke
     together = encoder.encode(TEXTS)
     assert (together - alone).abs().max() < 1e-5  # so padding does not matter either
     assert (encoder.encode(TEXTS[::-1]).flip(0) - alone).abs().max() < 1e-5
-    monkeypatch.setattr(sentences, "BATCH", 2)
+    monkeypatch.setattr(module, "BATCH", 2)
     assert (encoder.encode(TEXTS) - alone).abs().max() < 1e-5
     assert (alone[0] - alone[4]).abs().max() > 0.1
 
 
 def test_many_texts_are_kept_in_pieces(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = open_encoder(bert)
-    monkeypatch.setattr(sentences, "BATCH", 1)
-    monkeypatch.setattr(sentences, "PIECE", 2)
+    monkeypatch.setattr(module, "BATCH", 1)
+    monkeypatch.setattr(module, "PIECE", 2)
     plain, kept = encoder.encode(TEXTS), dict[str, torch.Tensor]()
 
     def keep(name: str, make: Callable[[], torch.Tensor]) -> torch.Tensor:

@@ -9,10 +9,9 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from tests.perception.samples import plainly
-from vlnbert.perception import observations as module
-from vlnbert.perception import texts
-from vlnbert.perception.observations import nearest_headings, observations_key, open_observations
+from tests.features.samples import of_views, plainly
+from vlnbert.features import encoder, views
+from vlnbert.features.views import nearest_headings
 from vlnbert.sources.layout import DataFolder
 from vlnbert.world import FeatureBank, World, open_world
 
@@ -40,7 +39,7 @@ def test_the_nearest_headings() -> None:
 
 
 def test_each_slot_shows_its_direction(house: DataFolder, world: World, bert: Path) -> None:
-    found = open_observations(world, house.observations, bert)
+    here, others = of_views(world, house, bert).observations
     files = [json.loads((house.observations / f"{scan}.json").read_text()) for scan in world.scans]
     said = sorted({line for file in files for one in file.values() for text in one for line in text.split("\n")})
     vector = dict(zip(said, plainly(bert, [line.partition(": ")[2] for line in said]), strict=True))
@@ -57,10 +56,10 @@ def test_each_slot_shows_its_direction(house: DataFolder, world: World, bert: Pa
             ]
             ahead[number, slot] = levels.pop(level)
             beyond[number, slot] = (levels[0] + levels[1]) / 2
-    assert (everything(world, found.ahead) - ahead).abs().max() < 1e-3  # half precision in the cache
-    assert (everything(world, found.above_below) - beyond).abs().max() < 1e-3
+    assert (everything(world, here) - ahead).abs().max() < 1e-3  # half precision in the cache
+    assert (everything(world, others) - beyond).abs().max() < 1e-3
     assert (ahead - beyond).abs().max() > 0.1
-    assert not found.ahead.table[0].any()
+    assert not here.table[0].any()
 
 
 def test_only_what_some_view_needs_is_embedded(tiny: Any, bert: Path) -> None:
@@ -74,27 +73,27 @@ def test_only_what_some_view_needs_is_embedded(tiny: Any, bert: Path) -> None:
             described = tiny.read(f"observations/{scan}.json")[name]
             for one in {heading, (heading + 1) % 8 if share else heading}:
                 needed |= {line.partition(": ")[2] for line in described[one].split("\n")}
-    open_observations(world, tiny.folder.observations, bert)
-    embedded = load_file(observations_key(world, tiny.folder.observations, bert).path)["vectors"]
+    _ = of_views(world, tiny.folder, bert).observations
+    embedded = load_file(of_views(world, tiny.folder, bert).observations_key.path)["vectors"]
     assert len(embedded) == len(needed) < 40
 
 
 def test_the_second_opening_reads_and_embeds_nothing(
     house: DataFolder, world: World, bert: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = open_observations(world, house.observations, bert)
-    for place, name in ((module, "read_observations"), (texts, "open_encoder")):
+    first = of_views(world, house, bert).observations
+    for place, name in ((views, "read_observations"), (encoder, "open_encoder")):
         monkeypatch.setattr(place, name, lambda *_: pytest.fail("read again"))
-    second = open_observations(world, house.observations, bert)
-    assert torch.equal(second.ahead.table, first.ahead.table)
-    assert torch.equal(second.above_below.table, first.above_below.table)
+    second = of_views(world, house, bert).observations
+    for before, after in zip(first, second, strict=True):
+        assert torch.equal(after.table, before.table)
 
 
 def test_what_is_missing_is_named(tiny: Any, bert: Path, refuses: Any, cache: Path) -> None:
     world, folder = open_world(tiny.folder), tiny.folder.observations
 
     def call() -> object:
-        return open_observations(world, folder, bert)
+        return of_views(world, tiny.folder, bert).observations
 
     tiny.edit("observations/beta.json", lambda document: (document.pop("b1"), document.pop("b5")))
     refuses(folder, call, "scan beta viewpoint b1: is missing; use files made for these graphs")  # b5 has no neighbour
@@ -106,9 +105,8 @@ def test_what_is_missing_is_named(tiny: Any, bert: Path, refuses: Any, cache: Pa
 
 
 def test_the_entry_depends_on_files_and_graphs(tiny: Any, bert: Path) -> None:
-    folder = tiny.folder.observations
-    keys = {observations_key(open_world(tiny.folder), folder, bert)}
-    keys.add(observations_key(open_world(tiny.folder, ["beta"]), folder, bert))
+    keys = {of_views(open_world(tiny.folder), tiny.folder, bert).observations_key}
+    keys.add(of_views(open_world(tiny.folder, ["beta"]), tiny.folder, bert).observations_key)
     tiny.edit("observations/beta.json", lambda document: document["b0"].reverse())
-    keys.add(observations_key(open_world(tiny.folder), folder, bert))
+    keys.add(of_views(open_world(tiny.folder), tiny.folder, bert).observations_key)
     assert len(keys) == 3

@@ -7,10 +7,11 @@ import torch
 
 from tests.world.samples import ORDER, everyone, furnished
 from vlnbert.errors import DataError
+from vlnbert.features import objects as module
+from vlnbert.features.objects import open_object_features
 from vlnbert.house import generate
 from vlnbert.sources.layout import open_folder
-from vlnbert.world import object_features as module
-from vlnbert.world import open_object_features, open_object_table, open_world
+from vlnbert.world import open_object_table, open_world
 
 
 @pytest.fixture

@@ -11,12 +11,11 @@ import torch
 from torch import Tensor
 
 import vlnbert as vln
-from tests.perception.samples import write_bert
-from vlnbert.data.own import tensor_bank
-from vlnbert.data.spec import FeatureSpec
+from tests.features.samples import of_views, write_bert
+from vlnbert.features.in_memory import tensor_bank
+from vlnbert.features.spec import FeatureSpec
+from vlnbert.features.views import open_labels
 from vlnbert.learning.presets import presets
-from vlnbert.perception.captions import open_sentences
-from vlnbert.world import open_labels
 from vlnbert.world.banks import FeatureBank, JoinedBank
 from vlnbert.world.geometry import VIEWS
 
@@ -70,7 +69,7 @@ def test_captions_are_what_they_were(tiny: Any, bert: str) -> None:
     """A codebook beside a table of detections gave the feature by which older runs learned."""
     world = vln.open_data(tiny.root).world
     folder = tiny.folder.captions
-    before = JoinedBank((open_sentences(world, folder, bert), open_labels(world, folder)[0]))
+    before = JoinedBank((of_views(world, tiny.folder, bert).captions, open_labels(world, folder)[0]))
     assert torch.equal(seen(tiny, "captions", bert), before.look(torch.arange(len(world))))
 
 
@@ -90,7 +89,7 @@ def test_a_registered_channel_beside_ours(tiny: Any, bert: str, forget_plugins: 
         torch.cat((detections, depth, seen(tiny, "observations-ahead", bert)), dim=-1),
     )
     spec = FeatureSpec("captions,my-depth")
-    assert (spec.own_views, spec.reads_captions, spec.reads_view_file) == (True, True, False)
+    assert (spec.user_views, spec.reads_captions, spec.reads_view_file) == (True, True, False)
 
 
 def test_what_is_read() -> None:

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 import vlnbert as vln
-from tests.data.test_channels import ALL
-from tests.perception.samples import plainly, write_bert
-from vlnbert.data.spec import FeatureSpec
+from tests.features.samples import plainly, write_bert
+from tests.features.test_spec import ALL
+from vlnbert.features.spec import FeatureSpec
 from vlnbert.world.banks import in_dtype, memory
 from vlnbert.world.cache import Key
 from vlnbert.world.geometry import STEPS, VIEWS
@@ -147,9 +147,8 @@ def test_nothing_is_opened_for_who_does_not_ask(tiny: Any, bert: str, cache: Pat
 def test_what_was_read_once_is_cached(tiny: Any, bert: str, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = FeatureSpec(views=",".join(ALL), encoder=bert)
     first = around(vln.open_data(tiny.root, spec))
-    for reader in ("captions.read_captions_of", "panoramas.read_captions_of", "panoramas.read_observations_of"):
-        monkeypatch.setattr(f"vlnbert.perception.{reader}", lambda *_: pytest.fail("reads again"))
-    monkeypatch.setattr("vlnbert.world.sights.read_captions_of", lambda *_: pytest.fail("reads again"))
+    for reader in ("captions_of", "observations_of"):
+        monkeypatch.setattr(f"vlnbert.features.views.{reader}", lambda *_: pytest.fail("reads again"))
     assert torch.equal(around(vln.open_data(tiny.root, spec)), first)
 
 

@@ -6,10 +6,16 @@ import torch
 from torch import Tensor
 
 from vlnbert.errors import DataError
+from vlnbert.features.views import (
+    facing_views,
+    index_captions,
+    open_features,
+    open_labels,
+    shares_across,
+)
 from vlnbert.sources.captions import read_captions
-from vlnbert.world import FeatureBank, JoinedBank, index_captions, open_features, open_labels, open_world
+from vlnbert.world import FeatureBank, JoinedBank, open_world
 from vlnbert.world.banks import in_dtype, side_by_side
-from vlnbert.world.sights import facing_views, open_label_places, shares_across
 
 HDF5, TSV = "features/tiny.hdf5", "features/tiny.tsv"
 
@@ -98,7 +104,7 @@ def test_thirds_of_a_view(box, shares):
 
 
 def test_label_places_are_the_surest_detection_in_each_third(tiny, world):
-    bank, classes = open_label_places(world, tiny.folder.captions)
+    bank, classes = open_labels(world, tiny.folder.captions, parts=3)
     chair = [0.9 if view % 4 == 3 else 0.4 if view % 4 in (1, 2) else 0.0 for view in range(4)]
 
     def by_third(scan, name, view):

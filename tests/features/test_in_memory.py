@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 import vlnbert as vln
-from vlnbert.data.own import bank_digest, tensor_bank
-from vlnbert.data.spec import IN_MEMORY
+from vlnbert.features.in_memory import bank_digest, tensor_bank
+from vlnbert.features.spec import IN_MEMORY
 from vlnbert.world.banks import FeatureBank
 from vlnbert.world.geometry import VIEWS
 from vlnbert.world.world import World
@@ -61,9 +61,9 @@ def test_names_come_before_files(data: vln.Data, tmp_path: Path, forget_plugins:
     vln.register_features("by-view")(by_view)
     named = vln.open_data(data, features="by-view")
     assert torch.equal(seen(named), seen(vln.open_data(data, features=vln.FeatureSpec(views="by-view"))))
-    assert named.features.own_views
+    assert named.features.user_views
     assert vln.open_data(data, features=by_view).features.views == "by-view", "a function that has a name goes by it"
-    assert not vln.FeatureSpec(views="captions").own_views
+    assert not vln.FeatureSpec(views="captions").user_views
     with pytest.raises(vln.UsageError, match="the name captions is taken; choose another"):
         vln.register_features("captions")
     file = vln.open_data(data, features=data.folder.feature_files()[0])
@@ -73,8 +73,8 @@ def test_names_come_before_files(data: vln.Data, tmp_path: Path, forget_plugins:
 
 def test_a_look_at_other_devices_and_widths(data: vln.Data) -> None:
     given = vln.open_data(data, features=by_view, device="cpu")
-    assert given.own_features is by_view
-    assert vln.open_data(given, device="cpu").own_features is by_view
+    assert given.in_memory is by_view
+    assert vln.open_data(given, device="cpu").in_memory is by_view
     narrow = given.seen_as(vln.FeatureSpec(views=IN_MEMORY, view_width=3))
     with pytest.raises(vln.UsageError, match=r"features are 5 wide, not 3 as asked for"):
         _ = narrow.view_bank

@@ -9,8 +9,8 @@ import vlnbert as vln
 from tests.conftest import TinyData
 from tests.world.samples import furnish
 from vlnbert.errors import DataError, VlnbertError
-from vlnbert.perception.objects import readable_name
-from vlnbert.perception.view_texts import CHANNELS, NEAREST, TextReader
+from vlnbert.features.objects import readable_name
+from vlnbert.features.texts import CHANNELS, NEAREST, TextReader
 
 
 def test_each_view_takes_the_nearest_heading() -> None:

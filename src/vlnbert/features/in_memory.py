@@ -1,4 +1,4 @@
-"""Features of one's own: a bank, a tensor or a function that makes one, held against the world and checked."""
+"""User-defined features: a bank, a tensor or a function that makes one, checked against the world."""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -8,20 +8,20 @@ from typing import Any, TypeGuard
 import torch
 from torch import Tensor
 
-from vlnbert.data.spec import FEATURES, FeatureSpec
 from vlnbert.errors import UsageError
 from vlnbert.external import ExternalCall, is_plain, kind_of
+from vlnbert.features.spec import FEATURES, IN_MEMORY, FeatureSpec
+from vlnbert.features.views import ViewSource, facing_views
 from vlnbert.world.banks import Bank, FeatureBank, look
 from vlnbert.world.geometry import VIEWS
-from vlnbert.world.sights import facing_views
 from vlnbert.world.world import STOP, World
 
 CHUNK = 256  # viewpoints that are looked at together
-Features = Bank | Tensor | Callable[[World], Bank | Tensor]  # what somebody may hold in memory
+Features = Bank | Tensor | Callable[[World], Bank | Tensor]  # what `vln.open_data` takes
 
 
-def is_own(features: Any) -> TypeGuard[Features]:
-    """Whether these are features themselves; not what names some. What is neither is refused."""
+def is_in_memory(features: Any) -> TypeGuard[Features]:
+    """Whether these are features themselves, not the name of some; anything else is refused."""
     if features is None or isinstance(features, FeatureSpec | str | Path):
         return False
     if isinstance(features, Tensor) or callable(features) or hasattr(features, "look"):
@@ -31,40 +31,48 @@ def is_own(features: Any) -> TypeGuard[Features]:
 
 
 def registered_name(features: Any) -> str | None:
-    """The name of features that were registered."""
+    """The name under which features were registered, if they were."""
     return next((name for name, one in FEATURES.items() if one is features), None)
 
 
-def open_own(world: World, features: Features, name: str, panorama: bool = False) -> Bank:
-    """Features as a bank on the world's device, with `panorama` of all 36 views; what does not fit is one line."""
-    whose = f"the features '{name}'"
+def open_registered(source: ViewSource, name: str) -> Bank:
+    """Features that were registered by name."""
+    return _open(source, FEATURES[name], name)
+
+
+def open_held(source: ViewSource, name: str) -> Bank:
+    """Features that the user holds in memory."""
+    if source.in_memory is None:
+        problem = "these views look like what was held in memory"
+        raise UsageError(f"{problem}; give it again: data=vln.open_data(DIR, features=...)")
+    return _open(source, source.in_memory, IN_MEMORY)
+
+
+def _open(source: ViewSource, features: Features, name: str) -> Bank:
+    """Features as a bank on the world's device, checked at every viewpoint; a misfit is one line."""
+    world, panorama, whose = source.world, source.panorama, f"the features '{name}'"
     makes = isinstance(features, type) or not (isinstance(features, Tensor) or hasattr(features, "look"))
     with ExternalCall(whose, world):
-        found: Any = features(world) if makes else features  # type: ignore[operator]  # callable, then
+        bank: Any = features(world) if makes else features  # type: ignore[operator]  # callable, then
     if panorama:
-        found = _panorama_bank(world, found, whose)
-    elif isinstance(found, Tensor):
-        found = tensor_bank(world, found, whose)
-    elif not hasattr(found, "look") or not isinstance(getattr(found, "width", None), int):
-        given = "are made" if makes else "are"
-        problem = f"{whose} {given} of {type(found).__name__}"
+        # A bank or a tensor by choice knows nothing of the other views.
+        shape = tuple(bank.shape) if isinstance(bank, Tensor) else ()
+        if len(shape) != 3 or shape[:2] != (len(world), VIEWS):
+            problem = f"{whose} do not show all {VIEWS} views, and a panorama is wanted"
+            raise UsageError(f"{problem}; give a tensor [viewpoint, {VIEWS}, width], or see by something else")
+        row = torch.arange(len(world) * VIEWS, device=world.device).view(-1, VIEWS)
+        bank = FeatureBank(bank.to(world.device).flatten(0, 1), row)
+    elif isinstance(bank, Tensor):
+        bank = tensor_bank(world, bank, whose)
+    elif not hasattr(bank, "look") or not isinstance(getattr(bank, "width", None), int):
+        problem = f"{whose} {'are made' if makes else 'are'} of {type(bank).__name__}"
         raise UsageError(f"{problem}; give a tensor, or an object with width (a number) and look(viewpoint)")
-    elif hasattr(found, "to"):
+    elif hasattr(bank, "to"):
         with ExternalCall(whose):
-            found = found.to(world.device)
-    for _ in _looks(world, found, whose, VIEWS if panorama else world.slots):
+            bank = bank.to(world.device)
+    for _ in _looks(world, bank, whose, VIEWS if panorama else world.slots):
         pass
-    return found  # type: ignore[no-any-return]  # a bank, as was checked
-
-
-def _panorama_bank(world: World, values: Any, whose: str) -> FeatureBank:
-    """A panorama bank of [viewpoint, 36, width] values; what shows choices alone knows nothing of the other views."""
-    shape = tuple(values.shape) if isinstance(values, Tensor) else ()
-    if len(shape) != 3 or shape[:2] != (len(world), VIEWS):
-        problem = f"{whose} do not show all {VIEWS} views, and a panorama is wanted"
-        raise UsageError(f"{problem}; give a tensor [viewpoint, {VIEWS}, width], or see by something else")
-    row = torch.arange(len(world) * VIEWS, device=world.device).view(-1, VIEWS)
-    return FeatureBank(values.to(world.device).flatten(0, 1), row)
+    return bank  # type: ignore[no-any-return]  # as was checked
 
 
 def tensor_bank(world: World, values: Tensor, whose: str = "the features") -> FeatureBank:
@@ -89,7 +97,7 @@ def tensor_bank(world: World, values: Tensor, whose: str = "the features") -> Fe
 
 
 def bank_digest(world: World, bank: Bank) -> str:
-    """A digest of all that can be seen."""
+    """Digest of a bank's features at all viewpoints."""
     digest = hashlib.blake2b(f"{bank.width}".encode(), digest_size=16)
     for seen in _looks(world, bank, "the features", world.slots):
         digest.update(seen.cpu().contiguous().float().numpy().data)
@@ -97,7 +105,7 @@ def bank_digest(world: World, bank: Bank) -> str:
 
 
 def _looks(world: World, bank: Bank, whose: str, count: int) -> Iterator[Tensor]:
-    """What is seen from every viewpoint in so many slots or views, some viewpoints at a time, checked."""
+    """Looks of a bank from every viewpoint in `count` slots or views, some viewpoints at a time, checked."""
     what = "slot" if count == world.slots else "view"
     for viewpoint in torch.split(torch.arange(len(world), device=world.device), CHUNK):
         seen: Any = look(bank, viewpoint)

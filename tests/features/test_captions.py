@@ -9,10 +9,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tests.perception.samples import plainly, write_bert
+from tests.features.samples import of_views, plainly, write_bert
 from vlnbert.errors import DataError
-from vlnbert.perception import captions, texts
-from vlnbert.perception.captions import captions_key, open_captions_beside, open_sentences
+from vlnbert.features import encoder
+from vlnbert.features import views as module
+from vlnbert.features.views import open_captions_beside
 from vlnbert.sources.layout import DataFolder
 from vlnbert.world import World, open_world
 
@@ -28,8 +29,8 @@ def closed(*_: object, **__: object) -> NoReturn:
 
 def shut_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """From here on neither captions are read nor an encoder opened."""
-    monkeypatch.setattr(captions, "index_captions", closed)
-    monkeypatch.setattr(texts, "open_encoder", closed)
+    monkeypatch.setattr(module, "index_captions", closed)
+    monkeypatch.setattr(encoder, "open_encoder", closed)
 
 
 def written(house: DataFolder, world: World) -> dict[tuple[int, int], str]:
@@ -43,7 +44,7 @@ def written(house: DataFolder, world: World) -> dict[tuple[int, int], str]:
 
 
 def test_each_slot_shows_its_view(house: DataFolder, world: World, bert: Path) -> None:
-    bank = open_sentences(world, house.captions, bert)
+    bank = of_views(world, house, bert).captions
     assert bank.width == 24
     seen = bank.look(torch.arange(len(world)))
     expected = torch.zeros(len(world), world.slots, 24)
@@ -59,7 +60,7 @@ def test_each_slot_shows_its_view(house: DataFolder, world: World, bert: Path) -
 
 def test_the_captions_beside_a_view(house: DataFolder, world: World, bert: Path) -> None:
     """The mean of those 30 degrees to either side, also where the turn begins anew."""
-    bank = open_captions_beside(world, house.captions, bert)
+    bank = open_captions_beside(of_views(world, house, bert), "captions-beside")
     files = [json.loads((house.captions / f"{scan}.json").read_text()) for scan in world.scans]
     expected, wrapped = torch.zeros(len(world), world.slots, 24), 0
     for number, name in enumerate(world.viewpoints):
@@ -71,11 +72,11 @@ def test_the_captions_beside_a_view(house: DataFolder, world: World, bert: Path)
             wrapped += step in (0, 11)
     assert wrapped
     assert (bank.look(torch.arange(len(world))) - expected).abs().max() < 1e-3
-    assert captions_key(world, house.captions, bert) != captions_key(world, house.captions, bert, "captions-beside")
+    assert of_views(world, house, bert).captions_key.kind == "captions"
 
 
 def test_captions_are_kept_once(house: DataFolder, world: World, bert: Path) -> None:
-    bank = open_sentences(world, house.captions, bert)
+    bank = of_views(world, house, bert).captions
     assert len(bank.table) == 1 + len(set(written(house, world).values()))
     assert not bank.table[0].any()
 
@@ -83,39 +84,39 @@ def test_captions_are_kept_once(house: DataFolder, world: World, bert: Path) -> 
 def test_the_second_opening_reads_and_embeds_nothing(
     house: DataFolder, world: World, bert: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = open_sentences(world, house.captions, bert)
+    first = of_views(world, house, bert).captions
     shut_all(monkeypatch)
-    second = open_sentences(world, house.captions, str(bert))
+    second = of_views(world, house, str(bert)).captions
     assert torch.equal(second.table, first.table)
     assert torch.equal(second.row, first.row)
     assert (second.table.dtype, second.row.dtype) == (torch.float32, torch.long)
 
 
 def test_the_cache_holds_halves(house: DataFolder, world: World, bert: Path) -> None:
-    open_sentences(world, house.captions, bert)
-    kept = load_file(captions_key(world, house.captions, bert).path)
+    _ = of_views(world, house, bert).captions
+    kept = load_file(of_views(world, house, bert).captions_key.path)
     assert kept["vectors"].dtype == torch.float16
 
 
 def test_another_encoder_is_another_entry(house: DataFolder, world: World, bert: Path, tmp_path: Path) -> None:
     other = write_bert(tmp_path / "other", house.vocabulary, seed=1)
-    assert captions_key(world, house.captions, bert) != captions_key(world, house.captions, other)
-    one, two = (open_sentences(world, house.captions, source) for source in (bert, other))
+    assert of_views(world, house, bert).captions_key != of_views(world, house, other).captions_key
+    one, two = (of_views(world, house, source).captions for source in (bert, other))
     assert not torch.allclose(one.table, two.table, atol=0.1)
 
 
 def test_other_captions_are_another_entry(tiny: Any, bert: Path) -> None:
     world = open_world(tiny.folder)
-    before = open_sentences(world, tiny.folder.captions, bert)
+    before = of_views(world, tiny.folder, bert).captions
     tiny.edit("captions/beta.json", _all_alike)
-    after = open_sentences(world, tiny.folder.captions, bert)
+    after = of_views(world, tiny.folder, bert).captions
     assert len(after.table) < len(before.table)
 
 
 def test_other_graphs_are_another_entry(tiny: Any, bert: Path) -> None:
-    keys = {captions_key(open_world(tiny.folder, scans), tiny.folder.captions, bert) for scans in (None, ["beta"])}
+    keys = {of_views(open_world(tiny.folder, scans), tiny.folder, bert).captions_key for scans in (None, ["beta"])}
     tiny.edit("connectivity/beta_connectivity.json", lambda entries: entries[0]["pose"].__setitem__(3, 4.0))
-    keys.add(captions_key(open_world(tiny.folder), tiny.folder.captions, bert))
+    keys.add(of_views(open_world(tiny.folder), tiny.folder, bert).captions_key)
     assert len(keys) == 3
 
 
@@ -123,7 +124,7 @@ def test_missing_and_damaged_captions_are_named(tiny: Any, bert: Path, refuses: 
     world, folder = open_world(tiny.folder), tiny.folder.captions
 
     def call() -> object:
-        return open_sentences(world, folder, bert)
+        return of_views(world, tiny.folder, bert).captions
 
     tiny.cut("captions/gamma.json", -20)
     refuses(folder / "gamma.json", call, "is not whole JSON")
@@ -138,12 +139,12 @@ def test_missing_and_damaged_captions_are_named(tiny: Any, bert: Path, refuses: 
 def test_an_encoder_that_cannot_read_is_refused_before_the_captions(
     house: DataFolder, world: World, tmp_path: Path, refuses: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(captions, "index_captions", closed)
+    monkeypatch.setattr(module, "index_captions", closed)
     path = tmp_path / "none"
-    refuses(path, lambda: open_sentences(world, house.captions, path), "no such file or folder")
+    refuses(path, lambda: of_views(world, house, path).captions, "no such file or folder")
     mute = write_bert(tmp_path / "mute", house.vocabulary)
     (mute / "vocab.txt").unlink()
-    refuses(mute, lambda: open_sentences(world, house.captions, mute), "comes without a vocabulary")
+    refuses(mute, lambda: of_views(world, house, mute).captions, "comes without a vocabulary")
 
 
 def test_embeddings_that_are_not_numbers_are_not_kept(
@@ -154,7 +155,7 @@ def test_embeddings_that_are_not_numbers_are_not_kept(
     tensors["encoder.layer.1.output.LayerNorm.bias"][3] = 3e38
     save_file(tensors, folder / "model.safetensors")
     with pytest.raises(DataError, match="sick: gives embeddings that are not numbers"):
-        open_sentences(world, house.captions, folder)
+        _ = of_views(world, house, folder).captions
     assert not list(cache.glob("captions-*"))
 
 

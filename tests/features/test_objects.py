@@ -12,17 +12,17 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.perception.samples import plainly, write_bert
+from tests.features.samples import of_objects, plainly, write_bert
 from tests.world.samples import furnished
 from vlnbert.cli.main import main
 from vlnbert.errors import UsageError
-from vlnbert.perception import objects as module
-from vlnbert.perception import texts
-from vlnbert.perception.objects import object_names_key, open_descriptions, open_object_names, readable_name
+from vlnbert.features import encoder
+from vlnbert.features import objects as module
+from vlnbert.features.objects import ObjectSource, open_named_objects, readable_name
+from vlnbert.features.views import index_captions_of, open_labels
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.task import TASKS
-from vlnbert.world import ObjectTable, World, open_labels, open_object_table, open_world
-from vlnbert.world.sights import index_captions_of
+from vlnbert.world import ObjectTable, World, open_object_table, open_world
 
 Run = Callable[..., tuple[int, str, str]]
 WORDS = (
@@ -43,6 +43,11 @@ def captions(tiny: Any) -> Path:
     return folder
 
 
+@pytest.fixture
+def source(tiny: Any, world: World, objects: ObjectTable, bert: Path) -> ObjectSource:
+    return of_objects(world, tiny.folder, objects, bert)
+
+
 def closed(*_: object, **__: object) -> NoReturn:
     raise AssertionError("read again")
 
@@ -50,7 +55,7 @@ def closed(*_: object, **__: object) -> NoReturn:
 def shut_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """From here on neither captions are read nor an encoder opened."""
     monkeypatch.setattr(module, "index_captions_of", closed)
-    monkeypatch.setattr(texts, "open_encoder", closed)
+    monkeypatch.setattr(encoder, "open_encoder", closed)
 
 
 def written(data: DataFolder, world: World, objects: ObjectTable, row: int) -> tuple[str, str]:
@@ -64,7 +69,7 @@ def written(data: DataFolder, world: World, objects: ObjectTable, row: int) -> t
 
 def test_each_object_shows_its_name_and_its_view(tiny: Any, world: World, objects: ObjectTable, bert: Path) -> None:
     _distinct_captions(tiny)
-    bank = open_object_names(world, objects, tiny.folder.captions, bert)
+    bank = open_named_objects(of_objects(world, tiny.folder, objects, bert))
     seen = bank.look(torch.arange(len(world)), torch.zeros(len(world), dtype=torch.long))
     pairs = [written(tiny.folder, world, objects, row) for row in range(len(objects))]
     assert "sofa chair" in [name for name, _ in pairs]
@@ -103,57 +108,56 @@ def test_names_are_spelled_as_one_would_write_them(name: str, expected: str) -> 
 
 def test_texts_are_read_once(tiny: Any, world: World, bert: Path) -> None:
     tiny.write("reverie/BBox/alpha_a1.json", {"a1": _things("sofa#chair", "sofa/chair", "sofa##chair", "chair")})
-    said = open_descriptions(world, open_object_table(world, tiny.folder.boxes), tiny.folder.captions, bert)
-    assert len(said.names) == 3, "sofa chair; sofa, chair; chair"
-    assert said.captions.shape == (5, 24), "views 0 and 1 in alpha; 3, which shows what 15 shows, in all three scans"
+    said = of_objects(world, tiny.folder, open_object_table(world, tiny.folder.boxes), bert).describe()
+    assert len(said["names"]) == 3, "sofa chair; sofa, chair; chair"
+    assert said["captions"].shape == (5, 24), "views 0 and 1 in alpha; 3, which shows what 15 shows, in all three scans"
 
 
 def test_the_second_opening_reads_and_embeds_nothing(
-    world: World, objects: ObjectTable, captions: Path, bert: Path, monkeypatch: pytest.MonkeyPatch
+    tiny: Any, source: ObjectSource, bert: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = open_object_names(world, objects, captions, bert)
+    world, objects = source.world, source.objects
+    first = open_named_objects(source)
     shut_all(monkeypatch)
-    second = open_object_names(world, objects, captions, str(bert))
+    second = open_named_objects(of_objects(world, tiny.folder, objects, bert))
     assert torch.equal(second.table, first.table)
     assert torch.equal(second.row, first.row)
-    fewer = open_object_names(world, objects, captions, bert, max_objects=3)
+    fewer = open_named_objects(source, max_objects=3)
     assert (fewer.widest, fewer.object_table.left_out) == (3, len(objects) - len(fewer.object_table))
     with pytest.raises(UsageError, match="would leave none"):
-        open_object_names(world, objects, captions, bert, max_objects=0)
+        open_named_objects(source, max_objects=0)
 
 
-def test_the_cache_holds_halves(world: World, objects: ObjectTable, captions: Path, bert: Path) -> None:
-    open_object_names(world, objects, captions, bert)
-    kept = load_file(object_names_key(world, objects, captions, bert).path)
+def test_the_cache_holds_halves(source: ObjectSource) -> None:
+    open_named_objects(source)
+    kept = load_file(source.names_key.path)
     assert {name: kept[name].dtype for name in ("names", "captions")} == dict.fromkeys(
         ("names", "captions"), torch.float16
     )
 
 
-def test_it_lives_where_the_world_does(
-    world: World, objects: ObjectTable, captions: Path, bert: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    here = open_object_names(world, objects, captions, bert)
+def test_it_lives_where_the_world_does(source: ObjectSource, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = open_named_objects(source)
     monkeypatch.setattr(World, "device", torch.device("meta"))  # moved there, it could give no fingerprint
-    there = open_object_names(world, objects, captions, bert)
+    there = open_named_objects(source)
     assert {there.table.device.type, there.row.device.type, there.first.device.type} == {"meta"}
     assert there.table.shape == here.table.shape
 
 
 def test_another_encoder_is_another_entry(
-    house: DataFolder, world: World, objects: ObjectTable, captions: Path, bert: Path, tmp_path: Path, cache: Path
+    tiny: Any, house: DataFolder, world: World, objects: ObjectTable, bert: Path, tmp_path: Path, cache: Path
 ) -> None:
     other = write_bert(tmp_path / "other", house.vocabulary, seed=1)
-    one, two = (open_object_names(world, objects, captions, source) for source in (bert, other))
+    one, two = (open_named_objects(of_objects(world, tiny.folder, objects, folder)) for folder in (bert, other))
     assert not torch.allclose(one.table, two.table, atol=0.1)
     assert len(list(cache.glob("object-names-*"))) == 2
 
 
 def test_other_captions_names_views_or_objects_are_another_entry(
-    tiny: Any, world: World, objects: ObjectTable, captions: Path, bert: Path
+    tiny: Any, world: World, objects: ObjectTable, bert: Path
 ) -> None:
     def key() -> str:
-        return object_names_key(world, open_object_table(world, tiny.folder.boxes), captions, bert).digest
+        return of_objects(world, tiny.folder, open_object_table(world, tiny.folder.boxes), bert).names_key.digest
 
     keys = {key()}
     tiny.edit("captions/alpha.json", lambda document: document["a1"]["9"].update(global_cap="a wall"))
@@ -166,14 +170,14 @@ def test_other_captions_names_views_or_objects_are_another_entry(
     assert key() in keys, "the first view of its largest box is still 8"
     tiny.edit("reverie/BBox/alpha_a1.json", lambda document: document["a1"]["7"].update(visible_pos=[11, 9]))
     keys.add(key())
-    keys.add(object_names_key(world, objects.select(torch.arange(3)), captions, bert).digest)
+    keys.add(of_objects(world, tiny.folder, objects.select(torch.arange(3)), bert).names_key.digest)
     assert len(keys) == 6
 
 
 def test_a_world_without_objects(tiny: Any, bert: Path) -> None:
     world = open_world(tiny.folder)
     none = furnished(tiny, world).select(torch.arange(0))
-    bank = open_object_names(world, none, tiny.folder.captions, bert)
+    bank = open_named_objects(of_objects(world, tiny.folder, none, bert))
     assert (bank.width, len(bank.table)) == (48, 1)
 
 
@@ -181,7 +185,7 @@ def test_missing_captions_are_named(
     tiny: Any, world: World, objects: ObjectTable, captions: Path, bert: Path, refuses: Any, cache: Path
 ) -> None:
     def call() -> object:
-        return open_object_names(world, objects, captions, bert)
+        return open_named_objects(of_objects(world, tiny.folder, objects, bert))
 
     tiny.edit("captions/alpha.json", lambda document: document.pop("a2"))
     call()  # nothing is shown there

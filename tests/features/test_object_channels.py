@@ -10,21 +10,24 @@ import pytest
 import torch
 
 import vlnbert as vln
-from tests.perception.samples import plainly, write_bert
-from vlnbert.data.spec import FeatureSpec
-from vlnbert.perception.object_channels import (
-    box_heading,
-    box_shapes,
-    open_object_observations,
-    open_overlaps,
-    open_overlaps_in_all_views,
+from tests.features.samples import of_objects, plainly, write_bert
+from vlnbert.features.objects import (
+    box_direction,
     overlap,
 )
+from vlnbert.features.spec import OBJECT_CHANNELS, FeatureSpec
+from vlnbert.features.views import open_labels
 from vlnbert.sources.layout import DataFolder
-from vlnbert.world import ObjectTable, World, open_labels, open_object_table, open_world
+from vlnbert.world import ObjectTable, World, open_object_table, open_world
 
 LAMP, SOFA, TABLE = "a lamp", "a blue sofa", "a table in a room"
 CLASSES = ("chair", "lamp", "sofa", "table")
+
+
+def channel(name: str, world: World, objects: ObjectTable, folder: DataFolder, bert: Path) -> torch.Tensor:
+    shown = OBJECT_CHANNELS[name].open(of_objects(world, folder, objects, bert))
+    assert isinstance(shown, torch.Tensor)
+    return shown
 
 
 def detection(label: str, box: str, confidence: float, caption: str) -> dict[str, str]:
@@ -53,7 +56,7 @@ def objects(tiny: Any, world: World) -> ObjectTable:
 
 
 def test_the_detections_that_overlap_a_box(tiny: Any, world: World, objects: ObjectTable, bert: Path) -> None:
-    found = open_overlaps(world, objects, tiny.folder.captions, bert)
+    found = channel("overlapping-detections", world, objects, tiny.folder, bert)
     assert found.shape == (2, len(CLASSES) + 24)
     weights = [1.0 * 0.5, 0.5 * 0.9, 2500 / 17500 * 0.7]
     assert found[0, :4].tolist() == pytest.approx([0.0, weights[0], weights[2], 0.0])  # the surest lamp
@@ -70,7 +73,7 @@ def test_where_nothing_is_detected_nothing_overlaps(tiny: Any, world: World, obj
                 f"captions/{scan}.json",
                 lambda document, name=name: [v.update(dense_cap=[]) for v in document[name].values()],
             )
-    found = open_overlaps(world, objects, tiny.folder.captions, bert)
+    found = channel("overlapping-detections", world, objects, tiny.folder, bert)
     assert found.shape == (2, 24)
     assert not found.any()
 
@@ -89,9 +92,8 @@ def shown_twice(tiny: Any, world: World, objects: ObjectTable) -> ObjectTable:
 def test_detections_in_all_views_that_show_an_object(
     tiny: Any, world: World, shown_twice: ObjectTable, bert: Path
 ) -> None:
-    folder = tiny.folder
     assert shown_twice.view.tolist() == [14, 3]
-    found = open_overlaps_in_all_views(world, shown_twice, folder.captions, folder.boxes, bert)
+    found = channel("detections-in-all-views", world, shown_twice, tiny.folder, bert)
     weights = [1.0 * 0.5, 0.5 * 0.9, 2500 / 17500 * 0.7, 1.0 * 0.8]
     assert found[0, :4].tolist() == pytest.approx([0.0, weights[0], weights[3], 0.0])  # the sofa of the other view
     texts = plainly(bert, [LAMP, SOFA, TABLE, SOFA])
@@ -101,32 +103,31 @@ def test_detections_in_all_views_that_show_an_object(
 
 
 def test_of_one_view_all_views_tell_the_same(tiny: Any, world: World, objects: ObjectTable, bert: Path) -> None:
-    folder = tiny.folder
-    found = open_overlaps_in_all_views(world, objects, folder.captions, folder.boxes, bert)
-    assert (found - open_overlaps(world, objects, folder.captions, bert)).abs().max() < 1e-6
+    found = channel("detections-in-all-views", world, objects, tiny.folder, bert)
+    assert (found - channel("overlapping-detections", world, objects, tiny.folder, bert)).abs().max() < 1e-6
 
 
 def test_a_box_in_another_view_is_another_entry_of_the_cache(
     tiny: Any, world: World, shown_twice: ObjectTable, bert: Path
 ) -> None:
     """Though the largest boxes, which the table has, stay where they were."""
-    folder = tiny.folder
-    before = open_overlaps_in_all_views(world, shown_twice, folder.captions, folder.boxes, bert)
+    before = channel("detections-in-all-views", world, shown_twice, tiny.folder, bert)
     moved = {"bbox2d": [[120, 100, 50, 100], [100, 100, 100, 100]]}
     tiny.edit("reverie/BBox/alpha_a1.json", lambda document: document["a1"]["1"].update(moved))
-    after = open_overlaps_in_all_views(world, shown_twice, folder.captions, folder.boxes, bert)
+    after = channel("detections-in-all-views", world, shown_twice, tiny.folder, bert)
     assert before[0, :4].tolist() == pytest.approx([0, 0.5, 0.8, 0])
     assert after[0, :4].tolist() == pytest.approx([0.5, 0.5, 0.1, 0])
 
 
-def test_the_shape_of_a_box(objects: ObjectTable) -> None:
+def test_the_shape_of_a_box(tiny: Any, world: World, objects: ObjectTable, bert: Path) -> None:
     """The second is cut off by the right edge of its view, 140 pixels behind its left one."""
-    small, cut = box_shapes(objects).tolist()
+    shapes = channel("box-shape", world, objects, tiny.folder, bert)
+    small, cut = shapes.tolist()
     assert small == pytest.approx([(math.log(101) - 5) / 2] * 2 + [0, 0, 0], abs=1e-5)
     assert cut == pytest.approx([(math.log(141) - 5) / 2, (math.log(101) - 5) / 2, 0.5, 0, 0], abs=1e-5)
     left, top, right, bottom, area = objects.position.T
     mirrored = replace(objects, position=torch.stack((1 - right, top, 1 - left, bottom, area), dim=1))
-    torch.testing.assert_close(box_shapes(mirrored), box_shapes(objects))
+    torch.testing.assert_close(channel("box-shape", world, mirrored, tiny.folder, bert), shapes)
 
 
 def test_intersection_over_union() -> None:
@@ -152,12 +153,12 @@ def test_the_heading_of_a_box_is_that_of_what_it_shows(objects: ObjectTable, vie
         object.__setattr__(objects, "view", torch.tensor([view, view]))
         position = torch.tensor([[across - 0.1, down - 0.2, across + 0.1, down + 0.2, 0.08]] * 2)
         object.__setattr__(objects, "position", position)
-        assert box_heading(objects).tolist() == pytest.approx([h, h], abs=1e-5)
+        assert box_direction(objects)[0].tolist() == pytest.approx([h, h], abs=1e-5)
 
 
 def test_observations_in_the_direction_of_a_box(tiny: Any, world: World, objects: ObjectTable, bert: Path) -> None:
     """View 14 looks along 60 degrees; the box's middle at x = 150 lies 22.24 degrees to the left of that."""
-    found = open_object_observations(world, objects, tiny.folder.observations, bert)
+    found = channel("observations", world, objects, tiny.folder, bert)
     degrees = 60 - math.degrees(math.atan(170 * math.tan(math.radians(30)) / 240))
     before, after = plainly(bert, ["a sofa in a", "a table in a"])
     expected = (1 - degrees / 45) * before + degrees / 45 * after
@@ -176,7 +177,7 @@ def test_observations_at_the_elevation_of_the_view(tiny: Any, world: World, obje
     tiny.edit("observations/alpha.json", lambda document: document.update(a1=[said] * 8))
     table = open_object_table(world, tiny.folder.boxes)
     table = table.select((table.viewpoint == world.numbers["alpha", "a1"]).nonzero().flatten())
-    found = open_object_observations(world, table, tiny.folder.observations, bert)
+    found = channel("observations", world, table, tiny.folder, bert)
     assert (found - plainly(bert, [LAMP, SOFA, TABLE])).abs().max() < 1e-3
 
 
@@ -188,7 +189,7 @@ def test_a_box_elsewhere_is_another_entry_of_the_cache(
     moved = open_object_table(world, tiny.folder.boxes)
     moved = moved.select((moved.viewpoint == world.numbers["alpha", "a1"]).nonzero().flatten())
     assert moved.fingerprint() == objects.fingerprint()
-    before, after = (open_overlaps(world, one, tiny.folder.captions, bert) for one in (objects, moved))
+    before, after = (channel("overlapping-detections", world, one, tiny.folder, bert) for one in (objects, moved))
     assert before[0, :4].tolist() == pytest.approx([0, 0.5, 0.1, 0])
     assert after[0, :4].tolist() == pytest.approx([0, 0, 0, 1])
 
@@ -254,7 +255,7 @@ def test_the_second_opening_reads_nothing(house: DataFolder, tmp_path: Path, mon
     bert = write_bert(tmp_path / "bert", house.vocabulary)
     spec = FeatureSpec("captions", objects="detections,observations", encoder=str(bert))
     first = vln.open_data(house.root, spec).object_bank
-    monkeypatch.setattr("vlnbert.perception.texts.open_encoder", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr("vlnbert.features.encoder.open_encoder", lambda *_: pytest.fail("read again"))
     second = vln.open_data(house.root, spec).object_bank
     assert first is not None
     assert second is not None

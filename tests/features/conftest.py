@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.perception.samples import write_bert
+from tests.features.samples import write_bert
 from vlnbert.house import generate
 from vlnbert.sources.layout import DataFolder
 
