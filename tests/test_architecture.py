@@ -14,7 +14,7 @@ ROOMS = [
         "environment",
         "navigator",
         "weights",
-        "perception",
+        "features",
         "data",
         "rollout",
         "speaker",

@@ -10,9 +10,9 @@ import pytest
 
 import vlnbert
 from vlnbert.cli.main import VERBS
-from vlnbert.data.shown import as_kept
 from vlnbert.errors import Faults
 from vlnbert.evaluation.results import parse_results
+from vlnbert.features.opening import as_kept
 from vlnbert.fetching.manifest import SHIPPED, read_manifest
 from vlnbert.navigator.storage.shown import read_shown
 from vlnbert.sources.boxes import read_boxes

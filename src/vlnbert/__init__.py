@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from vlnbert.api.training import resume, train
     from vlnbert.api.weights import export_weights, import_weights, inspect_weights
     from vlnbert.data.data import Data, open_data
-    from vlnbert.data.spec import FeatureSpec, register_features
     from vlnbert.environment.environment import Environment
     from vlnbert.errors import DataError, UnknownNameError, UsageError, VlnbertError
     from vlnbert.evaluation.evaluate import Evaluation
+    from vlnbert.features.spec import FeatureSpec, register_features
     from vlnbert.learning.experiment import Experiment, TrainConfig
     from vlnbert.learning.experiment_file import save_experiment
     from vlnbert.learning.losses import Loss, register_loss
@@ -81,7 +81,7 @@ _HOME = {
     "vlnbert.api.training": ("resume", "train"),
     "vlnbert.api.weights": ("export_weights", "import_weights", "inspect_weights"),
     "vlnbert.data.data": ("Data", "open_data"),
-    "vlnbert.data.spec": ("FeatureSpec", "register_features"),
+    "vlnbert.features.spec": ("FeatureSpec", "register_features"),
     "vlnbert.environment.environment": ("Environment",),
     "vlnbert.errors": ("DataError", "UnknownNameError", "UsageError", "VlnbertError"),
     "vlnbert.evaluation.evaluate": ("Evaluation",),

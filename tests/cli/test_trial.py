@@ -29,7 +29,7 @@ PLACES = {
     "house": "vlnbert.house.write.build",
     "data check": "vlnbert.api.inspecting.take_inventory",
     "data r4r": "vlnbert.tasks.r4r.joined_items",
-    "features captions": "vlnbert.perception.texts.open_encoder",
+    "features captions": "vlnbert.features.encoder.open_encoder",
     "report": "vlnbert.api.reporting.compare_with_baselines",
     "bench world": "vlnbert.benchmarks.world.compare",
     "bench train": "vlnbert.benchmarks.training.time_training",

@@ -97,8 +97,8 @@ def commands(text: str) -> list[str]:
 
 def _prepare(page: Path) -> None:
     """What a reader of a page has before."""
+    from tests.features.samples import write_bert
     from tests.learning.samples import write_labels
-    from tests.perception.samples import write_bert
     from vlnbert.house import generate
 
     Path("examples").symlink_to(ROOT / "examples")

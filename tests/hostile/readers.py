@@ -17,6 +17,7 @@ from vlnbert.api.reporting import curves
 from vlnbert.cli.main import _run
 from vlnbert.cli.parsing import as_option
 from vlnbert.errors import spelling
+from vlnbert.features.views import open_features
 from vlnbert.fetching import download
 from vlnbert.fetching.fetch import fetch
 from vlnbert.fetching.manifest import read_manifest
@@ -35,7 +36,6 @@ from vlnbert.sources.word_labels import read_word_labels
 from vlnbert.speaker import Speaker
 from vlnbert.tasks.alignment import align_words
 from vlnbert.tasks.tokens import load_tokenizer
-from vlnbert.world import open_features
 
 Read = Callable[[Path, Path], object]  # of the root that the file lies in, and the file
 TEXTS = ["walk to the blue door and stop.", "Go up the stairs, un-chair", "é \U0001d54f [CLS] [SEP] " + "walk " * 50]

@@ -14,6 +14,7 @@ import torch
 
 from vlnbert.data.data import open_data
 from vlnbert.environment.environment import Environment
+from vlnbert.features.views import open_features
 from vlnbert.learning.averaging import AveragedWeights
 from vlnbert.learning.checkpoints import TrainingState
 from vlnbert.learning.experiment import Experiment, TrainConfig
@@ -29,7 +30,7 @@ from vlnbert.sources.word_labels import read_word_labels, split_words
 from vlnbert.tasks.alignment import align_words
 from vlnbert.tasks.splits import Split, open_split
 from vlnbert.tasks.tokens import load_tokenizer
-from vlnbert.world import open_features, open_world
+from vlnbert.world import open_world
 
 CONFIG = TrainConfig(
     iterations=24,

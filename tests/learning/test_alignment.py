@@ -13,9 +13,9 @@ from tests.learning.samples import CONFIG, EXPERIMENT, SCORED, SHAPE, Watcher, s
 from tests.learning.test_flip import begun, learn, mirrored, retold, stop_after
 from tests.navigator.encoders import FAMILIES, save_encoder
 from vlnbert.data.data import open_data
-from vlnbert.data.spec import FeatureSpec
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import DataError
+from vlnbert.features.spec import FeatureSpec
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.runs import begin_run, read_record, resume_run

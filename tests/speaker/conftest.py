@@ -9,7 +9,7 @@ import torch
 
 from tests.conftest import TinyData
 from vlnbert.data.data import Data, open_data
-from vlnbert.data.spec import OFF, FeatureSpec
+from vlnbert.features.spec import OFF, FeatureSpec
 from vlnbert.speaker import Paths, Speaker, SpeakerConfig
 from vlnbert.tasks.tokens import piece_count
 

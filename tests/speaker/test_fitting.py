@@ -9,8 +9,8 @@ import torch
 
 from tests.conftest import TinyData
 from vlnbert.data.data import Data, open_data
-from vlnbert.data.spec import OFF
 from vlnbert.errors import UsageError
+from vlnbert.features.spec import OFF
 from vlnbert.speaker import Paths, Speaker, Teller, shown_to_speaker
 
 Make = Callable[..., Speaker]

@@ -13,8 +13,8 @@ import torch
 import vlnbert as vln
 from tests.cli.conftest import TINY, Outcome, called
 from tests.conftest import TinyData
-from vlnbert.data.spec import FeatureSpec
 from vlnbert.errors import DataError, UsageError
+from vlnbert.features.spec import FeatureSpec
 from vlnbert.house import generate
 from vlnbert.learning.presets import presets
 from vlnbert.learning.runs import fingerprints

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from vlnbert.evaluation.evaluate import RAN_OUT
-from vlnbert.perception.view_texts import ViewTexts
+from vlnbert.features.texts import ViewTexts
 
 FORMAT = 1  # of the JSON
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vlnbert.perception.object_channels import box_heading
-from vlnbert.perception.objects import readable_name
+from vlnbert.features.objects import box_direction, readable_name
 from vlnbert.world.objects import ObjectTable
 from vlnbert.world.world import World
 
@@ -33,7 +32,7 @@ class SeenObject:
 
 def place_objects(world: World, objects: ObjectTable, scan: str) -> list[SeenObject]:
     """The objects of a scan whose places follow from two or more lines of sight that agree."""
-    heading, position = box_heading(objects).tolist(), world.position.cpu().numpy()
+    heading, position = box_direction(objects)[0].tolist(), world.position.cpu().numpy()
     number = world.scans.index(scan)
     scan_of, seen = world.scan_of.tolist(), dict[str, list[int]]()
     for row, viewpoint in enumerate(objects.viewpoint.tolist()):

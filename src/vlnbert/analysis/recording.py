@@ -14,9 +14,8 @@ from vlnbert.analysis.words import ReadWords, read_words
 from vlnbert.data.data import Data
 from vlnbert.environment.environment import Environment
 from vlnbert.evaluation.evaluate import RAN_OUT, Evaluation
-from vlnbert.perception.object_channels import box_direction
-from vlnbert.perception.objects import readable_name
-from vlnbert.perception.view_texts import TextReader, ViewTexts
+from vlnbert.features.objects import box_direction, readable_name
+from vlnbert.features.texts import TextReader, ViewTexts
 from vlnbert.rollout.agents import Explanation
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.task import TASKS, metres_to_goal, nearest

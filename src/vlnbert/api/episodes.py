@@ -14,12 +14,12 @@ from vlnbert.api.preparing import prepare
 from vlnbert.api.runs import Checkpoint, Run
 from vlnbert.api.walkers import RESULTS, find_walker, run_or_source, usual_task
 from vlnbert.data.data import Data, open_data
-from vlnbert.data.own import Features
-from vlnbert.data.spec import FeatureSpec
 from vlnbert.errors import UnknownNameError, UsageError, setting
 from vlnbert.evaluation.checking import guess_split
 from vlnbert.evaluation.evaluate import Evaluation
 from vlnbert.evaluation.result_walks import evaluate_file
+from vlnbert.features.in_memory import Features
+from vlnbert.features.spec import FeatureSpec
 from vlnbert.navigator import Navigator
 from vlnbert.progress import quiet
 from vlnbert.rollout.agents import Agent, AgentFactory

@@ -8,9 +8,9 @@ from vlnbert.api.evaluations import Evaluations
 from vlnbert.api.preparing import prepare
 from vlnbert.api.runs import Checkpoint, Run
 from vlnbert.data.data import Data
-from vlnbert.data.own import Features
-from vlnbert.data.spec import FeatureSpec
 from vlnbert.errors import setting
+from vlnbert.features.in_memory import Features
+from vlnbert.features.spec import FeatureSpec
 from vlnbert.navigator import Navigator
 from vlnbert.progress import quiet, say
 from vlnbert.rollout.agents import Agent, AgentFactory

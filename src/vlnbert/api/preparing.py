@@ -17,13 +17,12 @@ from vlnbert.api.arguments import require_one_of
 from vlnbert.api.runs import Checkpoint, Run, require_same_bank
 from vlnbert.api.walkers import Walker, find_walker
 from vlnbert.data.data import Data, open_data
-from vlnbert.data.features import object_file_width, view_file_width
-from vlnbert.data.own import Features, is_own
-from vlnbert.data.shown import in_data_folder, require_encoder_folder
-from vlnbert.data.spec import OFF, FeatureSpec, as_spec
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import UsageError, setting
 from vlnbert.evaluation.evaluate import Evaluation
+from vlnbert.features.in_memory import Features, is_in_memory
+from vlnbert.features.opening import in_data_folder, object_file_width, require_encoder_folder, view_file_width
+from vlnbert.features.spec import OFF, FeatureSpec, as_spec
 from vlnbert.navigator import Navigator, fast
 from vlnbert.records import chosen
 from vlnbert.rollout.agents import Agent, AgentFactory, names_objects
@@ -121,7 +120,7 @@ def prepare(
     episodes = {name: opened.episodes(name) for name in names}
     walker = replace(walker, max_steps=max_steps or walker.max_steps)
     _require_used(walker, features, precision)
-    if is_own(features):
+    if is_in_memory(features):
         opened, features = opened.seen_by(features), None
     said = opened.features.updated_by(as_spec(features))
     seen = walker.features.updated_by(said)
@@ -143,7 +142,7 @@ def _require_used(walker: Walker, features: Any, precision: Precision) -> None:
         raise UsageError(
             f"{setting('precision', precision)} is of a navigator's tokens, but {walker.name} is none; leave it out"
         )
-    places = ["views"] if is_own(features) else chosen(as_spec(features), FeatureSpec())
+    places = ["views"] if is_in_memory(features) else chosen(as_spec(features), FeatureSpec())
     for place in places if not walker.agent.sees_features else ():
         raise UsageError(f"{setting(f'features.{place}')} was chosen, but {walker.name} sees none; leave it out")
 

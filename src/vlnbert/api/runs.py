@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from vlnbert.api.arguments import checked
 from vlnbert.data.data import Data
-from vlnbert.data.own import bank_digest
-from vlnbert.data.spec import IN_MEMORY
 from vlnbert.errors import DataError, UnknownNameError, UsageError
 from vlnbert.evaluation.tables import shown
+from vlnbert.features.in_memory import bank_digest
+from vlnbert.features.spec import IN_MEMORY
 from vlnbert.learning.callbacks import read_log
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.recipes import recipe_of

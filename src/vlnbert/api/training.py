@@ -11,9 +11,9 @@ from vlnbert.api.arguments import checked
 from vlnbert.api.interrupts import stopped_by_signals, uninterrupted
 from vlnbert.api.runs import LOG, Run, open_run
 from vlnbert.data.data import Data, open_data
-from vlnbert.data.own import Features, is_own
-from vlnbert.data.spec import FeatureSpec
 from vlnbert.errors import DataError, setting
+from vlnbert.features.in_memory import Features, is_in_memory
+from vlnbert.features.spec import FeatureSpec
 from vlnbert.learning.callbacks import JsonLog, ProgressBar, TensorBoard, Watching, require_callbacks
 from vlnbert.learning.experiment_file import SUFFIX, read_experiment
 from vlnbert.learning.presets import Preset, presets
@@ -71,7 +71,7 @@ def train(
         tensorboard: Write tensorboard/.
         changes: Settings of the experiment to change, by name (batch=256) or place (**{"training.batch": 256}).
     """
-    own = features if is_own(features) else None
+    own = features if is_in_memory(features) else None
     if features is not None and own is None:
         changes = {**changes, "features" if isinstance(features, FeatureSpec) else "features.views": features}
     preset, out = changed_preset(experiment, changes), Path(out)

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vlnbert.api.runs import Checkpoint, Run, open_run
-from vlnbert.data.shown import from_kept
-from vlnbert.data.spec import FeatureSpec
 from vlnbert.errors import UnknownNameError, UsageError, near_names
+from vlnbert.features.opening import from_kept
+from vlnbert.features.spec import FeatureSpec
 from vlnbert.learning.run_folder import BEST, is_run, last_checkpoint, while_trained
 from vlnbert.navigator import Navigator
-from vlnbert.navigator.storage.hub import NoSuchSourceError
+from vlnbert.navigator.storage.folder import NoSuchSourceError
 from vlnbert.plugins import load_recorded
 from vlnbert.progress import say
 from vlnbert.rollout.agents import AGENTS, Agent, AgentFactory, agent_name, as_agent, find_agent

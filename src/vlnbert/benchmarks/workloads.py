@@ -7,11 +7,11 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from vlnbert.environment.environment import Environment, Observation
+from vlnbert.features.views import facing_views
 from vlnbert.navigator import Instruction, Navigator, Step
 from vlnbert.tasks.splits import Split
 from vlnbert.tasks.tokens import Tokens
 from vlnbert.world import FeatureBank, World
-from vlnbert.world.sights import facing_views
 
 FIRST_WORD = 5  # the pieces below are special
 NEVER = -1e4  # the logit of stopping: never the best nor ever sampled, and yet a number, so that losses are numbers

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import tyro
 
 from vlnbert.cli.options import Flag, show, split_of_task
-from vlnbert.data.spec import FeatureSpec
+from vlnbert.features.spec import FeatureSpec
 from vlnbert.runtime import Precision
 
 

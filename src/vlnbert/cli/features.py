@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import tyro
 
 from vlnbert.cli.options import DataPath, Flag, show, tell
-from vlnbert.perception.channels import WITHOUT_NAMES
+from vlnbert.features.spec import WITHOUT_NAMES
 from vlnbert.tables import Table
 from vlnbert.weights.options import MINILM
 

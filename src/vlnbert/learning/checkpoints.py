@@ -36,7 +36,8 @@ from vlnbert.learning.run_folder import (
     surplus_checkpoints,
 )
 from vlnbert.navigator import Navigator
-from vlnbert.navigator.model import allocate, make_backbone
+from vlnbert.navigator.model.backbone import make_backbone
+from vlnbert.navigator.model.navigator import allocate
 from vlnbert.navigator.storage.digests import DIGESTS, DigestError, noting
 from vlnbert.navigator.storage.folder import CONFIG, read_config, read_safetensors, require_fit, weight_problem
 from vlnbert.rollout.policy import Policy

@@ -9,11 +9,11 @@ from tokenizers import Tokenizer
 from torch import nn
 
 from vlnbert.data.data import Data
-from vlnbert.data.shown import as_kept
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import DataError, UsageError, setting
 from vlnbert.evaluation.evaluate import evaluate_agent
 from vlnbert.evaluation.tables import Summary
+from vlnbert.features.opening import as_kept
 from vlnbert.learning.batches import BatchStream
 from vlnbert.learning.checkpoints import Trained, unfilled_navigator
 from vlnbert.learning.experiment import Experiment, PolicyChoice, TrainConfig, best_metric

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from vlnbert.data.spec import FeatureSpec
 from vlnbert.errors import UnknownNameError, UsageError
+from vlnbert.features.spec import WITHOUT_NAMES, FeatureSpec
 from vlnbert.learning.experiment import Experiment, TrainConfig
 from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.rewards import RewardConfig
@@ -13,7 +13,6 @@ from vlnbert.learning.settings import ExperimentSettings
 from vlnbert.learning.speaker_experiment import SpeakerExperiment
 from vlnbert.learning.speaker_presets import SPEAKER_DEMO, SPEAKER_OPEN, SPEAKER_REVERIE_OPEN
 from vlnbert.navigator import SIZES, NavigatorConfig
-from vlnbert.perception.channels import WITHOUT_NAMES
 from vlnbert.tables import Table
 
 

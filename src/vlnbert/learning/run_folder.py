@@ -18,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 
 from vlnbert.errors import DataError, UsageError
 from vlnbert.learning.settings import MOST
-from vlnbert.navigator.storage.hub import exists
+from vlnbert.navigator.storage.folder import exists
 from vlnbert.records import from_plain
 from vlnbert.sources.files import read_json, require_regular, sweep, write_json
 from vlnbert.sources.folders import Read, read_whole

@@ -7,7 +7,7 @@ from pathlib import Path
 from vlnbert.errors import DataError
 from vlnbert.learning.run_folder import RECORD, sweep_run
 from vlnbert.learning.run_record import read_record
-from vlnbert.navigator.storage.hub import exists
+from vlnbert.navigator.storage.folder import exists
 from vlnbert.ranks import Ranks
 from vlnbert.sources.folders import refuse_full
 from vlnbert.sources.locks import LOCK, locked

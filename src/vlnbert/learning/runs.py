@@ -11,11 +11,12 @@ from pathlib import Path
 import torch
 
 from vlnbert.data.data import Data, open_data
-from vlnbert.data.features import object_feature_file, view_feature_file
-from vlnbert.data.own import bank_digest
-from vlnbert.data.spec import OFF
 from vlnbert.errors import DataError, UsageError, setting
 from vlnbert.evaluation.scoring import try_measure
+from vlnbert.features.encoder import encoder_digest
+from vlnbert.features.in_memory import bank_digest
+from vlnbert.features.opening import object_feature_file, view_feature_file
+from vlnbert.features.spec import OFF
 from vlnbert.learning.agreement import require_agreement
 from vlnbert.learning.recipes import recipe_of
 from vlnbert.learning.run_folder import POINTER, has_checkpoint, point_to, read_newest
@@ -25,7 +26,6 @@ from vlnbert.learning.run_record import RunRecord, extended, read_record, write_
 from vlnbert.learning.settings import ExperimentSettings
 from vlnbert.learning.told_splits import speaker_notes
 from vlnbert.learning.trainer import Trainer
-from vlnbert.perception.sentences import encoder_digest
 from vlnbert.plugins import load_recorded, loaded_plugins, trust_loaded
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.sources.boxes import box_files
@@ -197,7 +197,7 @@ def _require_mirror(experiment: ExperimentSettings) -> None:
 
 def _own_fingerprint(data: Data) -> dict[str, str]:
     """The digest of features of somebody's own, whether a function makes them or they are held in memory."""
-    return {"features": bank_digest(data.world, data.view_bank)} if data.features.own_views else {}
+    return {"features": bank_digest(data.world, data.view_bank)} if data.features.user_views else {}
 
 
 def _anchored(experiment: ExperimentSettings) -> ExperimentSettings:

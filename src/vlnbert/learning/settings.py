@@ -7,8 +7,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
-from vlnbert.data.spec import OFF, FeatureSpec
 from vlnbert.errors import UsageError, setting
+from vlnbert.features.spec import OFF, FeatureSpec
 from vlnbert.learning.split_schedule import SplitSchedule
 from vlnbert.records import require_range
 from vlnbert.tasks.holdout import DEV

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from vlnbert.data.spec import NAMES, FeatureSpec
+from vlnbert.features.spec import NAMES, FeatureSpec
 from vlnbert.learning.speaker_experiment import SpeakerExperiment, SpeakerTrainConfig
 from vlnbert.speaker import SpeakerConfig
 from vlnbert.weights.options import MINILM

@@ -12,7 +12,7 @@ from vlnbert.errors import UsageError, setting
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.run_folder import best_weights, is_run, while_trained
 from vlnbert.navigator import Navigator, NavigatorConfig
-from vlnbert.navigator.model import make_backbone
+from vlnbert.navigator.model.backbone import make_backbone
 from vlnbert.navigator.storage.folder import CONFIG, describes_navigator
 from vlnbert.rollout.policies import make_policy, open_policy
 from vlnbert.rollout.policy import Inputs, Policy

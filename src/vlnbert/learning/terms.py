@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from vlnbert.errors import UsageError, setting
 from vlnbert.learning.losses import Loss, policy_gradient, register_loss, teacher_cross_entropy, value_error
-from vlnbert.navigator.model.recurrence import Critic
+from vlnbert.navigator.model.navigator import Critic
 from vlnbert.rollout.episodes import scatter_rows, select_rows
 from vlnbert.rollout.mixed import LANGUAGE_WEIGHTS, OBJECT_LOGITS, Rollout, at_least_float32
 from vlnbert.rollout.policy import Policy

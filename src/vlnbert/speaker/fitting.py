@@ -4,8 +4,8 @@ from dataclasses import replace
 from os.path import realpath
 
 from vlnbert.data.data import Data
-from vlnbert.data.spec import OFF, FeatureSpec
 from vlnbert.errors import UsageError, setting
+from vlnbert.features.spec import OFF, FeatureSpec
 from vlnbert.speaker.speaker import Speaker
 
 # What a speaker was shown where nothing was said.

@@ -10,9 +10,9 @@ from huggingface_hub import ModelCard, PyTorchModelHubMixin
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from vlnbert.data.shown import from_kept
-from vlnbert.data.spec import FeatureSpec
 from vlnbert.errors import DataError, UsageError
+from vlnbert.features.opening import from_kept
+from vlnbert.features.spec import FeatureSpec
 from vlnbert.navigator.storage.digests import check_file, noting
 from vlnbert.navigator.storage.folder import (
     CONFIG,

@@ -292,7 +292,7 @@ def test_a_damaged_description_is_told(bert: Path, tmp_path: Path) -> None:
 def test_code_of_strangers_is_never_run(bert: Path) -> None:
     """What transformers is asked for says so, whatever it would do by itself."""
     source = Path(sys.modules["vlnbert.navigator.model.huggingface"].__file__ or "").read_text()
-    assert source.count("trust_remote_code=False") == 3
+    assert source.count("trust_remote_code=False") == 4
     assert "trust_remote_code=True" not in source
     with pytest.raises(UsageError, match="needs an encoder"):
         Navigator(replace(TWO, backbone="huggingface", backbone_settings={"encoder": ""}))

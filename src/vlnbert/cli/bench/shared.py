@@ -40,7 +40,8 @@ def folder_or_house(folder: Path | None, scans: int = 6) -> Iterator["DataFolder
 @contextmanager
 def opened_world(folder: Path | None) -> Iterator[tuple["DataFolder", "World", "FeatureBank"]]:
     """A data folder, its world and its features."""
-    from vlnbert.world import open_features, open_labels, open_world
+    from vlnbert.features.views import open_features, open_labels
+    from vlnbert.world import open_world
 
     with folder_or_house(folder) as opened:
         world = open_world(opened)
