@@ -18,7 +18,7 @@ from vlnbert.errors import UsageError, setting
 from vlnbert.evaluation.evaluate import Evaluation
 from vlnbert.evaluation.options import WalkOptions
 from vlnbert.evaluation.parting import Parting, Walk, find_partings
-from vlnbert.evaluation.result_walks import evaluate_file
+from vlnbert.evaluation.scoring import evaluate_file
 from vlnbert.evaluation.tables import Summary, score_keys, score_table, shown
 from vlnbert.evaluation.walker import LoadedAgent, Walker
 from vlnbert.progress import quiet, say

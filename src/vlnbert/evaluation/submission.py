@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from vlnbert.errors import Faults
-from vlnbert.evaluation.checking import Walks, bind_walks, check_complete, check_names
-from vlnbert.evaluation.results import Notes, read_results
+from vlnbert.evaluation.results import Notes, Walks, bind_walks, check_complete, check_names, read_results
 from vlnbert.sources.files import write_json
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.episodes import Episodes

@@ -1,14 +1,17 @@
-"""Where an agent went wrong on a split: how each failure ended, where paths were left, and which episodes are hard."""
+"""Findings of a report: kinds of mistakes, episodes to show, and the paper's numbers on the same split."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from itertools import groupby
 
 import numpy as np
 
 from vlnbert.evaluation.evaluate import RAN_OUT, Evaluation
 from vlnbert.evaluation.metrics import Scores
+from vlnbert.tasks.episodes import Episodes
+from vlnbert.world.world import World
 
 MOST_HOUSES = 12  # shown one by one; of more, those with the most and the least success
 FARTHEST = 5  # moves along the reference after which to leave it counts as one
@@ -22,6 +25,40 @@ ENDINGS = {  # of every episode one
     OUT_OF_STEPS: "was still walking when its steps were used up",
 }
 NEVER_LEFT = "never left it"
+BEST, TYPICAL, WORST = "best", "typical", "worst"
+R2R_METRICS, REVERIE_METRICS = ("tl", "ne", "sr", "spl"), ("sr", "osr", "spl", "tl", "rgs", "rgspl")
+NO_START, OSCAR, PREVALENT = "paper, from nothing", "paper, from OSCAR", "paper, from PREVALENT"
+
+# As printed: rates in percent, TL and NE in metres.
+ROWS: Mapping[str, Mapping[str, str]] = {
+    "r2r/val_seen": {
+        NO_START: "9.78 3.92 62 59",
+        OSCAR: "10.79 3.11 71 67",
+        PREVALENT: "11.13 2.90 72 68",
+    },
+    "r2r/val_unseen": {
+        NO_START: "10.31 5.10 50 46",
+        OSCAR: "11.86 4.29 59 53",
+        PREVALENT: "12.01 3.93 63 57",
+    },
+    "reverie/val_seen": {
+        NO_START: "39.56 42.09 36.29 12.06 21.15 19.39",
+        OSCAR: "39.85 41.32 35.86 12.85 24.46 22.28",
+        PREVALENT: "51.79 53.90 47.96 13.44 38.23 35.61",
+    },
+    "reverie/val_unseen": {
+        NO_START: "25.76 29.28 22.16 14.52 11.62 9.87",
+        OSCAR: "25.53 27.66 21.06 14.35 14.20 12.00",
+        PREVALENT: "30.67 35.02 24.90 16.78 18.77 15.27",
+    },
+}
+# Of the houses and ids of the published splits: generated houses have splits of the same names.
+DIGESTS = {
+    "r2r/val_seen": "3cefa176755a8ad0",
+    "r2r/val_unseen": "7f46c68e6839f684",
+    "reverie/val_seen": "bc145d6607f90d87",
+    "reverie/val_unseen": "0ef883fd804d0848",
+}
 
 
 @dataclass(frozen=True)
@@ -146,3 +183,46 @@ def _hardest_and_easiest(houses: Iterable[Group]) -> tuple[Group, ...]:
     ordered = sorted(houses, key=lambda group: (-group.rate, group.name))
     half = MOST_HOUSES // 2
     return tuple(ordered if len(ordered) <= MOST_HOUSES else ordered[:half] + ordered[-half:])
+
+
+def pick_episodes(scores: Scores, count: int, paths: Sequence[Hashable]) -> list[tuple[str, int]]:
+    """Up to `count` rows, each once, with what it stands for: about a third of each kind, best first.
+
+    Episodes are ordered by success, then by SPL and nDTW; of the best the longer ones are shown, of the worst those
+    that ended farthest from the goal. Typical are those in the middle of that order. Of episodes on the same path, by
+    `paths` [row], only one is shown as long as there are others.
+    """
+    rows = range(len(scores))
+    sr, spl, ndtw, tl, ne = (getattr(scores, name).tolist() for name in ("sr", "spl", "ndtw", "tl", "ne"))
+    best = sorted(rows, key=lambda row: (-sr[row], -round(spl[row], 2), -round(ndtw[row], 1), -tl[row], row))
+    worst = sorted(rows, key=lambda row: (sr[row], -ne[row], row))
+    ordered = sorted(rows, key=lambda row: (sr[row], spl[row], ndtw[row], row))
+    places = sorted(rows, key=lambda place: (abs(place - len(ordered) // 2), place))  # from the middle outwards
+    typical = [ordered[place] for place in places]
+    share = {BEST: -(-count // 3), TYPICAL: -(-(count - 1) // 3), WORST: count // 3}
+    picked, taken, walked = list[tuple[str, int]](), set[int](), set[Hashable]()
+    for kind, candidates in ((BEST, best), (WORST, worst), (TYPICAL, typical)):
+        for _ in range(share[kind]):
+            free = [row for row in candidates if row not in taken]
+            chosen = next((row for row in free if paths[row] not in walked), next(iter(free), None))
+            if chosen is not None:
+                taken.add(chosen)
+                walked.add(paths[chosen])
+                picked.append((kind, chosen))
+    return sorted(picked, key=lambda pick: (BEST, TYPICAL, WORST).index(pick[0]))
+
+
+def paper_rows(world: World, episodes: Episodes) -> dict[str, dict[str, str]]:
+    """The paper's rows, metric by metric, where the episodes are those of a published split; else none."""
+    name = f"{episodes.task}/{episodes.split}"
+    if DIGESTS.get(name) != digest(world, episodes):
+        return {}
+    metrics = REVERIE_METRICS if episodes.task == "reverie" else R2R_METRICS
+    return {agent: dict(zip(metrics, numbers.split(), strict=True)) for agent, numbers in ROWS[name].items()}
+
+
+def digest(world: World, episodes: Episodes) -> str:
+    """Tells splits apart by their houses and the ids of their instructions."""
+    scans = [world.scans[number] for number in world.scan_of[episodes.start].tolist()]
+    names = sorted(f"{scan}/{id}" for scan, id in zip(scans, episodes.ids, strict=True))
+    return blake2b("\n".join(names).encode(), digest_size=8).hexdigest()
