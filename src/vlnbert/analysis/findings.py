@@ -1,7 +1,7 @@
 """Findings of a report: kinds of mistakes, episodes to show, and the paper's numbers on the same split."""
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import groupby
@@ -93,20 +93,27 @@ def find_mistakes(evaluation: Evaluation) -> Mistakes:
         raise ValueError("goals are withheld: nobody knows what went wrong")
     world = evaluation.world
     succeeded = [bool(value) for value in scores.sr.tolist()]
-    walks, references = _walks(evaluation), _references(evaluation)
+    walked, path = evaluation.trajectories, episodes.path
+    rows = zip(walked.viewpoint.tolist(), walked.length.tolist(), strict=True)
+    walks = [[viewpoint for viewpoint, _ in groupby(row[:length])] for row, length in rows]  # staying repeats none
+    rows = zip(path.tolist(), episodes.path_length.tolist(), strict=True)
+    references = [row[:length] for row, length in rows]
     endings = endings_of(evaluation, scores, walks, references)
-    metres = [
-        float(world.metres(path[:-1], path[1:]).sum()) for path in (episodes.path[row] for row in range(len(episodes)))
-    ]
+    left = Counter(moves_along(*pair) for pair in zip(walks, references, strict=True))
+    left_path = {"at the start": left[0]} | {f"after {moves}": left[moves] for moves in range(1, FARTHEST)}
+    late = sum(count for moves, count in left.items() if moves is not None and moves >= FARTHEST)
+    left_path |= {f"after {FARTHEST} or more": late, NEVER_LEFT: left[None]}
+    metres = [float(world.metres(row[:-1], row[1:]).sum()) for row in path]
     words = [len(text.split()) for text in episodes.texts]
     scans = [world.scans[number] for number in world.scan_of[episodes.start].tolist()]
-    houses = _grouped(scans, succeeded)
+    houses = sorted(_grouped(scans, succeeded), key=lambda group: (-group.rate, group.name))
+    half = MOST_HOUSES // 2
     return Mistakes(
         endings={name: endings.count(name) for name in ENDINGS},
-        left_path=_left_path(walks, references),
+        left_path=left_path,
         by_path_length=_in_quarters(metres, succeeded, "m"),
         by_words=_in_quarters(words, succeeded, "words"),
-        by_house=_hardest_and_easiest(houses),
+        by_house=tuple(houses if len(houses) <= MOST_HOUSES else houses[:half] + houses[-half:]),
         houses=len(houses),
     )
 
@@ -139,30 +146,6 @@ def moves_along(walk: Sequence[int], reference: Sequence[int]) -> int | None:
     return None
 
 
-def _left_path(walks: Sequence[list[int]], references: Sequence[list[int]]) -> dict[str, int]:
-    left = Counter(_after(moves_along(walk, reference)) for walk, reference in zip(walks, references, strict=True))
-    names = [*(_after(moves) for moves in range(FARTHEST + 1)), NEVER_LEFT]
-    return {name: left[name] for name in names}
-
-
-def _after(moves: int | None) -> str:
-    if moves is None:
-        return NEVER_LEFT
-    return "at the start" if moves == 0 else f"after {min(moves, FARTHEST)}{' or more' if moves >= FARTHEST else ''}"
-
-
-def _walks(evaluation: Evaluation) -> list[list[int]]:
-    """[episode] the viewpoints that were walked; staying repeats none."""
-    lengths = evaluation.trajectories.length.tolist()
-    rows = zip(evaluation.trajectories.viewpoint.tolist(), lengths, strict=True)
-    return [[viewpoint for viewpoint, _ in groupby(row[:length])] for row, length in rows]
-
-
-def _references(evaluation: Evaluation) -> list[list[int]]:
-    rows = zip(evaluation.episodes.path.tolist(), evaluation.episodes.path_length.tolist(), strict=True)
-    return [row[:length] for row, length in rows]
-
-
 def _in_quarters(values: Sequence[float], succeeded: Sequence[bool], unit: str) -> tuple[Group, ...]:
     """Episodes in about four groups of like size, between whole numbers."""
     edges = sorted({int(edge) for edge in np.quantile(values, [0.25, 0.5, 0.75]).round()})
@@ -177,12 +160,6 @@ def _grouped(names: Sequence[str], succeeded: Sequence[bool]) -> list[Group]:
     counted = Counter(names)
     successes = Counter(name for name, right in zip(names, succeeded, strict=True) if right)
     return [Group(name, counted[name], successes[name]) for name in sorted(counted)]
-
-
-def _hardest_and_easiest(houses: Iterable[Group]) -> tuple[Group, ...]:
-    ordered = sorted(houses, key=lambda group: (-group.rate, group.name))
-    half = MOST_HOUSES // 2
-    return tuple(ordered if len(ordered) <= MOST_HOUSES else ordered[:half] + ordered[-half:])
 
 
 def pick_episodes(scores: Scores, count: int, paths: Sequence[Hashable]) -> list[tuple[str, int]]:

@@ -34,11 +34,18 @@ def house_plan(data: Data, scan: str) -> dict[str, Any]:
     world, file = data.world, data.folder.plans / f"{scan}.json"
     if scan not in world.scans:
         raise UnknownNameError("scan", scan, world.scans)
-    members = _members(world, scan)
+    members = [number for (where, _), number in world.numbers.items() if where == scan]
     position = world.position.cpu().numpy()[members]
     drawn = read_plan(file) if file.is_file() else None
-    heights = _heights(position[:, 2], drawn)
+    if drawn is not None:
+        heights = list(drawn.floors)
+    else:
+        floor_of = find_floors(position[:, 2])
+        heights = [float(np.median(position[floor_of == floor, 2])) for floor in range(int(floor_of.max()) + 1)]
     floors = np.abs(position[:, 2:] - heights).argmin(axis=1)
+    place = {number: index for index, number in enumerate(members)}
+    ends = zip(members, world.neighbour[members].tolist(), strict=True)
+    edges = {(place[start], place[end]) for start, row in ends for end in row}
     return {
         "format": FORMAT,
         "scan": scan,
@@ -46,29 +53,10 @@ def house_plan(data: Data, scan: str) -> dict[str, Any]:
             {"id": world.viewpoints[number], "x": _metres(x), "y": _metres(y), "z": _metres(z), "floor": int(floor)}
             for number, (x, y, z), floor in zip(members, position.tolist(), floors, strict=True)
         ],
-        "edges": _edges(world, members),
+        "edges": [[start, end] for start, end in sorted(edges) if start < end],
         "floors": [{"z": _metres(height)} for height in heights],
         **(_seen(data, scan, heights) if drawn is None else _drawn(drawn)),
     }
-
-
-def _members(world: World, scan: str) -> list[int]:
-    return [number for (where, _), number in world.numbers.items() if where == scan]
-
-
-def _heights(z: Any, drawn: ScanPlan | None) -> list[float]:
-    """The height of each floor: as it was drawn, else the mean of the viewpoints that are on it."""
-    if drawn is not None:
-        return list(drawn.floors)
-    floors = find_floors(z)
-    return [float(np.median(z[floors == floor])) for floor in range(int(floors.max()) + 1)]
-
-
-def _edges(world: World, members: list[int]) -> list[list[int]]:
-    place = {number: index for index, number in enumerate(members)}
-    ends = world.neighbour[members].tolist()
-    pairs = {(place[start], place[end]) for start, row in zip(members, ends, strict=True) for end in row}
-    return [[start, end] for start, end in sorted(pairs) if start < end]
 
 
 def _drawn(plan: ScanPlan) -> dict[str, Any]:

@@ -163,7 +163,11 @@ def _part(part: Part, cards: Cards) -> str:
         case Words(words, kind):
             return f'<p class="{escaped(kind)}">{text(words)}</p>' if kind else f"<p>{text(words)}</p>"
         case Figures(numbers):
-            return f'<dl class="figures">{"".join(_figure(*one) for one in numbers)}</dl>'
+            cells = ((label, value, f" <small>{text(unit)}</small>" if unit else "") for value, unit, label in numbers)
+            inner = "".join(
+                f"<div><dt>{text(label)}</dt><dd>{text(value)}{unit}</dd></div>" for label, value, unit in cells
+            )
+            return f'<dl class="figures">{inner}</dl>'
         case Terms(meanings):
             inner = "".join(f"<dt>{text(term)}</dt><dd>{text(meaning)}</dd>" for term, meaning in meanings)
             return f'<dl class="words-of">{inner}</dl>'
@@ -182,11 +186,6 @@ def _part(part: Part, cards: Cards) -> str:
             return cards.card(record, plan, title)
         case Table():
             return table(part)
-
-
-def _figure(value: str, unit: str, label: str) -> str:
-    small = f" <small>{text(unit)}</small>" if unit else ""
-    return f"<div><dt>{text(label)}</dt><dd>{text(value)}{small}</dd></div>"
 
 
 def _bars(bars: Bars) -> str:

@@ -10,7 +10,7 @@ SR, SPL: Anderson et al. 2018, arXiv:1807.06757. CLS: Jain et al. 2019, arXiv:19
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -22,9 +22,8 @@ from vlnbert.tasks.task import NEAR, TASKS, Walked, metres_to_nearest
 from vlnbert.world.world import World
 
 SHORTEST_WALK = 0.01  # metres: what SPL takes an agent that never moved to have walked
-MOST_CELLS = (
-    1 << 24
-)  # pairs of viewpoints that are compared at once; one long walk among many would ask for more memory
+# Pairs of viewpoints that are compared at once: one long walk among many would ask for more memory.
+MOST_CELLS = 1 << 24
 TRIED = 3  # episodes on which a task's own metrics are tried
 SUMMARY = ("sr", "osr", "spl", "ndtw", "sdtw", "cls", "rgs", "rgspl", "tl", "ne")
 
@@ -108,6 +107,8 @@ def measure(
         spl_by: what a trajectory is compared with, the shortest path to the goal or the reference path.
         goals: [episode, any] the goals of each, where there are several: what counts is the nearest.
     """
+    if spl_by not in get_args(SplBy):
+        raise UnknownNameError("way to weigh SPL", spl_by, get_args(SplBy))
     places = reference.shape[1] if goals is None else max(reference.shape[1], goals.shape[1])
     if len(walked) > 1 and walked.numel() * places > MOST_CELLS:
         whole = _Walks(walked, walked_length, reference, reference_length, arrived, grounded, goals)
@@ -117,7 +118,7 @@ def measure(
     there = (to_goal < NEAR if arrived is None else arrived).double()
     success = there[:, -1]
     taken, described = path_metres(world, walked), path_metres(world, reference)
-    shortest = described if _by_reference(spl_by) else to_goal[:, 0]
+    shortest = described if spl_by == "reference" else to_goal[:, 0]
     efficiency = shortest / torch.maximum(taken, shortest).clamp(min=SHORTEST_WALK)
     likeness = ndtw(dtw(cost, walked_length, reference_length), reference_length)
     return Scores(
@@ -250,12 +251,6 @@ def dtw_cost(table: Tensor, reference_length: Tensor) -> Tensor:
     """[..., episode] the cost of having matched the whole reference: what lies behind its end does not count."""
     last = (reference_length - 1).expand(table.shape[:-1])
     return table.gather(-1, last[..., None]).squeeze(-1)
-
-
-def _by_reference(spl_by: str) -> bool:
-    if spl_by not in ("shortest", "reference"):
-        raise UnknownNameError("way to weigh SPL", spl_by, ("shortest", "reference"))
-    return spl_by == "reference"
 
 
 def score_walks(

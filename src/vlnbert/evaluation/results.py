@@ -86,17 +86,13 @@ def read_results(path: Path, faults: Faults) -> ResultFile:
     """Read a result file of any dialect; what is wrong with single entries is added to `faults`."""
     entries = iter(stream_json_entries(path, "result file", EXAMPLE))
     first = list(islice(entries, 1))
-    if any(_is_asked(item) for _, item in first):
+    keys = {key for _, item in first if isinstance(item, dict) for key in item}
+    if "instructions" in keys and not keys & {"instr_id", "trajectory"}:
         raise DataError(path, "holds instructions, not what an agent did with them", "name a result file")
     file = parse_entries(chain(first, entries), faults)
     if not file.ids and not faults.found:
         raise DataError(path, "holds no results", EXAMPLE)
     return file
-
-
-def _is_asked(item: Any) -> bool:
-    """Whether an item is of an instruction file."""
-    return isinstance(item, dict) and "instructions" in item and "instr_id" not in item and "trajectory" not in item
 
 
 def parse_results(document: list[Any] | dict[str, Any], faults: Faults) -> ResultFile:
@@ -145,7 +141,9 @@ def _fault(item: dict[str, Any]) -> tuple[str, str] | None:
         return "has no 'trajectory' that is a list", EXAMPLE
     if not trajectory:
         return "has an empty trajectory", "give at least the start viewpoint"
-    hops = sum(len(hop) if _is_nested(hop) else 1 for hop in trajectory)  # counted before any is expanded
+    # Hops are counted before any is expanded; one with a second name lists its viewpoints.
+    nested = (isinstance(hop, list) and len(hop) > 1 and isinstance(hop[1], str) for hop in trajectory)
+    hops = sum(len(hop) if several else 1 for hop, several in zip(trajectory, nested, strict=True))
     if hops > LONGEST:
         return f"has a trajectory of {hops:,} hops", f"no agent takes more than {LONGEST:,}"
     for number, hop in enumerate(trajectory):
@@ -172,11 +170,6 @@ def _note(result: Result, item: dict[str, Any], notes: Notes) -> None:
 
 def _spelling(item: dict[str, Any]) -> str:
     return "predObjId" if "predObjId" in item else "pred_objid"
-
-
-def _is_nested(hop: Any) -> bool:
-    """Whether a hop may be the list of its viewpoints."""
-    return isinstance(hop, list) and len(hop) > 1 and isinstance(hop[1], str)
 
 
 def _legs(hop: Any) -> list[Leg]:
@@ -214,7 +207,11 @@ def check_names(file: ResultFile, episodes: Episodes, faults: Faults, folder: Da
         problem = (
             f"{len(unknown):,} of its {len(file.ids):,} instructions are not in {split} ({listed(unknown, NAMED)})"
         )
-        faults.add("", problem, _which_split(file.ids, episodes, folder))
+        guess = guess_split(file.ids, episodes.task, folder) if folder is not None else None
+        remedy = "name the task and split that these results are of"
+        if guess is not None:
+            remedy = f"looks like {'/'.join(guess)}: name that task and split"
+        faults.add("", problem, remedy)
         faults.raise_if_any()
     for name in unknown:
         faults.add(f"instruction {name}", f"is not in {split}", "remove it, or name the split it belongs to")
@@ -269,14 +266,6 @@ def guess_split(ids: set[str], task: str, folder: DataFolder) -> tuple[str, str]
                 found.append((shared, shared / len(known), other, split))
     shared, _, other, split = max(found, key=lambda guess: guess[:2], default=(0, 0.0, "", ""))
     return (other, split) if 2 * shared > len(ids) else None
-
-
-def _which_split(ids: set[str], episodes: Episodes, folder: DataFolder | None) -> str:
-    guess = guess_split(ids, episodes.task, folder) if folder is not None else None
-    if guess is None:
-        return "name the task and split that these results are of"
-    task, split = guess
-    return f"looks like {task}/{split}: name that task and split"
 
 
 def _numbers(result: Result, world: World, scan: str, faults: Faults) -> list[int]:

@@ -58,7 +58,8 @@ def write_submission(
     if TASKS[episodes.task].sees_objects:
         _check_objects(walks, file.notes, faults)
     faults.raise_if_any()
-    write_json(target, _items(episodes, _with_given_angles(walks, episodes, world), _predicted_objects(walks)))
+    named = [result.predicted_object for result in walks.results]
+    write_json(target, _items(episodes, _with_given_angles(walks, episodes, world), named))
     return file.notes
 
 
@@ -113,10 +114,6 @@ def _check_objects(walks: Walks, notes: Notes, faults: Faults) -> None:
             faults.add(f"instruction {result.id}", problem, "give an object id of the BBox files, or null")
     if without := sum(result.predicted_object is None for result in walks.results):
         notes.more.append(f"{without:,} of {len(walks.results):,} results have no predObjId: they ground nothing")
-
-
-def _predicted_objects(walks: Walks) -> list[str | None]:
-    return [result.predicted_object for result in walks.results]
 
 
 def _is_number(name: str) -> bool:
