@@ -74,7 +74,7 @@ def _drawn(plan: ScanPlan) -> dict[str, Any]:
 
 
 def _seen(data: Data, scan: str, heights: list[float]) -> dict[str, Any]:
-    """A house that nobody drew: no rooms, and the objects that its boxes place."""
+    """The part of a plan of a house without a drawn one: no rooms, and the objects that boxes place."""
     objects = place_objects(data.world, data.objects, scan) if data.folder.boxes.is_dir() else []
     floors = [int(np.abs(np.array(heights) - thing.z).argmin()) for thing in objects]
     placed = [

@@ -1,4 +1,4 @@
-"""Result files in the canonical form: what both leaderboards take, and what every evaluator of the field reads.
+"""Result files in the canonical form: the form of both leaderboards, which every evaluator of the field reads.
 
 A list of {"instr_id", "trajectory": [[viewpoint, heading, elevation], ...]}, with "predObjId" (a number or null) in
 REVERIE, in the order of the split. The angles are those of the view that the simulator faces: the level view nearest
@@ -69,7 +69,7 @@ def arrival_views(world: World, heading: Tensor, walked: Tensor) -> Tensor:
     views = [view]
     for before, after in zip(walked.unbind(dim=1), walked[:, 1:].unbind(dim=1), strict=False):
         slot = (world.neighbour[before] == after[:, None]).int().argmax(dim=1)
-        view = torch.where(slot == STOP, view, world.view[before, slot])  # who stays looks on
+        view = torch.where(slot == STOP, view, world.view[before, slot])  # staying does not turn
         views.append(view)
     return torch.stack(views, dim=1)
 
