@@ -12,7 +12,7 @@ import torch
 
 from vlnbert.data.data import Data, open_data
 from vlnbert.errors import DataError, UsageError, setting
-from vlnbert.evaluation.scoring import try_measure
+from vlnbert.evaluation.metrics import try_measure
 from vlnbert.features.encoder import encoder_digest
 from vlnbert.features.in_memory import bank_digest
 from vlnbert.features.opening import object_feature_file, view_feature_file

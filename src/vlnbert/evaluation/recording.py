@@ -1,18 +1,19 @@
 """Records of episodes that were walked, made of the rollout that was scored: `Recorder.episode(evaluation, row)`."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
 import torch
 from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
 from torch import Tensor
 
-from vlnbert.analysis.episode_record import Choice, NamedObject, RecordedEpisode, RecordedObject, RecordedStep, Words
-from vlnbert.analysis.words import ReadWords, read_words
 from vlnbert.data.data import Data
 from vlnbert.environment.environment import Environment
+from vlnbert.evaluation.episode_record import Choice, NamedObject, RecordedEpisode, RecordedObject, RecordedStep, Words
 from vlnbert.evaluation.evaluate import RAN_OUT, Evaluation
 from vlnbert.features.objects import box_direction, readable_name
 from vlnbert.features.texts import TextReader, ViewTexts
@@ -25,19 +26,35 @@ from vlnbert.world.objects import NONE, ObjectTable
 HEADINGS, ELEVATIONS = (angle(torch.arange(VIEWS)).tolist() for angle in (view_heading, view_elevation))
 
 
+@dataclass(frozen=True)
+class ReadWords:
+    """Words, and which of them each token between the first and the last belongs to."""
+
+    words: tuple[str, ...]
+    word_of: tuple[int, ...]  # [token]
+    unknown: tuple[int, ...] = ()  # places of the words that the vocabulary does not have
+
+    def gathered(self, weights: Sequence[float]) -> tuple[float, ...]:
+        """[word] the sums of weights [token or more] of the tokens behind the first."""
+        sums = [0.0] * len(self.words)
+        for word, weight in zip(self.word_of, weights, strict=False):  # the last token, [SEP], is no word
+            sums[word] += weight
+        return tuple(sums)
+
+
 class Recorder:
-    """Makes records of what one agent walked in one environment, with all that the data folder says of the views."""
+    """Makes records of what one agent walked in one environment, with captions of the data folder."""
 
     def __init__(
         self, data: Data, agent: str, environment: Environment | None = None, tokenizer: Tokenizer | None = None
     ) -> None:
-        """`environment` is what the agent saw and `tokenizer` what it read with, if it did."""
+        """`environment` is that of the agent; so is `tokenizer`, None for an agent that does not read."""
         self.data, self.agent, self.tokenizer = data, agent, tokenizer
         self.environment = environment or Environment(data.world)
         self.world, self.texts = data.world, TextReader(data.folder)
 
     def episode(self, evaluation: Evaluation, row: int, goal_known: bool | None = None) -> RecordedEpisode:
-        """The record of one episode of an evaluation; its goal is known where it was scored, unless told otherwise."""
+        """The record of one episode of an evaluation; by default its goal is known if it was scored."""
         known = evaluation.scores is not None if goal_known is None else goal_known
         one = evaluation.episodes.select(torch.tensor([row]))
         scan = int(self.world.scan_of[one.start])
@@ -65,7 +82,7 @@ class Recorder:
             outcome=evaluation.outcomes[row],
             success=bool(evaluation.scores.sr[row]) if known and evaluation.scores is not None else None,
             named_object=self._named(named, walked[-1:]),
-            target_object=self._named(one.targets[0], self._sightings(one)),
+            target_object=self._named(one.targets[0], [] if one.sightings is None else one.sightings[0].tolist()),
             scores=evaluation.scores.of(row) if known and evaluation.scores is not None else {},
         )
 
@@ -73,9 +90,9 @@ class Recorder:
         self, evaluation: Evaluation, row: int, one: Episodes, *, known: bool, words: ReadWords
     ) -> Iterator[RecordedStep]:
         """One for each decision; turns in place and slots that lead nowhere, where nobody moves, are none."""
-        walked, told = evaluation.trajectories, evaluation.explanations(row)
+        walked, explanations = evaluation.trajectories, evaluation.explanations(row)
         count = int(walked.decisions[row])
-        decisions = count - (evaluation.outcomes[row] == RAN_OUT)  # who ran out did not decide to stop
+        decisions = count - (evaluation.outcomes[row] == RAN_OUT)  # running out of steps is no decision to stop
         at = list(range(count)) if walked.decided is None else walked.decided[row, :count].tolist()
         passed = walked.viewpoint[row].tolist()
         place, view = walked.viewpoint[row, at], walked.view[row, at].tolist()
@@ -86,7 +103,7 @@ class Recorder:
             there = viewpoint[time + 1] if time + 1 < count else None
             if there == here:
                 continue
-            explained = told[time] if time < len(told) else None
+            explained = explanations[time] if time < len(explanations) else None
             weights = None if explained is None else explained.language_weights
             weights = weights if weights is not None and bool(weights.isfinite().all()) else None
             choices = (*self._choices(here, view[time], explained), *self._back(here, explained))
@@ -189,7 +206,7 @@ class Recorder:
         return self.world.viewpoints[int(nearest(self.world, one.goals.new_tensor([end]), one.goals))]
 
     def _teacher(self, one: Episodes, place: Tensor) -> list[int]:
-        """What the task's teacher would do at each viewpoint [time] of the walk."""
+        """The slot that the task's teacher would choose at each viewpoint [time] of the walk."""
         task, slots = TASKS[one.task], list[int]()
         memory = task.begin_teacher(one)
         for viewpoint in place:
@@ -198,7 +215,7 @@ class Recorder:
         return slots
 
     def _words(self, evaluation: Evaluation, row: int) -> ReadWords:
-        """What was read; for an agent that does not read, the words as written."""
+        """The words that were read; for an agent that does not read, the words as written."""
         text, tokens = evaluation.episodes.texts[row], evaluation.tokens
         if self.tokenizer is None or tokens is None:
             return ReadWords(tuple(text.split()), ())
@@ -212,15 +229,58 @@ class Recorder:
         if id is None:
             return None
         for viewpoint in viewpoints:
-            if self.data.objects.index(viewpoint, id) != NONE:
+            if viewpoint != NONE and self.data.objects.index(viewpoint, id) != NONE:
                 return NamedObject(id, readable_name(self.data.objects.name_of(viewpoint, id)))
         return NamedObject(id, f"object {id}")
 
-    def _sightings(self, one: Episodes) -> list[int]:
-        shown = [] if one.sightings is None else one.sightings[0].tolist()
-        return [viewpoint for viewpoint in shown if viewpoint != NONE]
-
 
 def _finite(numbers: Tensor) -> list[float | None]:
-    """An agent's own numbers may be anything; what is no number is none."""
+    """Numbers of an agent, which may be anything; None for those that are not finite."""
     return [number if math.isfinite(number) else None for number in numbers.tolist()]
+
+
+def read_words(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> ReadWords:
+    """The words of the tokens of a text; the first and the last token stand for no word."""
+    inner = list(ids[1:-1])
+    pieces = [tokenizer.id_to_token(id) or "" for id in inner]
+    encoded = tokenizer.encode(text)
+    known = encoded.ids[1 : 1 + len(inner)] == inner  # or they came ready made
+    spans = encoded.offsets[1 : 1 + len(inner)] if known else []
+    if isinstance(tokenizer.model, WordPiece):
+        return _join_pieces(pieces, text, spans, tokenizer.model.unk_token)
+    return _cut_text(text, spans) if known else ReadWords(tuple(pieces), tuple(range(len(pieces))))
+
+
+def _join_pieces(
+    pieces: Sequence[str], text: str, spans: Sequence[tuple[int, int]], unknown_piece: str | None
+) -> ReadWords:
+    """BERT's pieces: those inside a word begin with ##. Without places in the text, words are spelled as read."""
+    words, places, word_of, unknown = list[str](), list[list[int]](), list[int](), list[int]()
+    for number, piece in enumerate(pieces):
+        begin, end = spans[number] if spans else (0, 0)
+        if piece.startswith("##") and words:
+            words[-1] += piece.removeprefix("##")
+            places[-1][1] = end
+        else:
+            words.append(piece)
+            places.append([begin, end])
+        if piece == unknown_piece:
+            unknown.append(len(words) - 1)
+        word_of.append(len(words) - 1)
+    if spans:
+        words = [text[begin:end] for begin, end in places]
+    return ReadWords(tuple(words), tuple(word_of), tuple(unknown))
+
+
+def _cut_text(text: str, offsets: Sequence[tuple[int, int]]) -> ReadWords:
+    """Any other tokenizer's: pieces that touch in the text are one word."""
+    spans, word_of, end = list[list[int]](), list[int](), -1
+    for begin, stop in offsets:
+        begin += len(text[begin:stop]) - len(text[begin:stop].lstrip())  # some count the blank before a word as its own
+        if begin == end and spans:
+            spans[-1][1] = stop
+        else:
+            spans.append([begin, stop])
+        word_of.append(len(spans) - 1)
+        end = stop
+    return ReadWords(tuple(text[begin:stop] for begin, stop in spans), tuple(word_of))
