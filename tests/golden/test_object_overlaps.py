@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from vlnbert.perception.object_channels import overlap
-from vlnbert.sources.boxes import IMAGE_HEIGHT, IMAGE_WIDTH
-from vlnbert.sources.captions import Detection
+from vlnbert.sources.annotations import IMAGE_HEIGHT, IMAGE_WIDTH, Detection
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.episodes import load_episodes
 from vlnbert.world.objects import NONE, boxes_by_view, open_object_table

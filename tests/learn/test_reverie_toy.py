@@ -18,7 +18,7 @@ from vlnbert.navigator import SIZES, Navigator
 from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.rollout.mixed import TEACHER, MixedAgent
 from vlnbert.rollout.noise import keys
-from vlnbert.sources.boxes import BoxedObject, ViewpointObjects
+from vlnbert.sources.annotations import BoxedObject, ViewpointObjects
 from vlnbert.sources.connectivity import ScanGraph
 from vlnbert.sources.instructions import EpisodeRecord
 from vlnbert.sources.layout import open_folder

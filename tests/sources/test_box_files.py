@@ -3,7 +3,7 @@
 import pytest
 
 from vlnbert.errors import InvalidFileError
-from vlnbert.sources.boxes import BoxedObject, read_box_folder, read_boxes
+from vlnbert.sources.annotations import BoxedObject, read_box_folder, read_boxes
 
 BOXES = "reverie/BBox/alpha_a3.json"
 

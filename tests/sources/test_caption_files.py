@@ -2,7 +2,7 @@
 
 import pytest
 
-from vlnbert.sources.captions import Detection, read_captions
+from vlnbert.sources.annotations import Detection, read_captions
 
 ALPHA = "captions/alpha.json"
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from vlnbert.sources.checks import is_list_of, is_name, is_number, is_numbers, is_text, is_texts
+from vlnbert.sources.files import is_list_of, is_name, is_number, is_numbers, is_text, is_texts
 
 
 @pytest.mark.parametrize("value", [0, -1, 2.5, 10**17, -1e17])

@@ -13,10 +13,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from vlnbert.errors import DataError
-from vlnbert.sources import json_streams
-from vlnbert.sources.files import read_json, sweep, temporary_name, write_json, written_beside
-from vlnbert.sources.folders import built_beside, replaced
-from vlnbert.sources.json_streams import stream_json_list
+from vlnbert.sources import files
+from vlnbert.sources.files import read_json, stream_json_list
+from vlnbert.sources.writing import built_beside, replaced, sweep, temporary_name, write_json, written_beside
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 VALUES = st.recursive(
@@ -32,7 +31,7 @@ def streamed(tmp_path, monkeypatch):
     def read(document, chunk=1 << 20):
         path = tmp_path / "list.json"
         path.write_bytes(document if isinstance(document, bytes) else document.encode())
-        monkeypatch.setattr(json_streams, "CHUNK", chunk)
+        monkeypatch.setattr(files, "CHUNK", chunk)
         return list(stream_json_list(path, "list"))
 
     return read

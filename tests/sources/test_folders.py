@@ -5,7 +5,7 @@ import os
 import pytest
 
 from vlnbert.errors import DataError
-from vlnbert.sources.folders import require_writable
+from vlnbert.sources.writing import require_writable
 
 
 def test_what_can_be_written_is_not_made(tmp_path):

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from vlnbert.sources.formats import format_of
+from vlnbert.sources.files import format_of
 
 PATH = Path("run.json")
 

@@ -1,7 +1,7 @@
 """Words of action and of landmark, told apart and together."""
 
 from tests.conftest import TinyData
-from vlnbert.sources.word_labels import LabelledWords, read_labelled_words, read_word_labels
+from vlnbert.sources.instructions import LabelledWords, read_labelled_words, read_word_labels
 
 LABELS = {"5": {"id": "5", "a1": {"0": {"action": [4, 1], "landmark": [2, 4]}, "2": {"landmark": [7]}}, "a2": {}}}
 

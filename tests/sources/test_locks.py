@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from vlnbert.errors import DataError
-from vlnbert.sources.locks import LOCK, locked, open_regular
+from vlnbert.sources.writing import LOCK, locked, open_regular
 
 
 def elsewhere(work: Callable[[], object]) -> list[str]:
@@ -64,7 +64,7 @@ def test_a_lock_that_is_removed_while_it_is_taken_is_not_taken(tmp_path: Path, m
             path.unlink()
         return opened[-1]
 
-    monkeypatch.setattr("vlnbert.sources.locks.open_regular", open_then_lose)
+    monkeypatch.setattr("vlnbert.sources.writing.open_regular", open_then_lose)
     with locked(tmp_path):
         assert os.path.samestat(os.fstat(opened[2]), (tmp_path / LOCK).stat())
     assert len(opened) == 3

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from vlnbert.errors import DataError
-from vlnbert.sources import moves
-from vlnbert.sources.files import read_json, sweep, temporary_name, write_json
-from vlnbert.sources.folders import read_whole, replaced
-from vlnbert.sources.moves import aside, exchange
+from vlnbert.sources import writing
+from vlnbert.sources.files import read_json
+from vlnbert.sources.writing import aside, exchange, read_whole, replaced, sweep, temporary_name, write_json
 
 
 def put(folder: Path, number: int) -> None:
@@ -64,7 +63,7 @@ def test_readers_never_see_half_or_none(tmp_path: Path) -> None:
 @pytest.fixture
 def two_moves(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file system that cannot exchange names."""
-    monkeypatch.setattr(moves, "exchange", lambda one, other: False)
+    monkeypatch.setattr(writing, "exchange", lambda one, other: False)
 
 
 @pytest.mark.usefixtures("two_moves")
@@ -123,8 +122,8 @@ def test_what_takes_a_place_is_on_the_disk_by_then(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(os, "fsync", sync)
     monkeypatch.setattr(Path, "rename", lambda one, other: (done.append("move"), real_rename(one, other))[1])
     monkeypatch.setattr(Path, "replace", lambda one, other: (done.append("move"), real_replace(one, other))[1])
-    monkeypatch.setattr("vlnbert.sources.files.token_hex", lambda count: "token")
-    monkeypatch.setattr(moves, "exchange", lambda one, other: done.append("move") or exchange(one, other))
+    monkeypatch.setattr("vlnbert.sources.writing.token_hex", lambda count: "token")
+    monkeypatch.setattr(writing, "exchange", lambda one, other: done.append("move") or exchange(one, other))
     for _ in range(2):
         done.clear()
         with replaced(tmp_path / "best") as beside:

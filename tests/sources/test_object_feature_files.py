@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vlnbert.errors import VlnbertError
-from vlnbert.sources.object_features import read_object_features
+from vlnbert.sources.features import read_object_features
 
 GOOD = np.arange(12, dtype=np.float32).reshape(3, 4)
 WHERE = {

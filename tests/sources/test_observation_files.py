@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from vlnbert.sources.observations import read_observations
+from vlnbert.sources.annotations import read_observations
 
 ALPHA = "observations/alpha.json"
 

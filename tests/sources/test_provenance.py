@@ -8,7 +8,7 @@ import pytest
 
 from vlnbert.errors import DataError
 from vlnbert.sources.files import MEGABYTE
-from vlnbert.sources.provenance import Provenance, provenance_file, read_provenance, write_provenance
+from vlnbert.sources.instructions import Provenance, provenance_file, read_provenance, write_provenance
 
 
 @pytest.fixture

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from vlnbert.errors import DataError
-from vlnbert.sources.files import written_beside
-from vlnbert.sources.folders import replaced
+from vlnbert.sources.writing import replaced, written_beside
 
 
 def test_devices_pipes_and_folders_stay_what_they_are(tmp_path: Path) -> None:

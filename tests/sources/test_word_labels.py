@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from vlnbert.sources.instructions import LONGEST_TEXT
-from vlnbert.sources.word_labels import read_word_labels, split_words
+from vlnbert.sources.instructions import LONGEST_TEXT, read_word_labels, split_words
 
 FILE = "r2r/LAR2R_train.json"
 GOOD = {

@@ -8,7 +8,7 @@ import torch
 from tokenizers import Tokenizer
 
 from vlnbert.errors import UsageError
-from vlnbert.sources.word_labels import WordLabels
+from vlnbert.sources.instructions import WordLabels
 from vlnbert.tasks.alignment import LabelReport, align_words, words_to_attend
 from vlnbert.tasks.batches import take
 from vlnbert.tasks.holdout import without_houses

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from vlnbert.errors import DataError
-from vlnbert.sources.captions import read_captions
+from vlnbert.sources.annotations import read_captions
 from vlnbert.world import FeatureBank, JoinedBank, index_captions, open_features, open_labels, open_world
 from vlnbert.world.banks import in_dtype, side_by_side
 from vlnbert.world.sights import facing_views, open_label_places, shares_across

@@ -14,8 +14,8 @@ from vlnbert.analysis.inline_svg import PALETTE, Picture
 from vlnbert.errors import UsageError
 from vlnbert.evaluation.tables import is_rate, own_keys
 from vlnbert.learning.objective import PAPER_TERMS
-from vlnbert.sources.checks import is_number
-from vlnbert.sources.files import written_beside
+from vlnbert.sources.files import is_number
+from vlnbert.sources.writing import written_beside
 from vlnbert.tasks.metrics import METRICS
 
 SIZE = 7.2, 2.5  # inches, two panels side by side

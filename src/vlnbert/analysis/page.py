@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from vlnbert.analysis.web import read_file, viewer_script, viewer_style
-from vlnbert.sources.files import written_beside
+from vlnbert.sources.writing import written_beside
 from vlnbert.tables import Table, escaped
 
 

@@ -46,9 +46,8 @@ from vlnbert.perception.panoramas import (
     open_panorama_observations,
 )
 from vlnbert.plugins import LOAD_PLUGIN
-from vlnbert.sources.features import check_width, feature_width
+from vlnbert.sources.features import check_width, feature_width, read_object_features
 from vlnbert.sources.layout import DataFolder
-from vlnbert.sources.object_features import read_object_features
 from vlnbert.world.banks import Bank, side_by_side
 from vlnbert.world.object_bank import ObjectBank
 from vlnbert.world.object_features import open_object_features

@@ -8,14 +8,12 @@ from pathlib import Path
 from vlnbert.errors import VlnbertError, listed
 from vlnbert.perception.observations import read_observations_of
 from vlnbert.progress import track
-from vlnbert.sources.boxes import BoxRange, ViewpointObjects, read_box_folder
+from vlnbert.sources.annotations import HEADINGS, LEVELS, BoxRange, ViewpointObjects, read_box_folder
 from vlnbert.sources.connectivity import ScanGraph, read_connectivity
-from vlnbert.sources.features import read_features
+from vlnbert.sources.features import read_features, read_object_features
+from vlnbert.sources.instructions import read_word_labels
 from vlnbert.sources.layout import DataFolder
-from vlnbert.sources.object_features import read_object_features
-from vlnbert.sources.observations import HEADINGS, LEVELS
 from vlnbert.sources.plans import read_plan
-from vlnbert.sources.word_labels import read_word_labels
 from vlnbert.tasks.alignment import LABELLED, labelled_words
 from vlnbert.tasks.episodes import Episodes, bind, load_episodes
 from vlnbert.tasks.splits import task_and_split

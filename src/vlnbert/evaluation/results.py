@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from vlnbert.errors import DataError, Faults
-from vlnbert.sources.checks import is_name, is_number
-from vlnbert.sources.json_streams import Entry, stream_json_entries
+from vlnbert.sources.files import Entry, is_name, is_number, stream_json_entries
 
 Angles = tuple[float, float]  # heading, elevation in radians
 Leg = tuple[str, Angles | None]

@@ -12,7 +12,7 @@ from vlnbert.errors import DataError, Faults, setting
 from vlnbert.fetching.download import KEPT
 from vlnbert.fetching.manifest import ListedFile
 from vlnbert.progress import track
-from vlnbert.sources.files import written_beside
+from vlnbert.sources.writing import written_beside
 
 BLOCK = 4096  # bytes by which most disks give out room
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

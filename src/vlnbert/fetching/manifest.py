@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from vlnbert.errors import DataError, UnknownNameError
-from vlnbert.sources.files import open_for_reading, written_beside
-from vlnbert.sources.formats import FORMAT, format_of
+from vlnbert.sources.files import FORMAT, format_of, open_for_reading
+from vlnbert.sources.writing import written_beside
 
 NEWEST = 1  # format of the manifest
 SHIPPED = Path(str(files("vlnbert.fetching"))) / "manifest.json.gz"

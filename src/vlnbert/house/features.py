@@ -16,7 +16,7 @@ from vlnbert.house import templates
 from vlnbert.house.objects import HouseObject
 from vlnbert.house.panoramas import SURFACE, VIEWS, Panorama, SceneElement
 from vlnbert.house.plan import HALLWAY
-from vlnbert.sources.observations import HEADINGS, LEVELS
+from vlnbert.sources.annotations import HEADINGS, LEVELS
 
 GAIN = 0.6
 COLOUR = 0.7  # the share of a colour's code, against one for the kind

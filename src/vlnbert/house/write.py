@@ -29,7 +29,7 @@ from vlnbert.house.plan_document import plan_document
 from vlnbert.house.templates import vocabulary
 from vlnbert.house.viewpoints import EYE, Viewpoint
 from vlnbert.progress import track
-from vlnbert.sources.folders import built_beside
+from vlnbert.sources.writing import built_beside
 
 R2R, REVERIE = "R2R", "REVERIE"
 Episodes = dict[str, dict[str, list[dict[str, Any]]]]

@@ -28,9 +28,9 @@ from vlnbert.learning.trainer import Trainer
 from vlnbert.perception.sentences import encoder_digest
 from vlnbert.plugins import load_recorded, loaded_plugins, trust_loaded
 from vlnbert.ranks import ALONE, Ranks
-from vlnbert.sources.boxes import box_files
+from vlnbert.sources.annotations import box_files
+from vlnbert.sources.instructions import require_word_labels
 from vlnbert.sources.layout import DataFolder
-from vlnbert.sources.word_labels import require_word_labels
 from vlnbert.tasks.holdout import choose_houses, file_of
 from vlnbert.tasks.leaks import files_looked_at
 from vlnbert.tasks.splits import task_and_split

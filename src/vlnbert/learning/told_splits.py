@@ -3,9 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from vlnbert.errors import UsageError, cut, listed, setting
-from vlnbert.sources.instructions import is_augmented
+from vlnbert.sources.instructions import is_augmented, read_provenance
 from vlnbert.sources.layout import DataFolder
-from vlnbert.sources.provenance import read_provenance
 from vlnbert.tasks.holdout import file_of
 from vlnbert.tasks.splits import task_and_split
 

@@ -20,9 +20,7 @@ from torch.nn.functional import embedding_bag
 from vlnbert.perception.observations import nearest_headings, observation_files, read_observations_of
 from vlnbert.perception.sentences import encoder_digest
 from vlnbert.perception.texts import TextCodes, embedded, mixed
-from vlnbert.sources.boxes import IMAGE_HEIGHT, IMAGE_WIDTH, box_files
-from vlnbert.sources.captions import Detection
-from vlnbert.sources.observations import HEADINGS
+from vlnbert.sources.annotations import HEADINGS, IMAGE_HEIGHT, IMAGE_WIDTH, Detection, box_files
 from vlnbert.weights.options import MINILM
 from vlnbert.world.cache import Key
 from vlnbert.world.geometry import STEPS, view_elevation, view_heading

@@ -14,7 +14,7 @@ from torch import Tensor
 from vlnbert.perception.sentences import encoder_digest
 from vlnbert.perception.texts import TextCodes, embedded, mixed
 from vlnbert.progress import track
-from vlnbert.sources.observations import HEADINGS, LEVELS, PanoramaObservations, read_observations
+from vlnbert.sources.annotations import HEADINGS, LEVELS, PanoramaObservations, read_observations
 from vlnbert.weights.options import MINILM
 from vlnbert.world.banks import FeatureBank
 from vlnbert.world.cache import Key

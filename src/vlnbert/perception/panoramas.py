@@ -20,7 +20,7 @@ from vlnbert.perception.observations import DEGREES, nearest_headings, observati
 from vlnbert.perception.observations import VERSION as OBSERVATIONS_VERSION
 from vlnbert.perception.sentences import encoder_digest
 from vlnbert.perception.texts import TextCodes, embedded
-from vlnbert.sources.observations import HEADINGS, LEVELS
+from vlnbert.sources.annotations import HEADINGS, LEVELS
 from vlnbert.weights.options import MINILM
 from vlnbert.world.banks import FeatureBank, MixedBank
 from vlnbert.world.cache import Key

@@ -20,7 +20,7 @@ from vlnbert.navigator import Navigator
 from vlnbert.navigator.model.huggingface import open_pretrained, positions_of, read_tokens
 from vlnbert.navigator.storage.hub import CONFIG_FILES, OTHER_VOCABULARIES
 from vlnbert.progress import Bar
-from vlnbert.sources.encoding import encode_texts
+from vlnbert.sources.tokenizer import encode_texts
 from vlnbert.weights.importing import load_weights
 from vlnbert.weights.options import ImportOptions, resolve_source
 from vlnbert.weights.reading import Checkpoint, read_checkpoint

@@ -11,9 +11,8 @@ from vlnbert.errors import DataError, UnknownNameError, UsageError
 from vlnbert.perception.objects import readable_name
 from vlnbert.perception.observations import nearest_headings
 from vlnbert.progress import quiet
-from vlnbert.sources.captions import ViewCaption, read_captions
+from vlnbert.sources.annotations import HEADINGS, ViewCaption, read_captions, read_observations
 from vlnbert.sources.layout import DataFolder
-from vlnbert.sources.observations import HEADINGS, read_observations
 from vlnbert.world.geometry import STEPS, VIEWS
 from vlnbert.world.objects import ObjectTable
 from vlnbert.world.world import STOP, World

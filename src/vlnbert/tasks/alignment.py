@@ -8,8 +8,8 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from vlnbert.errors import UsageError
-from vlnbert.sources.encoding import token_spans
-from vlnbert.sources.word_labels import WordLabels, split_words
+from vlnbert.sources.instructions import WordLabels, split_words
+from vlnbert.sources.tokenizer import token_spans
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.splits import Split
 from vlnbert.world.world import World

@@ -6,7 +6,7 @@ from pathlib import Path
 from torch import Tensor, tensor
 
 from vlnbert.errors import UsageError
-from vlnbert.sources.json_streams import stream_json_list
+from vlnbert.sources.files import stream_json_list
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.task import R2R, REVERIE, TASKS

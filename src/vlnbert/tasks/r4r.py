@@ -14,9 +14,10 @@ import torch
 
 from vlnbert.errors import UsageError
 from vlnbert.progress import track
-from vlnbert.sources.files import read_json, write_json
+from vlnbert.sources.files import read_json
 from vlnbert.sources.instructions import EpisodeRecord, read_r2r
 from vlnbert.sources.layout import DataFolder
+from vlnbert.sources.writing import write_json
 from vlnbert.tasks.task import R2R, TASKS, Described, Task, TeacherMemory, path_teacher, register_task
 from vlnbert.world.world import World
 

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from vlnbert.errors import DataError, setting
-from vlnbert.sources.instructions import EpisodeRecord
+from vlnbert.sources.instructions import EpisodeRecord, LabelledWords, WordLabels, read_labelled_words, split_words
 from vlnbert.sources.layout import DataFolder
-from vlnbert.sources.word_labels import LabelledWords, WordLabels, read_labelled_words, split_words
 from vlnbert.tasks.episodes import Episodes, bind, load_episodes, walkable
 from vlnbert.tasks.leaks import find_leaks
 from vlnbert.tasks.task import R2R, SUB_INSTRUCTIONS, TASKS

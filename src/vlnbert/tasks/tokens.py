@@ -15,10 +15,9 @@ from tokenizers.processors import TemplateProcessing
 from torch import Tensor
 
 from vlnbert.errors import DataError, Faults, UsageError, setting
-from vlnbert.sources.encoding import encode_texts
 from vlnbert.sources.files import FETCH_AGAIN, MEGABYTE, read_bytes
 from vlnbert.sources.layout import MAKE_ONE
-from vlnbert.sources.tokenizer_check import numbers_problem, require_size
+from vlnbert.sources.tokenizer import encode_texts, numbers_problem, require_size
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.world.cache import Built, Key, cached
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from vlnbert.errors import DataError, Faults
 from vlnbert.navigator import NavigatorConfig
 from vlnbert.navigator.storage.folder import shown
-from vlnbert.sources.files import written_beside
+from vlnbert.sources.writing import written_beside
 from vlnbert.weights.keys import ordered_keys
 from vlnbert.weights.reading import KEPT, TOLD, NavigatorFolder, is_navigator, read_checkpoint, read_navigator_folder
 from vlnbert.weights.tables import PUBLISHED

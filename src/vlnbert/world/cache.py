@@ -24,9 +24,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from vlnbert.errors import DataError
-from vlnbert.sources.checks import is_list_of
-from vlnbert.sources.files import opened, read_json, require_regular, write_json, written_beside
-from vlnbert.sources.formats import FORMAT
+from vlnbert.sources.files import FORMAT, is_list_of, opened, read_json, require_regular
+from vlnbert.sources.writing import write_json, written_beside
 
 Built = tuple[dict[str, Tensor], dict[str, list[str]]]  # tensors and lists of names
 VERSION = 2  # of the files here: entries and the memory of digests

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vlnbert.errors import DataError, Faults
-from vlnbert.sources.object_features import ObjectFeatures, read_object_features
+from vlnbert.sources.features import ObjectFeatures, read_object_features
 from vlnbert.world.cache import Built, Key, cached
 from vlnbert.world.object_bank import ObjectBank
 from vlnbert.world.objects import NONE, ObjectTable

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from vlnbert.errors import Faults
-from vlnbert.sources.boxes import (
+from vlnbert.sources.annotations import (
     IMAGE_HEIGHT,
     IMAGE_WIDTH,
     Box,

@@ -17,8 +17,7 @@ from torch import Tensor
 
 from vlnbert.errors import Faults
 from vlnbert.progress import track
-from vlnbert.sources.boxes import IMAGE_WIDTH, Box
-from vlnbert.sources.captions import PanoramaCaptions, read_captions
+from vlnbert.sources.annotations import IMAGE_WIDTH, Box, PanoramaCaptions, read_captions
 from vlnbert.sources.features import feature_width, read_features
 from vlnbert.world.banks import FeatureBank
 from vlnbert.world.cache import Built, Key, cached

@@ -68,7 +68,7 @@ def open_setup(
     """
     from dataclasses import replace
 
-    from vlnbert.sources.word_labels import read_word_labels
+    from vlnbert.sources.instructions import read_word_labels
     from vlnbert.tasks.alignment import align_words
     from vlnbert.tasks.splits import open_split
     from vlnbert.tasks.tokens import load_tokenizer, piece_count

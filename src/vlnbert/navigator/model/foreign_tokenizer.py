@@ -9,9 +9,14 @@ from tokenizers import Tokenizer
 from tokenizers.processors import TemplateProcessing
 
 from vlnbert.errors import DataError
-from vlnbert.sources.encoding import failure_gist
 from vlnbert.sources.files import FETCH_AGAIN, read_json
-from vlnbert.sources.tokenizer_check import checked_tokenizer, numbers_problem, read_tokenizer_file, require_size
+from vlnbert.sources.tokenizer import (
+    checked_tokenizer,
+    failure_gist,
+    numbers_problem,
+    read_tokenizer_file,
+    require_size,
+)
 
 SENTENCE = "walk past the stairs"
 FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt", "*.model")

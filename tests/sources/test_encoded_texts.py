@@ -18,8 +18,7 @@ from tests.sources.tokenizer_documents import (
     unigram,
 )
 from vlnbert.errors import UsageError
-from vlnbert.sources.encoding import encode_texts
-from vlnbert.sources.tokenizer_check import checked_tokenizer, read_tokenizer_file
+from vlnbert.sources.tokenizer import checked_tokenizer, encode_texts, read_tokenizer_file
 
 
 def test_a_panic_of_the_library_is_one_line() -> None:
@@ -96,5 +95,5 @@ def test_steps_that_multiply_text_are_told_when_a_text_is_read(kind: str) -> Non
 def test_many_texts_are_encoded_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     tokenizer, texts = checked_tokenizer("here", bert()), ["walk a"] * 10 + ["a" * 50, "", "bb"]
     whole = encode_texts(tokenizer, texts)
-    monkeypatch.setattr("vlnbert.sources.encoding.AT_ONCE", 20)
+    monkeypatch.setattr("vlnbert.sources.tokenizer.AT_ONCE", 20)
     assert encode_texts(tokenizer, iter(texts)) == whole
