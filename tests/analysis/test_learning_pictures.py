@@ -9,7 +9,7 @@ from vlnbert.analysis.curves import draw_curves
 from vlnbert.analysis.report import Terms, Words
 from vlnbert.analysis.sections import headline, how_well
 from vlnbert.tables import Table
-from vlnbert.tasks.metrics import METRICS, Metric
+from vlnbert.tasks.task import METRICS, Metric
 
 LOG = [
     {"iteration": 10, "total": 9.0, "imitation": 8.0, "value": 1.0},

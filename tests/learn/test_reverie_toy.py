@@ -24,8 +24,7 @@ from vlnbert.sources.instructions import EpisodeRecord
 from vlnbert.sources.layout import open_folder
 from vlnbert.tasks.batches import take
 from vlnbert.tasks.episodes import bind
-from vlnbert.tasks.splits import Split, open_split
-from vlnbert.tasks.targets import target_index
+from vlnbert.tasks.splits import Split, open_split, target_index
 from vlnbert.tasks.tokens import Tokens, load_tokenizer
 from vlnbert.world import FeatureBank, build_world, open_features, open_world
 from vlnbert.world.object_bank import ObjectBank

@@ -16,7 +16,7 @@ from vlnbert.evaluation.tables import is_rate, own_keys
 from vlnbert.learning.objective import PAPER_TERMS
 from vlnbert.sources.files import is_number
 from vlnbert.sources.writing import written_beside
-from vlnbert.tasks.metrics import METRICS
+from vlnbert.tasks.task import METRICS
 
 SIZE = 7.2, 2.5  # inches, two panels side by side
 PANEL = 3.54, 2.6  # one by itself; a page shows it at 340 pixels or more, so that no text is under 11 pixels

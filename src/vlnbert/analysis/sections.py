@@ -9,8 +9,7 @@ from vlnbert.analysis.mistakes import ENDINGS, Group, Mistakes
 from vlnbert.analysis.report import Bar, Bars, Columns, Drawing, Figures, Section, Terms, Words, own
 from vlnbert.evaluation.tables import Summary, is_rate, own_keys, score_keys, shown
 from vlnbert.tables import Table
-from vlnbert.tasks.metrics import METRICS
-from vlnbert.tasks.task import TASKS
+from vlnbert.tasks.task import METRICS, TASKS
 
 ASKED = {
     "r2r": "An agent stands in a house and reads an instruction, such as “{example}” It walks from one viewpoint to "

@@ -12,7 +12,7 @@ from vlnbert.analysis.still_plan import still_plan
 from vlnbert.analysis.words import laid_out, most_read
 from vlnbert.evaluation.tables import own_keys, shown
 from vlnbert.tables import Table, escaped
-from vlnbert.tasks.metrics import METRICS
+from vlnbert.tasks.task import METRICS
 
 MOST_READ = 3  # words named at each step
 SHADES = 10  # classes of the style sheet that tint a word

@@ -22,7 +22,7 @@ from vlnbert.sources.instructions import Provenance, is_augmented, write_provena
 from vlnbert.sources.writing import require_new, written_beside
 from vlnbert.speaker import Decoding, Speaker
 from vlnbert.speaker.decoding import Method
-from vlnbert.tasks.holdout import DEV
+from vlnbert.tasks.splits import DEV
 from vlnbert.tasks.task import NEAR
 
 MOST_TELLINGS = 1000

@@ -16,7 +16,7 @@ from vlnbert.perception.channels import OBJECT_CHANNELS, OBJECT_GROUPS, VIEW_CHA
 from vlnbert.progress import quiet
 from vlnbert.runtime import require_device
 from vlnbert.tasks.episodes import bind
-from vlnbert.tasks.targets import TargetReport, report_targets
+from vlnbert.tasks.splits import TargetReport, report_targets
 from vlnbert.tasks.task import REVERIE, TASKS
 from vlnbert.weights.options import MINILM
 from vlnbert.world.objects import find_sightings

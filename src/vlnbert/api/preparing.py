@@ -31,8 +31,7 @@ from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.rollout.policy import Policy
 from vlnbert.runtime import Precision, chosen_precision, require_within, usual_batch
 from vlnbert.tasks.episodes import Episodes
-from vlnbert.tasks.holdout import file_of
-from vlnbert.tasks.splits import full_name
+from vlnbert.tasks.splits import file_of, full_name
 from vlnbert.tasks.task import TASKS
 from vlnbert.tasks.tokens import PADDING, piece_count
 

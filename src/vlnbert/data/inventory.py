@@ -14,12 +14,11 @@ from vlnbert.sources.features import read_features, read_object_features
 from vlnbert.sources.instructions import read_word_labels
 from vlnbert.sources.layout import DataFolder
 from vlnbert.sources.plans import read_plan
-from vlnbert.tasks.alignment import LABELLED, labelled_words
 from vlnbert.tasks.episodes import Episodes, bind, load_episodes
-from vlnbert.tasks.splits import task_and_split
-from vlnbert.tasks.targets import report_targets
+from vlnbert.tasks.splits import report_targets, task_and_split
 from vlnbert.tasks.task import AUGMENTED_FILE, TASKS
 from vlnbert.tasks.tokens import load_tokenizer
+from vlnbert.tasks.word_labels import LABELLED, labelled_words
 from vlnbert.world.build import build_world
 from vlnbert.world.object_features import find_fit, placed_objects
 from vlnbert.world.objects import ObjectTable, build_object_table, find_sightings

@@ -17,8 +17,7 @@ from torch import Tensor
 
 from vlnbert.environment.environment import NEIGHBOURS, Environment, State, shortest_path_teacher
 from vlnbert.errors import UsageError
-from vlnbert.tasks.splits import Split
-from vlnbert.tasks.targets import target_index
+from vlnbert.tasks.splits import Split, target_index
 from vlnbert.tasks.task import TASKS, metres_to_nearest
 from vlnbert.world.geometry import VIEWS
 from vlnbert.world.object_bank import ObjectBank

@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from vlnbert.errors import UnknownNameError
-from vlnbert.tasks.metrics import EPISODES
-from vlnbert.tasks.task import NEAR, metres_to_nearest
+from vlnbert.tasks.task import EPISODES, NEAR, metres_to_nearest
 from vlnbert.world.world import World
 
 SHORTEST_WALK = 0.01  # metres: what SPL takes an agent that never moved to have walked

@@ -15,8 +15,7 @@ from vlnbert.evaluation.tables import meaning_table
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tables import Table
 from vlnbert.tasks.episodes import Episodes
-from vlnbert.tasks.metrics import Metric
-from vlnbert.tasks.task import TASKS, Walked
+from vlnbert.tasks.task import TASKS, Metric, Walked
 from vlnbert.world.world import World
 
 TRIED = 3  # episodes in which a measure is tried out

@@ -17,7 +17,7 @@ from vlnbert.external import ExternalCall
 from vlnbert.progress import Bar
 from vlnbert.sources.files import is_number, opened
 from vlnbert.sources.writing import append_whole
-from vlnbert.tasks.metrics import METRICS
+from vlnbert.tasks.task import METRICS
 
 LONG = 20 * 60  # seconds of a training of which people want to know beforehand
 LONGEST_LINE = 1 << 20  # bytes of a log's; ours have a few hundred

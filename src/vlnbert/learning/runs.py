@@ -31,10 +31,8 @@ from vlnbert.ranks import ALONE, Ranks
 from vlnbert.sources.annotations import box_files
 from vlnbert.sources.instructions import require_word_labels
 from vlnbert.sources.layout import DataFolder
-from vlnbert.tasks.holdout import choose_houses, file_of
-from vlnbert.tasks.leaks import files_looked_at
-from vlnbert.tasks.splits import task_and_split
-from vlnbert.tasks.sub_instructions import is_cut_from_train
+from vlnbert.tasks.made_paths import files_looked_at
+from vlnbert.tasks.splits import choose_houses, file_of, is_cut_from_train, task_and_split
 from vlnbert.tasks.task import TASKS
 from vlnbert.world.cache import Key
 

@@ -22,9 +22,9 @@ from vlnbert.tasks.episodes import Episodes
 from vlnbert.world.cache import Built, Key, cached
 
 MAX_TOKENS = 80
-MANY = 1000  # texts whose tokens are kept in the cache; fewer are made as fast as they are read
+MANY = 1000  # texts from which tokens are cached; fewer are encoded as fast as they would be read
 LARGEST_VOCABULARY = 64 * MEGABYTE  # bytes; an uncased BERT's has 0.2
-VERSION = 1  # of what is kept; a new one makes old caches unused
+VERSION = 1  # of the cached tensors; another one makes old caches unused
 PADDING = 128  # rows that an embedding may have beyond its vocabulary, to be a round number
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 ENDS = ("[CLS]", "[SEP]")  # of an instruction
@@ -71,14 +71,14 @@ def load_tokenizer(path: Path) -> Tokenizer:
 
 
 def piece_count(tokenizer: Tokenizer) -> int:
-    """How many word pieces a navigator must know to read what a tokenizer writes."""
+    """The number of embeddings that a navigator needs for a tokenizer's word pieces."""
     return 1 + max(tokenizer.get_vocab().values())
 
 
 def require_fit(path: Path, tokenizer: Tokenizer, rows: int, padded: bool = False) -> None:
-    """Refuse a vocabulary beyond an embedding of so many rows.
+    """Refuse a vocabulary larger than an embedding of so many rows.
 
-    Unless it is known to be `padded`, also one so far below that it must be another's or half of one.
+    Unless the embedding is known to be `padded`, also one so much smaller that it must be another or incomplete.
     """
     pieces = piece_count(tokenizer)
     if not pieces <= rows or not (padded or rows < pieces + PADDING):
@@ -87,9 +87,9 @@ def require_fit(path: Path, tokenizer: Tokenizer, rows: int, padded: bool = Fals
 
 
 def tokenise(episodes: Episodes, tokenizer: Tokenizer, path: Path, max_tokens: int = MAX_TOKENS) -> Tokens:
-    """The tokens of a split; longer instructions lose their end. `path` is named when one has no words.
+    """The tokens of a split; longer instructions lose their end. `path` is named where one has no words.
 
-    Augmented data brings its own tokens, which must be of the same vocabulary.
+    Augmented data comes tokenised, and must have the same vocabulary.
     """
     if max_tokens < 3:
         raise UsageError(f"{setting('max_tokens', max_tokens)} leaves no room for words; [CLS] and [SEP] count too")
@@ -111,7 +111,7 @@ def tokenise(episodes: Episodes, tokenizer: Tokenizer, path: Path, max_tokens: i
 
 
 def _encoded(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:
-    """The tokens of each text, uncut; those of many texts are made once, then opened from the cache."""
+    """The tokens of each text, uncut; those of many texts are cached."""
 
     def build() -> Built:
         made = encode_texts(tokenizer, texts)

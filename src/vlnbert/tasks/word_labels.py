@@ -1,28 +1,40 @@
-"""Sub-instructions: people's R2R instructions cut in two, each part with the part of the path that it describes.
+"""Uses of word labels: instructions cut in two, and the words of an instruction to attend to at each viewpoint.
 
-The word is Fine-Grained R2R's (Hong et al. 2020, arXiv:2004.02707). Word labels say where to cut: before the first word
+A sub-instruction is the beginning or the end of an R2R instruction, with the part of the path that it describes. The
+term is Fine-Grained R2R's (Hong et al. 2020, arXiv:2004.02707). Word labels say where to cut: before the first word
 that is due at a viewpoint, if that is one of an action, and if all words that are due earlier come before all that are
 due there or later. The beginning then describes the path to that viewpoint, and the end the path from there.
 """
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
-from vlnbert.errors import DataError, setting
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from vlnbert.errors import DataError, UsageError, setting
 from vlnbert.sources.instructions import EpisodeRecord, LabelledWords, WordLabels, read_labelled_words, split_words
 from vlnbert.sources.layout import DataFolder
+from vlnbert.sources.tokenizer import token_spans
 from vlnbert.tasks.episodes import Episodes, bind, load_episodes, walkable
-from vlnbert.tasks.leaks import find_leaks
-from vlnbert.tasks.task import R2R, SUB_INSTRUCTIONS, TASKS
+from vlnbert.tasks.made_paths import find_leaks
+from vlnbert.tasks.task import R2R, SUB_INSTRUCTIONS
 from vlnbert.world.world import World
+
+if TYPE_CHECKING:
+    from vlnbert.tasks.splits import Split
 
 FEWEST_VIEWPOINTS = 3  # of a part
 FEWEST_WORDS = 4
 DANGLING = ("and", ",", "then", ".", "the")  # words that the beginning does not end in
+LABELLED = "r2r/train"  # the split whose words have labels
+MOST_MARKS = 1 << 30  # words of an instruction times viewpoints of its path, over the split
 
+Span = tuple[int, int]  # start and end in a text, in characters
 Kind = Literal["beginning", "end"]
 
 
@@ -43,7 +55,7 @@ class Part:
 
 @dataclass(frozen=True)
 class SubInstructions:
-    """The parts of a train split's instructions, and what could not be made use of."""
+    """The parts of a train split's instructions, and counts of what was left out."""
 
     episodes: Episodes  # one a part; their ids become path ids, as every part is a path with one instruction
     instructions: int  # of the train split
@@ -54,11 +66,11 @@ class SubInstructions:
 
     @property
     def cut(self) -> int:
-        """How many of the instructions have parts here."""
+        """The number of instructions that have parts here."""
         return len({name.rsplit("_", 2)[0] for name in self.episodes.ids})
 
     def count(self, kind: Kind) -> int:
-        """How many are beginnings, or ends."""
+        """The number of beginnings, or of ends."""
         return sum(name.rsplit("_", 2)[1] == kind for name in self.episodes.ids)
 
     def items(self, world: World) -> Iterator[dict[str, Any]]:
@@ -92,11 +104,6 @@ class SubInstructions:
         made = f"{len(self):,} sub-instructions, {self.count('beginning'):,} beginnings and {self.count('end'):,} ends"
         why = ", ".join(f"{count:,} {what}" for what, count in self.left_out.items())
         return f"{made}, of {self.cut:,} of {self.instructions:,} instructions" + f"; left out: {why}" * bool(why)
-
-
-def is_cut_from_train(folder: DataFolder, task: str, split: str) -> bool:
-    """Whether a split is R2R's sub-instructions without a file of their own: they are cut when they are asked for."""
-    return (task, split) == (R2R.name, SUB_INSTRUCTIONS) and split not in TASKS[task].files(folder)
 
 
 def cut_train_instructions(folder: DataFolder, world: World) -> SubInstructions:
@@ -140,7 +147,7 @@ def cut_train_instructions(folder: DataFolder, world: World) -> SubInstructions:
 
 
 def labels_of_parts(parts: Episodes, train: Episodes, labels: WordLabels) -> WordLabels:
-    """The parts' own labels: those of the whole instruction's words that a part has, by their places in the part."""
+    """The labels of parts: those of the whole instruction's words that a part has, by their places in the part."""
     texts = dict(zip(train.ids, train.texts, strict=True))
     found = dict[str, dict[str, tuple[int, ...]]]()
     for name, text in zip(parts.ids, parts.texts, strict=True):
@@ -157,7 +164,7 @@ def labels_of_parts(parts: Episodes, train: Episodes, labels: WordLabels) -> Wor
 
 
 def cut_in_parts(text: str, due: Sequence[LabelledWords | None]) -> Iterator[Part]:
-    """The parts of an instruction, by the words that are due at each hop of its path, if any."""
+    """Cut an instruction, by the words that are due at each hop of its path, if any."""
     spans = list(split_words(text))
     words = [text[start:end].lower() for start, end in spans]
     within = {hop: said.before(len(words)) for hop, said in enumerate(due) if said is not None}
@@ -173,7 +180,7 @@ def cut_in_parts(text: str, due: Sequence[LabelledWords | None]) -> Iterator[Par
 
 
 def hops_to_cut_at(labelled: Mapping[int, LabelledWords]) -> Iterator[int]:
-    """Hops whose words begin with an action, and come after all words of earlier hops, as those of later hops do."""
+    """Hops whose words begin with an action and come after all words of earlier hops, as those of later hops do."""
     hops = sorted(labelled)
     for number, hop in enumerate(hops[1:], start=1):
         so_far = max(labelled[earlier].places[-1] for earlier in hops[:number])
@@ -183,12 +190,12 @@ def hops_to_cut_at(labelled: Mapping[int, LabelledWords]) -> Iterator[int]:
 
 
 def _count_words(words: Sequence[str]) -> int:
-    """How many there are, punctuation aside."""
+    """The number of words without punctuation."""
     return sum(word[0].isalnum() for word in words)
 
 
 def _count_beyond(text: str, said: Mapping[str, LabelledWords]) -> int:
-    """How many labels name words that an instruction does not have."""
+    """The number of labels beyond the end of an instruction."""
     size = sum(1 for _ in split_words(text))
     return sum(place >= size for words in said.values() for place in words.places)
 
@@ -198,3 +205,93 @@ def _heading_into(world: World, path: Sequence[int], hop: int) -> float:
     start, end = path[hop - 1], path[hop]
     slot = world.neighbour[start].tolist().index(end)
     return float(world.heading[start, slot]) % (2 * math.pi)
+
+
+@dataclass(frozen=True)
+class LabelReport:
+    """Counts of labels that do not fit the instructions of a split."""
+
+    unlabelled: int = 0  # instructions without any
+    unknown: int = 0  # labelled instructions that the split does not have
+    elsewhere: int = 0  # viewpoints with labels that are not on the path
+    beyond: int = 0  # labels of words beyond the end of the instruction
+    unread: int = 0  # labelled words without a token: a long instruction loses its end
+
+    def lines(self) -> list[str]:
+        """A sentence for each kind that occurs."""
+        kinds = [
+            (self.unlabelled, "instructions have no word labels"),
+            (self.unknown, "instructions that are not there have word labels"),
+            (self.elsewhere, "labelled viewpoints are not on the path, and are left out"),
+            (self.beyond, "labelled words are beyond the end of the instruction, and are left out"),
+            (self.unread, "labelled words have no token, and are left out"),
+        ]
+        return [f"{count:,} {what}" for count, what in kinds if count]
+
+
+def labelled_words(
+    episodes: Episodes, labels: WordLabels, world: World
+) -> tuple[list[dict[int, list[Span]]], LabelReport]:
+    """For each episode, by hop of its path, the spans in the text of the words that are due there."""
+    rows, unlabelled, elsewhere, beyond = list[dict[int, list[Span]]](), 0, 0, 0
+    paths = zip(episodes.path.tolist(), episodes.path_length.tolist(), strict=True)
+    for id, text, (path, length) in zip(episodes.ids, episodes.texts, paths, strict=True):
+        own, words = labels.get(id, {}), list(split_words(text))
+        hops = {world.viewpoints[number]: hop for hop, number in reversed([*enumerate(path[:length])])}  # first visits
+        unlabelled += not own
+        elsewhere += sum(viewpoint not in hops for viewpoint in own)
+        beyond += sum(place >= len(words) for places in own.values() for place in places)
+        rows.append(
+            {
+                hops[viewpoint]: [words[place] for place in places if place < len(words)]
+                for viewpoint, places in own.items()
+                if viewpoint in hops
+            }
+        )
+    return rows, LabelReport(unlabelled, len(labels.keys() - set(episodes.ids)), elsewhere, beyond)
+
+
+def align_words(split: "Split", labels: WordLabels, tokenizer: Tokenizer, world: World) -> tuple["Split", LabelReport]:
+    """A split whose every instruction says at each viewpoint of its path which tokens are due there.
+
+    Where a viewpoint has no words of its own, those that were due last still are; before the first, the first.
+    """
+    episodes, counts, lengths = split.episodes, split.tokens.count.tolist(), split.episodes.path_length.tolist()
+    shape = (*episodes.path.shape, split.tokens.ids.shape[1])
+    if (marks := torch.Size(shape).numel()) > MOST_MARKS:
+        raise UsageError(f"{split.name} has {marks:,} words at viewpoints, more than {MOST_MARKS:,}; shorten its paths")
+    aligned = torch.zeros(shape, dtype=torch.bool)
+    words, report = labelled_words(episodes, labels, world)
+    unread = 0
+    for row, spans in enumerate(token_spans(tokenizer, episodes.texts)):
+        tokens = spans[: counts[row] - 1]  # without [SEP], which stands last also where an instruction is cut
+        found = {hop: [_overlapping(tokens, word) for word in said] for hop, said in words[row].items()}
+        unread += sum(not those for said in found.values() for those in said)
+        labelled = {hop: sorted({token for those in said for token in those}) for hop, said in found.items()}
+        for hop, those in _due(labelled, lengths[row]):
+            aligned[row, hop, those] = True
+    return replace(split, aligned=aligned.to(split.tokens.ids.device)), replace(report, unread=unread)
+
+
+def words_to_attend(aligned: Tensor, path: Tensor, viewpoint: Tensor) -> Tensor:
+    """[row, token] the words that are due where each row stands; none where that is not on its path.
+
+    `aligned` [row, hop, token], `path` [row, hop] and `viewpoint` [row].
+    """
+    here = path == viewpoint[:, None]
+    hop = here.int().argmax(dim=1)  # the first; padding repeats the last
+    rows = torch.arange(len(hop), device=hop.device)
+    return aligned[rows, hop] & here.any(dim=1)[:, None]
+
+
+def _overlapping(tokens: Sequence[Span], word: Span) -> list[int]:
+    """The tokens, given by their spans, that have a character of a word; [CLS] has none."""
+    start, stop = word
+    return [place for place, (begin, end) in enumerate(tokens) if max(begin, start) < min(end, stop)]
+
+
+def _due(labelled: Mapping[int, Sequence[int]], length: int) -> Iterable[tuple[int, Sequence[int]]]:
+    """The tokens due at each hop of a path: its own, else those that were due last, else the first that are due."""
+    marked = sorted(hop for hop, tokens in labelled.items() if tokens)
+    for hop in range(length if marked else 0):
+        yield hop, labelled[next((earlier for earlier in reversed(marked) if earlier <= hop), marked[0])]
