@@ -19,7 +19,7 @@ from vlnbert.sources.annotations import read_boxes, read_captions, read_observat
 from vlnbert.sources.connectivity import read_connectivity
 from vlnbert.sources.instructions import read_augmented, read_r2r, read_reverie, read_word_labels, split_words
 from vlnbert.sources.plans import read_plan
-from vlnbert.world.candidates import find_candidates
+from vlnbert.world.build import find_candidates
 
 ROOT = Path(__file__).resolve().parents[1]
 CONVENTIONS = (ROOT / "docs" / "conventions.md").read_text()

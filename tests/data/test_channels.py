@@ -18,7 +18,7 @@ from vlnbert.learning.presets import presets
 from vlnbert.perception.captions import open_sentences
 from vlnbert.world import open_labels
 from vlnbert.world.banks import FeatureBank, JoinedBank
-from vlnbert.world.geometry import VIEWS
+from vlnbert.world.world import VIEWS
 
 ALL = (
     *("caption-text", "detections", "detection-places", "captions-beside"),

@@ -12,8 +12,7 @@ import vlnbert as vln
 from vlnbert.data.own import bank_digest, tensor_bank
 from vlnbert.data.spec import IN_MEMORY
 from vlnbert.world.banks import FeatureBank
-from vlnbert.world.geometry import VIEWS
-from vlnbert.world.world import World
+from vlnbert.world.world import VIEWS, World
 
 
 @pytest.fixture

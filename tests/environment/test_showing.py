@@ -17,9 +17,9 @@ from tests.conftest import TinyData
 from vlnbert.environment.environment import WANTS, Environment, Observation, Panorama, State
 from vlnbert.errors import UnknownNameError, UsageError
 from vlnbert.world import Bank, World, open_features
-from vlnbert.world.geometry import VIEWS
-from vlnbert.world.object_bank import VisibleObjects
+from vlnbert.world.objects import VisibleObjects
 from vlnbert.world.sights import all_views
+from vlnbert.world.world import VIEWS
 
 
 class Operators(TorchDispatchMode):

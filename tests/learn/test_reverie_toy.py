@@ -27,9 +27,8 @@ from vlnbert.tasks.episodes import bind
 from vlnbert.tasks.splits import Split, open_split, target_index
 from vlnbert.tasks.tokens import Tokens, load_tokenizer
 from vlnbert.world import FeatureBank, build_world, open_features, open_world
-from vlnbert.world.object_bank import ObjectBank
 from vlnbert.world.object_features import open_object_features
-from vlnbert.world.objects import build_object_table, find_sightings, open_object_table
+from vlnbert.world.objects import ObjectBank, build_object_table, find_sightings, open_object_table
 from vlnbert.world.sights import facing_views
 
 LIMIT = 8

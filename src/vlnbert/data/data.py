@@ -23,8 +23,7 @@ from vlnbert.tasks.task import R2R, SUB_INSTRUCTIONS, TASKS
 from vlnbert.tasks.tokens import load_tokenizer
 from vlnbert.world.banks import Bank, memory
 from vlnbert.world.build import open_world
-from vlnbert.world.object_bank import ObjectBank
-from vlnbert.world.objects import ObjectTable, open_object_table
+from vlnbert.world.objects import ObjectBank, ObjectTable, open_object_table
 from vlnbert.world.world import World
 
 

@@ -49,9 +49,8 @@ from vlnbert.plugins import LOAD_PLUGIN
 from vlnbert.sources.features import check_width, feature_width, read_object_features
 from vlnbert.sources.layout import DataFolder
 from vlnbert.world.banks import Bank, side_by_side
-from vlnbert.world.object_bank import ObjectBank
 from vlnbert.world.object_features import open_object_features
-from vlnbert.world.objects import ObjectTable
+from vlnbert.world.objects import ObjectBank, ObjectTable
 from vlnbert.world.sights import all_views, facing_views, open_features, open_label_places, open_labels
 from vlnbert.world.world import World
 

@@ -14,7 +14,7 @@ from vlnbert.environment.gym import NavigationEnv
 from vlnbert.tasks.task import TASKS
 from vlnbert.tasks.tokens import piece_count
 from vlnbert.world.banks import Bank
-from vlnbert.world.object_bank import ObjectBank
+from vlnbert.world.objects import ObjectBank
 
 HERE = "cpu"  # where Gymnasium's arrays are
 

@@ -12,9 +12,8 @@ from vlnbert.data.spec import FEATURES, FeatureSpec
 from vlnbert.errors import UsageError
 from vlnbert.external import ExternalCall, is_plain, kind_of
 from vlnbert.world.banks import Bank, FeatureBank, look
-from vlnbert.world.geometry import VIEWS
 from vlnbert.world.sights import facing_views
-from vlnbert.world.world import STOP, World
+from vlnbert.world.world import STOP, VIEWS, World
 
 CHUNK = 256  # viewpoints that are looked at together
 Features = Bank | Tensor | Callable[[World], Bank | Tensor]  # what somebody may hold in memory

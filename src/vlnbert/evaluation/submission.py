@@ -19,8 +19,7 @@ from vlnbert.sources.layout import DataFolder
 from vlnbert.sources.writing import write_json
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.task import TASKS
-from vlnbert.world.geometry import level_view, view_elevation, view_heading
-from vlnbert.world.world import STOP, World
+from vlnbert.world.world import STOP, World, level_view, view_elevation, view_heading
 
 
 def write_results(

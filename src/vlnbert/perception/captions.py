@@ -11,7 +11,6 @@ from vlnbert.perception.texts import TextCodes, embedded, mixed
 from vlnbert.weights.options import MINILM
 from vlnbert.world.banks import FeatureBank
 from vlnbert.world.cache import Key
-from vlnbert.world.geometry import STEPS
 from vlnbert.world.sights import (
     KeptViews,
     caption_files,
@@ -20,7 +19,7 @@ from vlnbert.world.sights import (
     placed,
     read_captions_of,
 )
-from vlnbert.world.world import World
+from vlnbert.world.world import STEPS, World
 
 VERSION = 1  # of embeddings and codes; a new one makes old caches unused
 BESIDE = (-1, 1)  # steps of 30 degrees to the views whose captions stand beside a view's own

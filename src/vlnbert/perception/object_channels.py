@@ -23,10 +23,9 @@ from vlnbert.perception.texts import TextCodes, embedded, mixed
 from vlnbert.sources.annotations import HEADINGS, IMAGE_HEIGHT, IMAGE_WIDTH, Detection, box_files
 from vlnbert.weights.options import MINILM
 from vlnbert.world.cache import Key
-from vlnbert.world.geometry import STEPS, view_elevation, view_heading
 from vlnbert.world.objects import AREA, Boxes, ObjectTable, boxes_by_view
 from vlnbert.world.sights import caption_files, index_captions_of, placed, read_captions_of
-from vlnbert.world.world import World
+from vlnbert.world.world import STEPS, World, view_elevation, view_heading
 
 VERSION = 1  # of embeddings and codes; a new one makes old caches unused
 LOG_USUAL_SIZE = 5.0  # of about 150 pixels

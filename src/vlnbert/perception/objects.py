@@ -12,8 +12,7 @@ from vlnbert.perception.sentences import encoder_digest
 from vlnbert.perception.texts import embedded
 from vlnbert.weights.options import MINILM
 from vlnbert.world.cache import Key
-from vlnbert.world.object_bank import ObjectBank
-from vlnbert.world.objects import ObjectTable
+from vlnbert.world.objects import ObjectBank, ObjectTable
 from vlnbert.world.sights import caption_files, index_captions_of
 from vlnbert.world.world import World
 

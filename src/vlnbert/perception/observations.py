@@ -18,9 +18,8 @@ from vlnbert.sources.annotations import HEADINGS, LEVELS, PanoramaObservations, 
 from vlnbert.weights.options import MINILM
 from vlnbert.world.banks import FeatureBank
 from vlnbert.world.cache import Key
-from vlnbert.world.geometry import STEPS
 from vlnbert.world.sights import KeptViews, facing_views, placed
-from vlnbert.world.world import World
+from vlnbert.world.world import STEPS, World
 
 VERSION = 1  # of embeddings and codes; a new one makes old caches unused
 DEGREES = 360 / STEPS  # between two views

@@ -24,9 +24,8 @@ from vlnbert.sources.annotations import HEADINGS, LEVELS
 from vlnbert.weights.options import MINILM
 from vlnbert.world.banks import FeatureBank, MixedBank
 from vlnbert.world.cache import Key
-from vlnbert.world.geometry import STEPS, VIEWS
 from vlnbert.world.sights import caption_files, placed, read_captions_of
-from vlnbert.world.world import World
+from vlnbert.world.world import STEPS, VIEWS, World
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,8 @@ from vlnbert.perception.observations import nearest_headings
 from vlnbert.progress import quiet
 from vlnbert.sources.annotations import HEADINGS, ViewCaption, read_captions, read_observations
 from vlnbert.sources.layout import DataFolder
-from vlnbert.world.geometry import STEPS, VIEWS
 from vlnbert.world.objects import ObjectTable
-from vlnbert.world.world import STOP, World
+from vlnbert.world.world import STEPS, STOP, VIEWS, World
 
 HELD = 256  # scans whose texts are held in memory; each has about a megabyte in the open data
 CHANNELS = ("captions", "observations", "detections")

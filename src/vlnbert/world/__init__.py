@@ -2,9 +2,8 @@
 
 from vlnbert.world.banks import Bank, FeatureBank, JoinedBank
 from vlnbert.world.build import build_world, open_world
-from vlnbert.world.object_bank import ObjectBank, VisibleObjects
 from vlnbert.world.object_features import open_object_features
-from vlnbert.world.objects import ObjectTable, open_object_table
+from vlnbert.world.objects import ObjectBank, ObjectTable, VisibleObjects, open_object_table
 from vlnbert.world.sights import index_captions, open_features, open_labels
 from vlnbert.world.world import STOP, World
 

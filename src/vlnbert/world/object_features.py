@@ -12,8 +12,7 @@ from torch import Tensor
 from vlnbert.errors import DataError, Faults
 from vlnbert.sources.features import ObjectFeatures, read_object_features
 from vlnbert.world.cache import Built, Key, cached
-from vlnbert.world.object_bank import ObjectBank
-from vlnbert.world.objects import NONE, ObjectTable
+from vlnbert.world.objects import NONE, ObjectBank, ObjectTable
 from vlnbert.world.world import World
 
 VERSION = 1  # of the tables below; a new one makes old caches unused

@@ -21,8 +21,7 @@ from vlnbert.sources.annotations import IMAGE_WIDTH, Box, PanoramaCaptions, read
 from vlnbert.sources.features import feature_width, read_features
 from vlnbert.world.banks import FeatureBank
 from vlnbert.world.cache import Built, Key, cached
-from vlnbert.world.geometry import VIEWS
-from vlnbert.world.world import World
+from vlnbert.world.world import VIEWS, World
 
 VERSION = 1  # of the tables below; a new one makes old caches unused
 THIRDS = 3  # of a view: left, middle and right
