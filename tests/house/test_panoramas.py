@@ -164,8 +164,8 @@ def project(eye, position, view):
 
 def test_captions_name_objects_that_are_there(folder, house):
     names = {thing.name for thing in house.objects}
-    for views in folder.json(f"captions/{house.scan}.json").values():
-        for view in views.values():
+    for shown in folder.json(f"captions/{house.scan}.json").values():
+        for view in shown.values():
             for found in view["dense_cap"]:
                 assert any(name in found["caption"] for name in names if name.endswith(found["obj_class"]))
 

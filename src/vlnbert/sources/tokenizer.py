@@ -29,7 +29,7 @@ UNIGRAM = 3 << 20  # bytes of all pieces of a Unigram, less what they share at t
 ADDED = 1 << 18  # characters of all added tokens, which take time to look for
 UNUSED = 1024  # numbers below the largest that no piece need have
 LONGEST_WORD = 200  # characters looked up as one word, in time that grows with the cube; every BERT has 100
-PARTS, DEPTH = 64, 4  # of a sequence of steps, and how deep one sequence may be in another
+MOST_PARTS, DEPTH = 64, 4  # of a sequence of steps, and how deep one sequence may be in another
 REPLACED = 1 << 16  # factor by which all replacements together may lengthen a text: PIECE then becomes 64 MB at most
 ENDS = 8  # tokens that may be put around a text
 ONCE = {  # steps that lengthen a text, each of which may occur once
@@ -152,7 +152,8 @@ def _check_lengthening(document: dict[str, Any]) -> None:
         steps = _flattened(document.get(part), within)
         kinds = [step["type"] for step in steps]
         require(
-            len(kinds) <= PARTS and all(kinds.count(kind) <= 1 for kind in ONCE[within]), "steps that multiply text"
+            len(kinds) <= MOST_PARTS and all(kinds.count(kind) <= 1 for kind in ONCE[within]),
+            "steps that multiply text",
         )
         for step in steps:
             if step["type"] == "Replace":
@@ -177,7 +178,7 @@ def _flattened(step: Any, within: str, depth: int = 0) -> list[dict[str, Any]]:
         return []
     if step["type"] != "Sequence":
         return [step]
-    require(depth < DEPTH and len(step[within]) <= PARTS, "a sequence of too many steps")
+    require(depth < DEPTH and len(step[within]) <= MOST_PARTS, "a sequence of too many steps")
     return [inner for part in step[within] for inner in _flattened(part, within, depth + 1)]
 
 
