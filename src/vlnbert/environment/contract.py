@@ -105,13 +105,12 @@ def _check_observation(world: World, state: State, seen: Observation) -> list[st
         *unless(_alike(seen.direction, direction), "a direction is not that of its slot from the view faced"),
         *unless(_alike(seen.facing, facing), "facing is not the direction of the view faced"),
         *([] if seen.visible_objects is None else _check_objects(len(state.viewpoint), seen.visible_objects)),
-        *([] if seen.neighbours is None else _check_neighbours(world.neighbour[state.viewpoint], seen.neighbours)),
+        *unless(
+            seen.neighbours is None or torch.equal(seen.neighbours, world.neighbour[state.viewpoint]),
+            "neighbours are not the viewpoints that the slots lead to",
+        ),
         *([] if seen.panorama is None else _check_panorama(state, seen.panorama)),
     ]
-
-
-def _check_neighbours(expected: Tensor, found: Tensor) -> list[str]:
-    return unless(torch.equal(found, expected), "neighbours are not the viewpoints that the slots lead to")
 
 
 def _check_panorama(state: State, found: Panorama) -> list[str]:

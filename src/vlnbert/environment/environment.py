@@ -173,7 +173,9 @@ class Environment:
 
     def observe(self, state: State) -> Observation:
         """The observation now. Agents that have stopped still see, and none of their choices matters."""
-        viewpoint = state.viewpoint
+        viewpoint, panorama = state.viewpoint, None
+        if self.panorama_bank is not None:
+            panorama = Panorama(self.panorama_bank.look(viewpoint), rows_of(self._around, state.view % STEPS))
         return Observation(
             choosable=rows_of(self._choosable, viewpoint),
             direction=rows_of(self._compass, (state.view % STEPS).add(viewpoint, alpha=STEPS)),
@@ -182,11 +184,8 @@ class Environment:
             visible_objects=None if self.object_bank is None else self.object_bank.look(viewpoint, state.view),
             state=state,
             neighbours=rows_of(self.world.neighbour, viewpoint) if NEIGHBOURS in self.wants else None,
-            panorama=None if self.panorama_bank is None else self._panorama(self.panorama_bank, state),
+            panorama=panorama,
         )
-
-    def _panorama(self, bank: Bank, state: State) -> Panorama:
-        return Panorama(bank.look(state.viewpoint), rows_of(self._around, state.view % STEPS))
 
     def step(self, state: State, slot: Tensor) -> State:
         """Move along the chosen slots. Stopping is final; a slot that is only padding leads nowhere."""

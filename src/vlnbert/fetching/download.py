@@ -244,7 +244,8 @@ def stream(url: str, attempts: Attempts) -> Generator[bytes]:
         asked = {"Range": f"bytes={received}-", "If-Range": tag} if received else {}
         try:
             with answer(url, asked, before=attempts.made > 1) as response:
-                if received and not _continues(response, received):
+                rest = response.headers.get("Content-Range", "").startswith(f"bytes {received}-")
+                if received and not (response.status == 206 and rest):
                     tag = ""
                     raise Broken("the host cannot go on where it broke off")
                 tag = tag or _tag(response)
@@ -273,7 +274,3 @@ def _tag(response: HTTPResponse) -> str:
     """The strong tag of these bytes, where the server can continue within them; else nothing."""
     tag = response.headers.get("ETag", "")
     return tag if response.headers.get("Accept-Ranges") == "bytes" and STRONG_TAG.fullmatch(tag) else ""
-
-
-def _continues(response: HTTPResponse, received: int) -> bool:
-    return response.status == 206 and response.headers.get("Content-Range", "").startswith(f"bytes {received}-")

@@ -142,7 +142,8 @@ def place_objects(rng: Random, plan: HousePlan, viewpoints: list["Viewpoint"]) -
         if region.kind != STAIRS:
             taken = [(v.x, v.y) for v in viewpoints if region.index in v.regions]
             free = _free_points(rng, plan, region, taken)
-            for kind, colour in zip(_choose_kinds(rng, region), _shuffled_colours(rng), strict=False):
+            # Every colour once before any comes again: no room has the same kind twice in the same colour.
+            for kind, colour in zip(_choose_kinds(rng, region), rng.sample(COLOURS, len(COLOURS)), strict=False):
                 if free:
                     objects.append(_place(len(objects), kind, colour, plan=plan, region=region, point=free.pop()))
     return objects
@@ -157,11 +158,6 @@ def _choose_kinds(rng: Random, region: Region) -> list[str]:
     if rng.random() < 0.5:
         kinds.append(rng.choice(extra))  # a second one, of another colour, so that the colour must be read
     return kinds
-
-
-def _shuffled_colours(rng: Random) -> list[str]:
-    """Every colour once before any comes again, so that no room has the same kind twice in the same colour."""
-    return rng.sample(COLOURS, len(COLOURS))
 
 
 def _free_points(rng: Random, plan: HousePlan, region: Region, taken: list[Point]) -> list[Point]:

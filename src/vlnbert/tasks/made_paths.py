@@ -87,7 +87,8 @@ def sample_paths(
     if count is not None and count > len(path):
         problem = f"there are {len(path):,} paths of the kind in the train houses of {folder.root}, not {count:,}"
         raise UsageError(f"{problem}; ask for fewer: {setting('count', len(path))}")
-    generator = torch.Generator().manual_seed(_seed_of(seed))
+    digest = hashlib.blake2b(f"paths {seed}".encode(), digest_size=4).digest()
+    generator = torch.Generator().manual_seed(int.from_bytes(digest))
     order = torch.randperm(len(path), generator=generator)[:count]
     heading = 2 * math.pi * torch.rand(len(path), generator=generator, dtype=torch.float64)[: len(order)]
     return SampledPaths(path[order], length[order], heading, known, kept.count(False))
@@ -125,10 +126,6 @@ def _described_rows(folder: DataFolder, world: World) -> set[tuple[int, ...]]:
         path = [world.find(record.scan, name) for name in record.path]
         rows.add(tuple(path + path[-1:] * (HOPS[1] + 1 - len(path))))
     return rows
-
-
-def _seed_of(seed: int) -> int:
-    return int.from_bytes(hashlib.blake2b(f"paths {seed}".encode(), digest_size=4).digest())
 
 
 def write_r4r(folder: DataFolder, world: World) -> dict[str, tuple[int, int]]:

@@ -121,7 +121,11 @@ def choose_houses(folder: DataFolder, tasks: Sequence[str], count: int, seed: in
     if count >= len(known):
         problem = f"{count} houses held out would leave none of the {len(known)} that {folder.root} trains in"
         raise UsageError(f"{problem}; choose fewer than {len(known)}: {setting('holdout')}")
-    return tuple(sorted(sorted(known, key=lambda house: _hash_of(house, seed))[:count]))
+
+    def digest(house: str) -> bytes:
+        return hashlib.blake2b(f"{seed} {house}".encode(), digest_size=8).digest()
+
+    return tuple(sorted(sorted(known, key=digest)[:count]))
 
 
 def count_by_house(folder: DataFolder, task: str) -> Counter[str]:
@@ -170,10 +174,6 @@ def inside_houses(world: World, episodes: Episodes, houses: Sequence[str]) -> Te
             raise UnknownNameError("scan", house, world.scans)
     held_out = torch.tensor([world.scans.index(house) for house in houses], dtype=world.scan_of.dtype)
     return torch.isin(world.scan_of[episodes.start].cpu(), held_out)
-
-
-def _hash_of(house: str, seed: int) -> bytes:
-    return hashlib.blake2b(f"{seed} {house}".encode(), digest_size=8).digest()
 
 
 @dataclass(frozen=True)

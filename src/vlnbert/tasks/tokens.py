@@ -1,7 +1,6 @@
 """Instructions as WordPiece tokens: [CLS], the words, [SEP], at most 80 in all, as in the paper."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -95,7 +94,8 @@ def tokenise(episodes: Episodes, tokenizer: Tokenizer, path: Path, max_tokens: i
         raise UsageError(f"{setting('max_tokens', max_tokens)} leaves no room for words; [CLS] and [SEP] count too")
     texts = [text for text, given in zip(episodes.texts, episodes.tokens, strict=True) if not given]
     made = iter(_encoded(tokenizer, texts))
-    encoded = [_cut(given or next(made), max_tokens) for given in episodes.tokens]
+    whole = [given or next(made) for given in episodes.tokens]
+    encoded = [ids if len(ids) <= max_tokens else [*ids[: max_tokens - 1], ids[-1]] for ids in whole]
     faults, last = Faults(path), piece_count(tokenizer) - 1
     for name, ids in zip(episodes.ids, encoded, strict=True):
         if len(ids) < 3:
@@ -124,7 +124,3 @@ def _encoded(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:
         tensors, _ = cached(Key.of("tokens", (), f"version {VERSION}", tokenizer.to_str(), json.dumps(texts)), build)
     flat, ends = tensors["ids"].tolist(), tensors["count"].cumsum(0).tolist()
     return [flat[start:end] for start, end in pairwise((0, *ends))]
-
-
-def _cut(ids: Sequence[int], max_tokens: int) -> Sequence[int]:
-    return ids if len(ids) <= max_tokens else [*ids[: max_tokens - 1], ids[-1]]

@@ -126,7 +126,9 @@ def cut_train_instructions(folder: DataFolder, world: World) -> SubInstructions:
             continue
         hops = [world.viewpoints[viewpoint] for viewpoint in path]
         left_out["labels of viewpoints off the path"] += len(said.keys() - set(hops))
-        left_out["labels of words beyond the text"] += _count_beyond(text, said)
+        size = sum(1 for _ in split_words(text))
+        beyond = sum(place >= size for words in said.values() for place in words.places)
+        left_out["labels of words beyond the text"] += beyond
         for part in cut_in_parts(text, [said.get(viewpoint) for viewpoint in hops]):
             heading = _heading_into(world, path, part.first) if part.first else float(train.heading[row])
             scan, walked = world.scans[int(world.scan_of[path[0]])], tuple(hops[part.first : part.last + 1])
@@ -192,12 +194,6 @@ def hops_to_cut_at(labelled: Mapping[int, LabelledWords]) -> Iterator[int]:
 def _count_words(words: Sequence[str]) -> int:
     """The number of words without punctuation."""
     return sum(word[0].isalnum() for word in words)
-
-
-def _count_beyond(text: str, said: Mapping[str, LabelledWords]) -> int:
-    """The number of labels beyond the end of an instruction."""
-    size = sum(1 for _ in split_words(text))
-    return sum(place >= size for words in said.values() for place in words.places)
 
 
 def _heading_into(world: World, path: Sequence[int], hop: int) -> float:

@@ -242,6 +242,9 @@ class ObjectBank:
         if max_objects is not None:
             rows = objects.largest(max_objects)
             objects, code = objects.select(rows), code[rows]
+        seen, step = torch.arange(VIEWS)[:, None], torch.arange(STEPS)
+        heading = view_heading(seen) - view_heading(step)
+        compass = angle_feature(heading, view_elevation(seen).expand_as(heading), width=4)
         bank = cls(
             object_table=objects,
             widest=max(1, objects.widest),
@@ -251,7 +254,7 @@ class ObjectBank:
             position=_padded(objects.position),
             row=_padded(code + 1),
             table=_padded(vectors),
-            compass=_compass(),
+            compass=torch.cat((compass, compass.new_zeros(1, STEPS, 4))).flatten(0, 1),
         )
         return bank.to(vectors.device)
 
@@ -262,7 +265,11 @@ class ObjectBank:
     def look(self, viewpoint: Tensor, view: Tensor) -> VisibleObjects:
         """The objects that agents see at [agent] viewpoints, facing [agent] views."""
         count = self.count.index_select(0, viewpoint)
-        place = torch.arange(self._room(count), device=count.device)
+        width = self.widest
+        if not self.fixed and count.device.type == "cpu":
+            fullest = max([1, *map(int, count.tolist())])
+            width = min(width, -(-fullest // STRIDE) * STRIDE)
+        place = torch.arange(width, device=count.device)
         present = place < count[:, None]
         row = (self.first.index_select(0, viewpoint)[:, None] + place).masked_fill(~present, 0)
         seen_from = self.view[row] * STEPS + (view % STEPS)[:, None]
@@ -279,19 +286,6 @@ class ObjectBank:
         moved = {name: getattr(self, name).to(device) for name in names}
         return replace(self, **moved, table=self.table.to(device, dtype))
 
-    def _room(self, count: Tensor) -> int:
-        if self.fixed or count.device.type != "cpu":
-            return self.widest
-        fullest = max([1, *map(int, count.tolist())])
-        return min(self.widest, -(-fullest // STRIDE) * STRIDE)
-
 
 def _padded(table: Tensor, padding: int = 0) -> Tensor:
     return torch.cat((table.new_full((1, *table.shape[1:]), padding), table))
-
-
-def _compass() -> Tensor:
-    view, step = torch.arange(VIEWS)[:, None], torch.arange(STEPS)
-    heading = view_heading(view) - view_heading(step)
-    direction = angle_feature(heading, view_elevation(view).expand_as(heading), width=4)
-    return torch.cat((direction, direction.new_zeros(1, STEPS, 4))).flatten(0, 1)
