@@ -289,7 +289,7 @@ def _check_distances(world: World) -> list[str]:
 
 
 def _shortcuts(world: World, start: Tensor, end: Tensor) -> bool:
-    """Whether some step makes a way shorter than its distance says; slot by slot, to save memory."""
+    """Whether some step makes a way shorter than its distance; slot by slot, to save memory."""
     limit = world.metres(start, end) - TOLERANCE
     through = (world.neighbour[start, slot] for slot in range(world.slots))
     return any(bool((world.metres(start, step) + world.metres(step, end) < limit).any()) for step in through)

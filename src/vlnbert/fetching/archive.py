@@ -21,7 +21,7 @@ WITHOUT_CONTENT = (
 
 @dataclass(frozen=True)
 class Member:
-    """A member of an archive. Its content can be taken once, before the next member is asked for."""
+    """A member of an archive. Its content can be read once, before the next member is."""
 
     path: str  # below the folder that holds the whole archive
     size: int

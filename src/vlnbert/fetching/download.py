@@ -241,9 +241,9 @@ def stream(url: str, attempts: Attempts) -> Generator[bytes]:
     """The bytes at a URL. A download that breaks off is continued if the server can do that; else it is `Broken`."""
     received, tag = 0, ""
     while True:
-        asked = {"Range": f"bytes={received}-", "If-Range": tag} if received else {}
+        headers = {"Range": f"bytes={received}-", "If-Range": tag} if received else {}
         try:
-            with answer(url, asked, before=attempts.made > 1) as response:
+            with answer(url, headers, before=attempts.made > 1) as response:
                 rest = response.headers.get("Content-Range", "").startswith(f"bytes {received}-")
                 if received and not (response.status == 206 and rest):
                     tag = ""

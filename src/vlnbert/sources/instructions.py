@@ -262,7 +262,7 @@ def read_labelled_words(path: Path) -> Mapping[str, Mapping[str, LabelledWords]]
 
     `{path_id: {viewpoint: {"0": {"action": [0, 1], "landmark": [2, 3]}}}}`: "0" is an instruction of the path, whose
     words are counted as `split_words` finds them. At the start they are the first words of the instruction, at the last
-    viewpoint those that tell to stop; a turn that is labelled is made there (tests/golden/test_word_labels.py).
+    viewpoint those about stopping; a turn that is labelled is made there (tests/golden/test_word_labels.py).
     """
     paths: Any = read_json(path, LABEL_FILE, GET_LABELS)
     faults, found = Faults(path), dict[str, dict[str, LabelledWords]]()

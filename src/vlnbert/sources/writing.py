@@ -126,8 +126,8 @@ def _beside(folder: Path) -> Iterator[Path]:
 def begun_beside(path: Path, make: Callable[[Path], object], remedy: str, sweeping: bool = True) -> Iterator[Path]:
     """Give a temporary file or folder beside `path`, made by `make`; it is removed at the end unless it was renamed.
 
-    It is locked meanwhile, so that files of killed writers of `path` can be told from those of living ones: with
-    `sweeping` the former are removed first.
+    It is locked meanwhile, so that files of killed writers differ from those of living ones: with `sweeping`,
+    files of killed writers of `path` are removed first.
     """
     if sweeping:
         sweep(path.parent, re.compile(re.escape(path.name)))

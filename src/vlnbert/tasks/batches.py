@@ -149,7 +149,8 @@ class TrainingBatches:
 def _epoch_order(batches: TrainingBatches, epoch: int) -> Tensor:
     """[batches x size] a permutation of the episodes, filled up; sorted by length within windows, then shuffled.
 
-    Batches are shuffled, and the rows of each: their place must not tell their length, since the first half is taught.
+    Batches are shuffled, and the rows of each: a row's place must not depend on its length, as the first half is
+    teacher-forced.
     """
     # The generator keeps 32 bits of its seed: a hash fills them from all of ours.
     seed = hashlib.blake2b(f"{batches.seed} {epoch}".encode(), digest_size=4).digest()

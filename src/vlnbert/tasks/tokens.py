@@ -92,9 +92,9 @@ def tokenise(episodes: Episodes, tokenizer: Tokenizer, path: Path, max_tokens: i
     """
     if max_tokens < 3:
         raise UsageError(f"{setting('max_tokens', max_tokens)} leaves no room for words; [CLS] and [SEP] count too")
-    texts = [text for text, given in zip(episodes.texts, episodes.tokens, strict=True) if not given]
+    texts = [text for text, tokens in zip(episodes.texts, episodes.tokens, strict=True) if not tokens]
     made = iter(_encoded(tokenizer, texts))
-    whole = [given or next(made) for given in episodes.tokens]
+    whole = [tokens or next(made) for tokens in episodes.tokens]
     encoded = [ids if len(ids) <= max_tokens else [*ids[: max_tokens - 1], ids[-1]] for ids in whole]
     faults, last = Faults(path), piece_count(tokenizer) - 1
     for name, ids in zip(episodes.ids, encoded, strict=True):

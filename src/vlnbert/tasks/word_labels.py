@@ -49,7 +49,7 @@ class Part:
 
     @property
     def name(self) -> str:
-        """Tells apart the parts of an instruction: the hop at which it was cut."""
+        """A name unique in the instruction, by the hop at which it was cut."""
         return f"{self.kind}_{self.last if self.kind == 'beginning' else self.first}"
 
 
@@ -117,19 +117,19 @@ def cut_train_instructions(folder: DataFolder, world: World) -> SubInstructions:
     whole = walkable(world, train.path, train.path_length).tolist()
     paths, lengths = train.path.tolist(), train.path_length.tolist()
     for row, (name, text) in enumerate(zip(train.ids, train.texts, strict=True)):
-        path, said = paths[row][: lengths[row]], labels.get(name, {})
-        if not said:
+        path, due = paths[row][: lengths[row]], labels.get(name, {})
+        if not due:
             left_out["instructions without labels"] += 1
             continue
         if not whole[row]:
             left_out["instructions of paths that are not connected"] += 1
             continue
         hops = [world.viewpoints[viewpoint] for viewpoint in path]
-        left_out["labels of viewpoints off the path"] += len(said.keys() - set(hops))
+        left_out["labels of viewpoints off the path"] += len(due.keys() - set(hops))
         size = sum(1 for _ in split_words(text))
-        beyond = sum(place >= size for words in said.values() for place in words.places)
+        beyond = sum(place >= size for words in due.values() for place in words.places)
         left_out["labels of words beyond the text"] += beyond
-        for part in cut_in_parts(text, [said.get(viewpoint) for viewpoint in hops]):
+        for part in cut_in_parts(text, [due.get(viewpoint) for viewpoint in hops]):
             heading = _heading_into(world, path, part.first) if part.first else float(train.heading[row])
             scan, walked = world.scans[int(world.scan_of[path[0]])], tuple(hops[part.first : part.last + 1])
             records.append(EpisodeRecord(f"{name}_{part.name}", scan, walked, heading, part.text))
@@ -157,11 +157,11 @@ def labels_of_parts(parts: Episodes, train: Episodes, labels: WordLabels) -> Wor
         size = len(list(split_words(text)))
         # An end has the last words of the whole; a beginning the first, and a full stop that the whole does not have.
         first, stop = (len(list(split_words(texts[whole]))) - size, size) if kind == "end" else (0, size - 1)
-        said = {
+        inside = {
             viewpoint: tuple(place - first for place in places if 0 <= place - first < stop)
             for viewpoint, places in labels[whole].items()
         }
-        found[name] = {viewpoint: places for viewpoint, places in said.items() if places}
+        found[name] = {viewpoint: places for viewpoint, places in inside.items() if places}
     return found
 
 
@@ -169,8 +169,8 @@ def cut_in_parts(text: str, due: Sequence[LabelledWords | None]) -> Iterator[Par
     """Cut an instruction, by the words that are due at each hop of its path, if any."""
     spans = list(split_words(text))
     words = [text[start:end].lower() for start, end in spans]
-    within = {hop: said.before(len(words)) for hop, said in enumerate(due) if said is not None}
-    labelled = {hop: said for hop, said in within.items() if said.places}
+    within = {hop: here.before(len(words)) for hop, here in enumerate(due) if here is not None}
+    labelled = {hop: here for hop, here in within.items() if here.places}
     for hop in hops_to_cut_at(labelled):
         cut, last = labelled[hop].places[0], len(due) - 1
         if hop <= last + 1 - FEWEST_VIEWPOINTS and _count_words(words[cut:]) >= FEWEST_WORDS:
@@ -248,9 +248,10 @@ def labelled_words(
 
 
 def align_words(split: "Split", labels: WordLabels, tokenizer: Tokenizer, world: World) -> tuple["Split", LabelReport]:
-    """A split whose every instruction says at each viewpoint of its path which tokens are due there.
+    """Add to a split the tokens that are due at each viewpoint of a path, by word labels.
 
-    Where a viewpoint has no words of its own, those that were due last still are; before the first, the first.
+    Where a viewpoint has no words of its own, those of the last labelled one stay due; before the first, those of the
+    first.
     """
     episodes, counts, lengths = split.episodes, split.tokens.count.tolist(), split.episodes.path_length.tolist()
     shape = (*episodes.path.shape, split.tokens.ids.shape[1])
@@ -261,11 +262,11 @@ def align_words(split: "Split", labels: WordLabels, tokenizer: Tokenizer, world:
     unread = 0
     for row, spans in enumerate(token_spans(tokenizer, episodes.texts)):
         tokens = spans[: counts[row] - 1]  # without [SEP], which stands last also where an instruction is cut
-        found = {hop: [_overlapping(tokens, word) for word in said] for hop, said in words[row].items()}
-        unread += sum(not those for said in found.values() for those in said)
-        labelled = {hop: sorted({token for those in said for token in those}) for hop, said in found.items()}
-        for hop, those in _due(labelled, lengths[row]):
-            aligned[row, hop, those] = True
+        read = {hop: [_overlapping(tokens, word) for word in due] for hop, due in words[row].items()}
+        unread += sum(not places for due in read.values() for places in due)
+        labelled = {hop: sorted({place for places in due for place in places}) for hop, due in read.items()}
+        for hop, places in _due(labelled, lengths[row]):
+            aligned[row, hop, places] = True
     return replace(split, aligned=aligned.to(split.tokens.ids.device)), replace(report, unread=unread)
 
 
