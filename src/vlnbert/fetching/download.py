@@ -105,9 +105,8 @@ def _refused(url: str, code: int, reason: str) -> Exception:
     if code in PASSING:
         return Broken(f"the host answered {code} ({reason})")
     if code in (404, 410):
-        remedy = (
-            f"upgrade vlnbert, give a copy with {setting('mirror', 'URL')}, or fetch other parts with {setting('only')}"
-        )
+        copy = f"give a copy with {setting('mirror', 'URL')}"
+        remedy = f"upgrade vlnbert, {copy}, or fetch other parts with {setting('only')}"
         return SourceError(f"there is no {url} ({code})", remedy)
     return SourceError(f"{url} was refused ({code} {reason})", or_a_copy())
 
@@ -209,7 +208,7 @@ class _Secure(HTTPSHandler):
 
 
 def _opener() -> OpenerDirector:
-    """urllib's own would also open files and ftp, and read the whole body of a redirect."""
+    """An opener of http and https alone: urllib's own also opens files and ftp, and reads the body of a redirect."""
     opener = OpenerDirector()
     for handler in (ProxyHandler(), UnknownHandler(), _Plain(), _Secure()):
         opener.add_handler(handler)

@@ -157,21 +157,17 @@ def joined_items(items: list[dict[str, Any]], world: World) -> Iterator[dict[str
         apart = world.metres(ends[:, None], starts[None, :])
         near = (apart < JOINED) & ~torch.eye(len(paths), dtype=torch.bool)
         for first, second in near.nonzero().tolist():
-            between = _shortest_path(world, numbers[first][-1], numbers[second][0])
-            yield _joined(paths[first], paths[second], [world.viewpoints[number] for number in between[1:]])
-
-
-def _joined(first: dict[str, Any], second: dict[str, Any], between: list[str]) -> dict[str, Any]:
-    """`between` leads from the end of the first path, left out, to the start of the second."""
-    return {
-        "path_id": f"{first['path_id']}_{second['path_id']}",
-        "scan": first["scan"],
-        "heading": first["heading"],
-        "path": [*first["path"], *between, *second["path"][1:]],
-        "instructions": [
-            f"{one.strip()} {other.strip()}" for one in first["instructions"] for other in second["instructions"]
-        ],
-    }
+            between = _shortest_path(world, numbers[first][-1], numbers[second][0])[1:]
+            one, other = paths[first], paths[second]
+            yield {
+                "path_id": f"{one['path_id']}_{other['path_id']}",
+                "scan": one["scan"],
+                "heading": one["heading"],
+                "path": [*one["path"], *(world.viewpoints[number] for number in between), *other["path"][1:]],
+                "instructions": [
+                    f"{text.strip()} {more.strip()}" for text in one["instructions"] for more in other["instructions"]
+                ],
+            }
 
 
 def _shortest_path(world: World, start: int, end: int) -> list[int]:
