@@ -56,8 +56,7 @@ if TYPE_CHECKING:
     from vlnbert.rollout.policies import open_policy, register_policy
     from vlnbert.rollout.policy import Decision, Inputs, Policy
     from vlnbert.speaker import Speaker, SpeakerConfig
-    from vlnbert.tasks.metrics import Metric
-    from vlnbert.tasks.task import R2R, REVERIE, Task, register_task
+    from vlnbert.tasks.task import R2R, REVERIE, Metric, Task, register_task
 
 _HOME = {
     "vlnbert.api.augment_speaking": ("AugmentedFile", "augment_speak"),
@@ -112,8 +111,7 @@ _HOME = {
     ),
     "vlnbert.rollout.mixed": ("Rollout",),
     "vlnbert.speaker": ("Speaker", "SpeakerConfig"),
-    "vlnbert.tasks.metrics": ("Metric",),
-    "vlnbert.tasks.task": ("R2R", "REVERIE", "Task", "register_task"),
+    "vlnbert.tasks.task": ("R2R", "REVERIE", "Metric", "Task", "register_task"),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 

@@ -16,7 +16,7 @@ from vlnbert.errors import DataError, UsageError
 from vlnbert.house import generate
 from vlnbert.sources.instructions import read_augmented
 from vlnbert.speaker import Teller, Tellings
-from vlnbert.tasks.leaks import find_leaks
+from vlnbert.tasks.made_paths import find_leaks
 
 Items = list[dict[str, Any]]
 QUIET: dict[str, Any] = {"bar": False}

@@ -17,7 +17,7 @@ from vlnbert.benchmarks.objects import (
     training_step,
 )
 from vlnbert.navigator import SIZES, Navigator
-from vlnbert.world.object_bank import STRIDE
+from vlnbert.world.objects import STRIDE
 
 WAYS = ["without", "trimmed", "padded"]
 QUICK = ("--size", "tiny", "--agents", "2", "--tokens", "8", "--rounds", "2", "--threads", "1")

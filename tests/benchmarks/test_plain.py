@@ -23,7 +23,7 @@ from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import SIZES, Instruction, Navigator, Step, fast
 from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.world import STOP, World
-from vlnbert.world.geometry import VIEWS
+from vlnbert.world.world import VIEWS
 
 STEADY = replace(SHAPE, **NO_DROPOUT)
 SETTINGS = {

@@ -28,7 +28,7 @@ PLACES = {
     "evaluate": "vlnbert.evaluation.walker.evaluate_agent",
     "house": "vlnbert.house.write.build",
     "data check": "vlnbert.api.inspecting.take_inventory",
-    "data r4r": "vlnbert.tasks.r4r.joined_items",
+    "data r4r": "vlnbert.tasks.made_paths.joined_items",
     "features captions": "vlnbert.features.encoder.open_encoder",
     "report": "vlnbert.api.reporting.compare_with_baselines",
     "bench world": "vlnbert.benchmarks.world.compare",

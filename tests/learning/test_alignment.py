@@ -22,7 +22,7 @@ from vlnbert.learning.runs import begin_run, read_record, resume_run
 from vlnbert.learning.terms import Alignment
 from vlnbert.learning.trainer import Trainer
 from vlnbert.rollout.recurrent import as_policy
-from vlnbert.sources.word_labels import split_words
+from vlnbert.sources.instructions import split_words
 from vlnbert.tasks.batches import Batch
 
 LABELS = "r2r/LAR2R_train.json"

@@ -18,7 +18,7 @@ from vlnbert.navigator import Navigator, fast
 from vlnbert.rollout.mixed import SAMPLE, TEACHER, MixedAgent, Rollout
 from vlnbert.rollout.noise import keys
 from vlnbert.rollout.recurrent import encode_tokens
-from vlnbert.sources.boxes import BoxedObject, ViewpointObjects
+from vlnbert.sources.annotations import BoxedObject, ViewpointObjects
 from vlnbert.tasks.episodes import pad_paths
 from vlnbert.world import STOP, FeatureBank, ObjectBank, World
 from vlnbert.world.objects import NONE, build_object_table

@@ -9,7 +9,7 @@ from json import dumps
 from pathlib import Path
 from typing import Any
 
-from vlnbert.sources.files import written_beside
+from vlnbert.sources.writing import written_beside
 from vlnbert.tables import Table, escaped
 
 TIGHT = tuple(".,;:!?)'%\N{RIGHT SINGLE QUOTATION MARK}")  # what no space stands before

@@ -12,8 +12,7 @@ from vlnbert.analysis.page import Markup, table, text, write_page
 from vlnbert.evaluation.episode_record import RecordedEpisode
 from vlnbert.evaluation.tables import Summary, is_rate, own_keys, score_keys, shown
 from vlnbert.tables import Table, escaped
-from vlnbert.tasks.metrics import METRICS
-from vlnbert.tasks.task import TASKS
+from vlnbert.tasks.task import METRICS, TASKS
 
 ASKED = {
     "r2r": "An agent stands in a house and reads an instruction, such as “{example}” It walks from one viewpoint to "

@@ -11,7 +11,7 @@ from typing import Any
 from vlnbert.analysis.page import Markup, laid_out, most_read, percent, table, text, way_to
 from vlnbert.evaluation.tables import own_keys, shown
 from vlnbert.tables import Table, escaped
-from vlnbert.tasks.metrics import METRICS
+from vlnbert.tasks.task import METRICS
 
 WIDTH, TALLEST, FLATTEST = 340.0, 360.0, 200.0  # pixels of a panel
 AROUND, CLOSEST = 1.8, 52.0  # metres around what must be seen; pixels to the metre, however short the walk

@@ -19,12 +19,11 @@ from vlnbert.progress import Bar, quiet
 from vlnbert.rollout.agents import Agent, AgentFactory
 from vlnbert.rollout.policy import Policy
 from vlnbert.runtime import Precision, require_within
-from vlnbert.sources.files import require_new, written_beside
-from vlnbert.sources.instructions import is_augmented
-from vlnbert.sources.provenance import Provenance, write_provenance
+from vlnbert.sources.instructions import Provenance, is_augmented, write_provenance
+from vlnbert.sources.writing import require_new, written_beside
 from vlnbert.speaker import Decoding, Speaker
 from vlnbert.speaker.decoding import Method
-from vlnbert.tasks.holdout import DEV
+from vlnbert.tasks.splits import DEV
 from vlnbert.tasks.task import NEAR
 
 MOST_TELLINGS = 1000

@@ -6,12 +6,12 @@ from vlnbert.api.arguments import checked
 from vlnbert.data.data import Data, open_data
 from vlnbert.errors import UsageError
 from vlnbert.runtime import require_within
-from vlnbert.sources.files import require_new, write_json
 from vlnbert.sources.instructions import is_augmented
-from vlnbert.tasks.holdout import choose_houses
-from vlnbert.tasks.sampled_paths import SampledPaths, sample_paths
-from vlnbert.tasks.sub_instructions import SubInstructions, cut_train_instructions
+from vlnbert.sources.writing import require_new, write_json
+from vlnbert.tasks.made_paths import SampledPaths, sample_paths
+from vlnbert.tasks.splits import choose_houses
 from vlnbert.tasks.task import R2R
+from vlnbert.tasks.word_labels import SubInstructions, cut_train_instructions
 
 
 @checked()

@@ -24,7 +24,7 @@ from vlnbert.evaluation.walker import Walker
 from vlnbert.progress import quiet, say
 from vlnbert.rollout.policy import Policy
 from vlnbert.tables import Table
-from vlnbert.tasks.metrics import EPISODES
+from vlnbert.tasks.task import EPISODES
 
 SHOWN = 10  # episodes that are listed by default
 SHORT = 8  # characters of a viewpoint in a table; of the 32 that real ones have, no more are needed

@@ -15,7 +15,7 @@ from vlnbert.learning.presets import presets
 from vlnbert.learning.run_folder import is_run
 from vlnbert.progress import quiet
 from vlnbert.runtime import require_within, use_threads
-from vlnbert.sources.folders import refuse_full
+from vlnbert.sources.writing import refuse_full
 from vlnbert.tables import Table
 
 PRESETS = {"r2r": "demo", "reverie": "demo-reverie"}

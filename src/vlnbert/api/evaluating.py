@@ -18,7 +18,7 @@ from vlnbert.progress import quiet, say
 from vlnbert.rollout.agents import Agent, AgentFactory
 from vlnbert.rollout.policy import Policy
 from vlnbert.runtime import Precision
-from vlnbert.sources.folders import require_writable
+from vlnbert.sources.writing import require_writable
 
 
 @checked("agent", "features", "device")

@@ -16,10 +16,10 @@ from vlnbert.runtime import require_within
 from vlnbert.sources.connectivity import read_connectivity
 from vlnbert.sources.layout import open_folder
 from vlnbert.tables import Table
-from vlnbert.tasks.holdout import TRAIN, choose_houses, count_by_house
-from vlnbert.tasks.r4r import write_r4r
+from vlnbert.tasks.made_paths import write_r4r
+from vlnbert.tasks.splits import TRAIN, choose_houses, count_by_house
 from vlnbert.tasks.task import R2R, TASKS
-from vlnbert.world.candidates import find_candidates
+from vlnbert.world.build import find_candidates
 
 Candidate = dict[str, Any]  # viewpoint, view, heading, elevation, distance, idx: as the simulator names them
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, overload
 
 from vlnbert.errors import listed
-from vlnbert.sources.files import write_json
+from vlnbert.sources.writing import write_json
 from vlnbert.tables import Table
 
 SHOWN = 5  # paths that a line names

@@ -40,9 +40,8 @@ from vlnbert.rollout.policies import RECURRENT, open_weights
 from vlnbert.rollout.policy import Policy
 from vlnbert.speaker import Speaker
 from vlnbert.tables import Table
-from vlnbert.tasks.metrics import METRICS
 from vlnbert.tasks.splits import task_and_split
-from vlnbert.tasks.task import TASKS
+from vlnbert.tasks.task import METRICS, TASKS
 from vlnbert.world.cache import Key
 
 if TYPE_CHECKING:

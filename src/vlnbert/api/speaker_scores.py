@@ -31,9 +31,8 @@ from vlnbert.speaker import Decoding, Speaker
 from vlnbert.speaker.decoding import Method
 from vlnbert.speaker.likelihood import instruction_likelihoods, perplexity
 from vlnbert.tables import Table
-from vlnbert.tasks.holdout import DEV, file_of
-from vlnbert.tasks.metrics import METRICS
-from vlnbert.tasks.splits import full_name, task_and_split
+from vlnbert.tasks.splits import DEV, file_of, full_name, task_and_split
+from vlnbert.tasks.task import METRICS
 
 Summary = dict[str, float | int | None]
 

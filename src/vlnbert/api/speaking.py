@@ -19,8 +19,7 @@ from vlnbert.runtime import Precision, require_within
 from vlnbert.speaker import Decoding, Paths, Speaker
 from vlnbert.speaker.decoding import Method
 from vlnbert.speaker.paths import require_connected
-from vlnbert.tasks.splits import full_name, task_and_split
-from vlnbert.tasks.targets import target_index
+from vlnbert.tasks.splits import full_name, target_index, task_and_split
 from vlnbert.tasks.task import TASKS
 from vlnbert.world.world import World
 

@@ -16,12 +16,11 @@ from vlnbert.sources.instructions import PAD, EpisodeRecord, read_paths
 from vlnbert.speaker import Decoding, Paths, Tellings
 from vlnbert.speaker.paths import require_connected, require_short
 from vlnbert.tasks.episodes import Episodes, bind
-from vlnbert.tasks.leaks import find_leaks
-from vlnbert.tasks.targets import target_index
+from vlnbert.tasks.made_paths import find_leaks
+from vlnbert.tasks.splits import target_index
 from vlnbert.tasks.task import R2R, REVERIE
 from vlnbert.tasks.tokens import MAX_TOKENS
-from vlnbert.world.object_bank import ObjectBank
-from vlnbert.world.objects import NONE
+from vlnbert.world.objects import NONE, ObjectBank
 from vlnbert.world.world import World
 
 BLOCK = 1 << 16  # paths whose instructions are held at once

@@ -28,7 +28,7 @@ from vlnbert.progress import Bar, quiet, say
 from vlnbert.ranks import TIMEOUT, RankError, Ranks, is_first, joined
 from vlnbert.records import asked_places, chosen, with_changes
 from vlnbert.runtime import require_device, use_threads
-from vlnbert.sources.locks import LOCK
+from vlnbert.sources.writing import LOCK
 
 TENSORBOARD = "tensorboard"  # in a run's folder
 CUSTOM = "custom"  # the preset that a run of somebody's own experiment names

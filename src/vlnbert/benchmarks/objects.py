@@ -16,7 +16,7 @@ from vlnbert.benchmarks.workloads import random_features
 from vlnbert.environment.environment import Environment, State
 from vlnbert.navigator import Instruction, Language, Navigator, NavigatorConfig, Step
 from vlnbert.world import ObjectBank, ObjectTable, World
-from vlnbert.world.geometry import VIEWS
+from vlnbert.world.world import VIEWS
 
 BATCHES = 4  # of agents, timed together: how wide a trimmed one is depends on who stands where
 WITHOUT, TRIMMED, PADDED = "without", "trimmed", "padded"

@@ -14,8 +14,7 @@ from vlnbert.sources.connectivity import read_connectivity
 from vlnbert.sources.layout import DataFolder
 from vlnbert.world.banks import FeatureBank
 from vlnbert.world.build import build_world, open_world
-from vlnbert.world.geometry import VIEWS
-from vlnbert.world.world import World
+from vlnbert.world.world import VIEWS, World
 
 CALLS = 4  # steps that are timed together, as in an episode
 LEVELS = ("step", "teacher", "angles", "features")  # each does what those before it do, and one thing more

@@ -109,7 +109,7 @@ def object_features(
             targets, what is told of each split.
     """
     from vlnbert.api.features import object_features
-    from vlnbert.tasks.targets import TargetReport
+    from vlnbert.tasks.splits import TargetReport
 
     facts = object_features(data, objects, encoder, device=device)
     _show_channels(data, facts, f"{facts['objects']:,} objects", json)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from vlnbert.cli.options import Flag, show
-from vlnbert.fetching.recipe import GITHUB, PARTS
+from vlnbert.fetching.manifest import GITHUB, PARTS
 
 if TYPE_CHECKING:
     from vlnbert.fetching.fetch import FetchReport

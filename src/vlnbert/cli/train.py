@@ -154,7 +154,7 @@ def _tell(run: "Run", data: Path | None, again: str) -> None:
     from vlnbert.evaluation.tables import shown
     from vlnbert.learning.recipes import recipe_of
     from vlnbert.ranks import is_first
-    from vlnbert.tasks.metrics import METRICS
+    from vlnbert.tasks.task import METRICS
 
     if run.interrupted:
         end_stopped(run, again)

@@ -17,8 +17,7 @@ from torch import Tensor
 
 from vlnbert.errors import UnknownNameError, UsageError
 from vlnbert.tasks.episodes import Episodes
-from vlnbert.tasks.metrics import EPISODES, Metric
-from vlnbert.tasks.task import NEAR, TASKS, Walked, metres_to_nearest
+from vlnbert.tasks.task import EPISODES, NEAR, TASKS, Metric, Walked, metres_to_nearest
 from vlnbert.world.world import World
 
 SHORTEST_WALK = 0.01  # metres: what SPL takes an agent that never moved to have walked

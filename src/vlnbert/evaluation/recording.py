@@ -20,8 +20,8 @@ from vlnbert.features.texts import TextReader, ViewTexts
 from vlnbert.rollout.agents import Explanation
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.task import TASKS, metres_to_goal, nearest
-from vlnbert.world.geometry import VIEWS, nearest_view, view_elevation, view_heading
 from vlnbert.world.objects import NONE, ObjectTable
+from vlnbert.world.world import VIEWS, nearest_view, view_elevation, view_heading
 
 HEADINGS, ELEVATIONS = (angle(torch.arange(VIEWS)).tolist() for angle in (view_heading, view_elevation))
 

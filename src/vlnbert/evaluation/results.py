@@ -16,9 +16,8 @@ import torch
 from torch import Tensor
 
 from vlnbert.errors import DataError, Faults, VlnbertError, listed
-from vlnbert.sources.checks import is_name, is_number
+from vlnbert.sources.files import Entry, is_name, is_number, stream_json_entries
 from vlnbert.sources.instructions import is_augmented
-from vlnbert.sources.json_streams import Entry, stream_json_entries
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.episodes import Episodes, check_longest, pad_paths
 from vlnbert.tasks.task import TASKS

@@ -14,12 +14,11 @@ from torch import Tensor
 
 from vlnbert.errors import Faults
 from vlnbert.evaluation.results import Notes, Walks, bind_walks, check_complete, check_names, read_results
-from vlnbert.sources.files import write_json
 from vlnbert.sources.layout import DataFolder
+from vlnbert.sources.writing import write_json
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.task import TASKS
-from vlnbert.world.geometry import level_view, view_elevation, view_heading
-from vlnbert.world.world import STOP, World
+from vlnbert.world.world import STOP, World, level_view, view_elevation, view_heading
 
 
 def write_results(

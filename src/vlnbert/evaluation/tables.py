@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 from vlnbert.tables import Table
-from vlnbert.tasks.metrics import BUILT_IN, EPISODES, METRICS, PERCENT
+from vlnbert.tasks.task import BUILT_IN, EPISODES, METRICS, PERCENT
 
 Summary = Mapping[str, float | int | None]
 

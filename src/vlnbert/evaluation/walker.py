@@ -29,8 +29,7 @@ from vlnbert.rollout.policy import Policy
 from vlnbert.runtime import chosen_precision, usual_batch
 from vlnbert.sources.instructions import EpisodeRecord
 from vlnbert.tasks.episodes import Episodes, bind, pad_paths
-from vlnbert.tasks.holdout import file_of
-from vlnbert.tasks.splits import full_name
+from vlnbert.tasks.splits import file_of, full_name
 from vlnbert.tasks.task import R2R, TASKS
 from vlnbert.tasks.tokens import PADDING, piece_count, tokenise
 from vlnbert.world.objects import Sightings, find_sightings

@@ -15,10 +15,9 @@ from vlnbert.errors import DataError, UsageError, setting
 from vlnbert.evaluation.tables import Summary, own_keys, shown
 from vlnbert.external import ExternalCall
 from vlnbert.progress import Bar
-from vlnbert.sources.checks import is_number
-from vlnbert.sources.files import opened
-from vlnbert.sources.locks import append_whole
-from vlnbert.tasks.metrics import METRICS
+from vlnbert.sources.files import is_number, opened
+from vlnbert.sources.writing import append_whole
+from vlnbert.tasks.task import METRICS
 
 LONG = 20 * 60  # seconds of a training of which people want to know beforehand
 LONGEST_LINE = 1 << 20  # bytes of a log's; ours have a few hundred

@@ -41,9 +41,8 @@ from vlnbert.navigator.model.navigator import allocate
 from vlnbert.navigator.storage.digests import DIGESTS, DigestError, noting
 from vlnbert.navigator.storage.folder import CONFIG, read_config, read_safetensors, require_fit, weight_problem
 from vlnbert.rollout.policy import Policy
-from vlnbert.sources.folders import replaced
-from vlnbert.sources.formats import NewerFormatError
-from vlnbert.sources.moves import remove
+from vlnbert.sources.files import NewerFormatError
+from vlnbert.sources.writing import remove, replaced
 from vlnbert.speaker import Speaker
 
 Trained = Navigator | Policy | Speaker

@@ -13,9 +13,9 @@ from vlnbert.learning.settings import MOST, ExperimentSettings, TrainingSettings
 from vlnbert.navigator import NavigatorConfig
 from vlnbert.records import require_range
 from vlnbert.rollout.policies import POLICIES, RECURRENT, whole_settings
-from vlnbert.tasks.alignment import LABELLED
 from vlnbert.tasks.splits import task_and_split
 from vlnbert.tasks.task import TASKS
+from vlnbert.tasks.word_labels import LABELLED
 
 
 @dataclass(frozen=True)

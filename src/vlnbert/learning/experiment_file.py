@@ -18,8 +18,8 @@ from vlnbert.learning.recipes import RECIPES
 from vlnbert.learning.settings import ExperimentSettings
 from vlnbert.plugins import load_recorded
 from vlnbert.records import asked_places, places_of, to_plain, with_changes
-from vlnbert.sources.checks import is_list_of
-from vlnbert.sources.files import read_json, write_json
+from vlnbert.sources.files import is_list_of, read_json
+from vlnbert.sources.writing import write_json
 
 SUFFIX = ".json"
 WORDS = ("preset", "name", "description")  # beside the settings, each a text

@@ -30,12 +30,11 @@ from vlnbert.registry import Registry
 from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.rollout.policies import POLICIES, RECURRENT, describes_policy, unfilled_policy
 from vlnbert.rollout.recurrent import as_policy
+from vlnbert.sources.instructions import read_word_labels, require_word_labels
 from vlnbert.sources.layout import DataFolder
-from vlnbert.sources.word_labels import read_word_labels, require_word_labels
-from vlnbert.tasks.alignment import LABELLED, align_words
-from vlnbert.tasks.splits import Split, task_and_split
-from vlnbert.tasks.sub_instructions import is_cut_from_train, labels_of_parts
+from vlnbert.tasks.splits import Split, is_cut_from_train, task_and_split
 from vlnbert.tasks.task import TASKS
+from vlnbert.tasks.word_labels import LABELLED, align_words, labels_of_parts
 
 if TYPE_CHECKING:
     from vlnbert.learning.run_record import RunRecord

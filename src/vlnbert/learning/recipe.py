@@ -22,8 +22,7 @@ from vlnbert.plugins import LOAD_PLUGIN
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.registry import Registry
 from vlnbert.sources.layout import DataFolder
-from vlnbert.tasks.holdout import without_houses
-from vlnbert.tasks.splits import Split
+from vlnbert.tasks.splits import Split, without_houses
 
 if TYPE_CHECKING:
     from vlnbert.learning.run_record import RunRecord

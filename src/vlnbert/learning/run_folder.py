@@ -20,10 +20,8 @@ from vlnbert.errors import DataError, UsageError
 from vlnbert.learning.settings import MOST
 from vlnbert.navigator.storage.folder import exists
 from vlnbert.records import from_plain
-from vlnbert.sources.files import read_json, require_regular, sweep, write_json
-from vlnbert.sources.folders import Read, read_whole
-from vlnbert.sources.formats import NewerFormatError
-from vlnbert.sources.moves import aside, remove
+from vlnbert.sources.files import NewerFormatError, read_json, require_regular
+from vlnbert.sources.writing import Read, aside, read_whole, remove, sweep, write_json
 
 RECORD, POINTER, CHECKPOINTS, BEST = "run.json", "last.json", "checkpoints", "best"  # in a run's folder
 DIGEST = "digest"  # of what else a pointer says

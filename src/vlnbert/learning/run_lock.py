@@ -9,8 +9,7 @@ from vlnbert.learning.run_folder import RECORD, sweep_run
 from vlnbert.learning.run_record import read_record
 from vlnbert.navigator.storage.folder import exists
 from vlnbert.ranks import Ranks
-from vlnbert.sources.folders import refuse_full
-from vlnbert.sources.locks import LOCK, locked
+from vlnbert.sources.writing import LOCK, locked, refuse_full
 
 ANOTHER = "resume it with: vlnbert train --resume {run}, or choose another folder"
 

@@ -13,10 +13,8 @@ from vlnbert.learning.run_record import RunRecord, record_format
 from vlnbert.learning.trainer import Trainer
 from vlnbert.sources.instructions import is_augmented
 from vlnbert.speaker.paths import Paths, connected
-from vlnbert.tasks.holdout import DEV, file_of, inside_houses
-from vlnbert.tasks.leaks import find_leaks
-from vlnbert.tasks.splits import task_and_split
-from vlnbert.tasks.targets import report_targets
+from vlnbert.tasks.made_paths import find_leaks
+from vlnbert.tasks.splits import DEV, file_of, inside_houses, report_targets, task_and_split
 from vlnbert.tasks.task import SUB_INSTRUCTIONS
 from vlnbert.world.objects import NONE
 

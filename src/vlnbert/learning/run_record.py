@@ -9,8 +9,8 @@ from vlnbert.errors import DataError, UsageError, setting
 from vlnbert.learning.run_folder import RECORD
 from vlnbert.learning.settings import ExperimentSettings
 from vlnbert.records import from_plain, missing, moved, to_plain
-from vlnbert.sources.files import read_json, write_json
-from vlnbert.sources.formats import FORMAT, format_of
+from vlnbert.sources.files import FORMAT, format_of, read_json
+from vlnbert.sources.writing import write_json
 
 # Of run.json. From 4 on every field is there, also those at their defaults; 3 keeps the shape that was trained, 2 the
 # one asked for.

@@ -28,13 +28,11 @@ from vlnbert.learning.told_splits import speaker_notes
 from vlnbert.learning.trainer import Trainer
 from vlnbert.plugins import load_recorded, loaded_plugins, trust_loaded
 from vlnbert.ranks import ALONE, Ranks
-from vlnbert.sources.boxes import box_files
+from vlnbert.sources.annotations import box_files
+from vlnbert.sources.instructions import require_word_labels
 from vlnbert.sources.layout import DataFolder
-from vlnbert.sources.word_labels import require_word_labels
-from vlnbert.tasks.holdout import choose_houses, file_of
-from vlnbert.tasks.leaks import files_looked_at
-from vlnbert.tasks.splits import task_and_split
-from vlnbert.tasks.sub_instructions import is_cut_from_train
+from vlnbert.tasks.made_paths import files_looked_at
+from vlnbert.tasks.splits import choose_houses, file_of, is_cut_from_train, task_and_split
 from vlnbert.tasks.task import TASKS
 from vlnbert.world.cache import Key
 

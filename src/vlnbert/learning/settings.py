@@ -11,8 +11,7 @@ from vlnbert.errors import UsageError, setting
 from vlnbert.features.spec import OFF, FeatureSpec
 from vlnbert.learning.split_schedule import SplitSchedule
 from vlnbert.records import require_range
-from vlnbert.tasks.holdout import DEV
-from vlnbert.tasks.splits import task_and_split
+from vlnbert.tasks.splits import DEV, task_and_split
 from vlnbert.tasks.task import R2R, SUB_INSTRUCTIONS, TASKS
 
 MOST = 1_000_000_000  # of anything that is counted

@@ -16,8 +16,8 @@ from vlnbert.navigator.model.navigator import Critic
 from vlnbert.rollout.episodes import scatter_rows, select_rows
 from vlnbert.rollout.mixed import LANGUAGE_WEIGHTS, OBJECT_LOGITS, Rollout, at_least_float32
 from vlnbert.rollout.policy import Policy
-from vlnbert.tasks.alignment import words_to_attend
 from vlnbert.tasks.batches import Batch
+from vlnbert.tasks.word_labels import words_to_attend
 from vlnbert.world.objects import NONE
 from vlnbert.world.world import STOP
 

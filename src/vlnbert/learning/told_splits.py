@@ -3,11 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from vlnbert.errors import UsageError, cut, listed, setting
-from vlnbert.sources.instructions import is_augmented
+from vlnbert.sources.instructions import is_augmented, read_provenance
 from vlnbert.sources.layout import DataFolder
-from vlnbert.sources.provenance import read_provenance
-from vlnbert.tasks.holdout import file_of
-from vlnbert.tasks.splits import task_and_split
+from vlnbert.tasks.splits import file_of, task_and_split
 
 SHOWN = 3  # houses that a line names
 LONGEST_NAME = 60  # characters of a speaker's name in it

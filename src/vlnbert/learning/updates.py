@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 
-from vlnbert.environment.environment import Environment
-from vlnbert.environment.flip import flip_words, other_sides
+from vlnbert.environment.environment import Environment, flip_words, other_sides
 from vlnbert.errors import UsageError, setting
 from vlnbert.learning.experiment import TrainConfig
 from vlnbert.learning.objective import Objective

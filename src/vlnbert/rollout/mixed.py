@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from vlnbert.environment.environment import Environment, Observation, State
-from vlnbert.environment.flip import flip_observation
+from vlnbert.environment.environment import Environment, Observation, State, flip_observation
 from vlnbert.errors import UsageError
 from vlnbert.rollout.agents import Agent, EpisodeBatch
 from vlnbert.rollout.episodes import (

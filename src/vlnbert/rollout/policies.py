@@ -30,9 +30,8 @@ from vlnbert.records import from_plain
 from vlnbert.registry import Registry, require_name
 from vlnbert.rollout.policy import INPUTS, NEWEST, POLICY, SETTINGS, Inputs, Policy
 from vlnbert.rollout.recurrent import RecurrentPolicy
-from vlnbert.sources.files import read_json
-from vlnbert.sources.folders import read_whole
-from vlnbert.sources.formats import format_of
+from vlnbert.sources.files import format_of, read_json
+from vlnbert.sources.writing import read_whole
 
 PLACE = "policy.settings"  # of their settings in an experiment
 RECURRENT = "recurrent"  # the paper's, which is a navigator's folder

@@ -34,7 +34,7 @@ from vlnbert.navigator.storage.folder import (
 )
 from vlnbert.navigator.storage.shown import FEATURES, Shown
 from vlnbert.rollout.agents import HOPS_PER_STEP, EpisodeBatch
-from vlnbert.sources.formats import FORMAT
+from vlnbert.sources.files import FORMAT
 
 POLICY, SETTINGS, INPUTS = "policy", "settings", "inputs"  # in a policy's config.json
 NEWEST = 1  # its format

@@ -30,9 +30,8 @@ from vlnbert.navigator.storage.folder import (
     write_tokenizer,
 )
 from vlnbert.navigator.storage.shown import FEATURES, read_shown
-from vlnbert.sources.files import read_json
-from vlnbert.sources.folders import read_whole
-from vlnbert.sources.formats import FORMAT, format_of
+from vlnbert.sources.files import FORMAT, format_of, read_json
+from vlnbert.sources.writing import read_whole
 from vlnbert.speaker.config import SpeakerConfig
 from vlnbert.speaker.model import SpeakerModel
 from vlnbert.tasks.tokens import require_fit

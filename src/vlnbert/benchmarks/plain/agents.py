@@ -13,7 +13,7 @@ from vlnbert.navigator import Navigator, Step
 from vlnbert.rollout.episodes import MAX_STEPS
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.tokens import MAX_TOKENS, Tokens
-from vlnbert.world.geometry import level_view
+from vlnbert.world.world import level_view
 
 WIDTH = MAX_TOKENS  # tokens of every instruction, however short
 ROWS = 8  # that are evaluated together, as in the published code

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vlnbert.world.banks import FeatureBank
-from vlnbert.world.geometry import STEPS, VIEW_ANGLE
-from vlnbert.world.world import STOP, World
+from vlnbert.world.world import STEPS, STOP, VIEW_ANGLE, World
 
 
 class WorldLists:

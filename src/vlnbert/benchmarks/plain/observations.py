@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from vlnbert.benchmarks.plain.loop import AgentState, WorldLists
 from vlnbert.environment.environment import Observation
 from vlnbert.world.banks import FeatureBank
-from vlnbert.world.geometry import STEPS, VIEW_ANGLE, VIEWS
-from vlnbert.world.world import World
+from vlnbert.world.world import STEPS, VIEW_ANGLE, VIEWS, World
 
 Numbers = NDArray[np.float32]
 

@@ -69,10 +69,10 @@ def open_setup(
     """
     from dataclasses import replace
 
-    from vlnbert.sources.word_labels import read_word_labels
-    from vlnbert.tasks.alignment import align_words
+    from vlnbert.sources.instructions import read_word_labels
     from vlnbert.tasks.splits import open_split
     from vlnbert.tasks.tokens import load_tokenizer, piece_count
+    from vlnbert.tasks.word_labels import align_words
     from vlnbert.world import open_world
 
     world, tokenizer = open_world(folder, device=device), load_tokenizer(folder.vocabulary)

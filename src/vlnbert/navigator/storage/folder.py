@@ -22,9 +22,8 @@ from vlnbert.navigator.model.navigator import RecurrentVLNBert, key_shapes
 from vlnbert.navigator.storage.digests import DIGESTS, check_file, check_tensors
 from vlnbert.navigator.storage.shown import FEATURES, Shown, read_shown, require_no_path
 from vlnbert.plugins import LOAD_PLUGIN
-from vlnbert.sources.files import FETCH_AGAIN, read_json, require_regular
-from vlnbert.sources.formats import FORMAT, format_of
-from vlnbert.sources.tokenizer_check import read_tokenizer_file
+from vlnbert.sources.files import FETCH_AGAIN, FORMAT, format_of, read_json, require_regular
+from vlnbert.sources.tokenizer import read_tokenizer_file
 from vlnbert.tasks.tokens import ENDS, SPECIAL
 
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"

@@ -1,20 +1,22 @@
-"""R2R-like instructions: the steps of a path in words, in three styles."""
+"""R2R-like instructions, in three styles; and REVERIE-like requests, each for one object of the house and no other."""
 
+from dataclasses import dataclass, replace
 from random import Random
 
 from vlnbert.house import templates
-from vlnbert.house.building import Building
+from vlnbert.house.building import DOORWAY, FOOT, HALL, HEAD, LANDING, Building
 from vlnbert.house.objects import HouseObject
 from vlnbert.house.plan import HALLWAY, STAIRS
-from vlnbert.house.routes import ALONG, CROSS, DOOR, DOWN, STRAIGHT, UP, Path, RouteStep, route_steps
+from vlnbert.house.routes import ALONG, CROSS, DOOR, DOWN, STRAIGHT, UP, Route, RouteStep, route_steps
 from vlnbert.house.templates import ORDINALS, SYNONYMS
-from vlnbert.house.viewpoints import DOORWAY, FOOT, HALL, HEAD, LANDING
 
 BESIDE = 1.9  # metres from the eye to the middle of an object that one stands next to
 SYNONYM_RATE = 0.25
+ARMS_LENGTH = 1.6  # metres between two objects that are next to each other
+SAY_COLOUR, SAY_FLOOR, SAY_NEIGHBOUR, SAY_ROUTE = 0.6, 0.5, 0.15, 0.7  # how often each is said without need
 
 
-def instructions(rng: Random, building: Building, path: Path) -> list[str]:
+def instructions(rng: Random, building: Building, path: Route) -> list[str]:
     """Three instructions for a path: in short sentences, in long ones, and in careless lower case."""
     clauses = [_Clauses(rng, building).of_path(path) for _ in range(3)]
     return [_short_sentences(rng, clauses[0]), _long_sentences(rng, clauses[1]), _careless(rng, clauses[2])]
@@ -27,7 +29,7 @@ def vary_word(rng: Random, name: str) -> str:
 
 
 def object_name(rng: Random, thing: HouseObject, colour: bool) -> str:
-    """What to call an object, with its colour or without."""
+    """A name for an object, with its colour or without."""
     name = vary_word(rng, thing.kind.name)
     return f"{vary_word(rng, thing.colour)} {name}" if colour else name
 
@@ -38,7 +40,7 @@ class _Clauses:
     def __init__(self, rng: Random, building: Building) -> None:
         self.rng, self.building = rng, building
 
-    def of_path(self, path: Path) -> list[str]:
+    def of_path(self, path: Route) -> list[str]:
         steps = route_steps(self.building, path)
         clauses = [self._clause(step, first=i == 0) for i, step in enumerate(steps)]
         return [*clauses, self._stop(path.nodes[-1])]
@@ -65,7 +67,7 @@ class _Clauses:
         return template.format(**names, ordinal=ORDINALS[step.ordinal], floor=ORDINALS[step.floor + 1])
 
     def _action_key(self, step: RouteStep, names: dict[str, str]) -> str:
-        """The key of `templates.ACTIONS` that says what is known of a step."""
+        """The key of `templates.ACTIONS` for the known details of a step."""
         if step.action == DOOR:
             return self._door_key(step)
         if step.action in (UP, DOWN):
@@ -147,3 +149,97 @@ def _careless(rng: Random, clauses: list[str]) -> str:
     """All in one breath, as people type in a hurry."""
     joiner = rng.choice((" then ", ", ", ". ", " and then "))
     return joiner.join(clauses) + rng.choice(("", ".", ". ", " "))
+
+
+@dataclass(frozen=True)
+class ObjectDescription:
+    """The details that describe a target: its kind and its room's kind always, the others where they are set."""
+
+    kind: str
+    room: str
+    colour: str = ""
+    floor: int = -1
+    neighbour: str = ""  # the name of an object next to it
+    detail: str = ""  # the name of another object of its room
+
+
+def matches(building: Building, description: ObjectDescription, thing: HouseObject) -> bool:
+    """Whether all details of a description are true of `thing`."""
+    region = building.region_of(thing)
+    return (
+        (thing.kind.name, region.kind) == (description.kind, description.room)
+        and description.colour in ("", thing.colour)
+        and description.floor in (-1, thing.floor)
+        and (not description.neighbour or description.neighbour in _neighbours(building, thing))
+        and (not description.detail or description.detail in _others_in_room(building, thing))
+    )
+
+
+def describe_object(rng: Random, building: Building, thing: HouseObject) -> ObjectDescription | None:
+    """Add detail to a description until it matches one object of the house; None where nothing tells it apart."""
+    description = ObjectDescription(thing.kind.name, building.region_of(thing).kind)
+    neighbours, others = sorted(_neighbours(building, thing)), sorted(_others_in_room(building, thing))
+    details: list[tuple[float, dict[str, str | int]]] = [
+        (SAY_FLOOR if building.plan.floors > 1 else 0.0, {"floor": thing.floor}),
+        (SAY_COLOUR, {"colour": thing.colour}),
+        (SAY_NEIGHBOUR, {"neighbour": rng.choice(neighbours)} if neighbours else {}),
+        (0.0, {"detail": rng.choice(others)} if others else {}),
+    ]
+    for rate, detail in details:
+        if rng.random() < rate or not _unique(building, description):
+            description = replace(description, **detail)  # type: ignore[arg-type]
+    return description if _unique(building, description) else None
+
+
+def write_request(
+    rng: Random, building: Building, thing: HouseObject, *, description: ObjectDescription, path: Route
+) -> str:
+    """Put a description into words, sometimes with a hint of the way."""
+    place = f"the {_place(rng, description)}"
+    target = object_name(rng, thing, colour=bool(description.colour))
+    if description.neighbour:
+        target = rng.choice(templates.OBJECT_BESIDE).format(object=target, thing=description.neighbour)
+    task = rng.choice(templates.TASKS[thing.kind.family]).format(object=f"the {target}")
+    template = _route_template(rng, building, path)
+    go = template.format(place=place, stairs=vary_word(rng, STAIRS), hall=vary_word(rng, HALLWAY))
+    text = rng.choice(templates.REQUESTS).format(go=go, task=task, place=place)
+    if rng.random() < 0.7:
+        text = text[0].upper() + text[1:]
+    return text + rng.choice(("", "", "."))
+
+
+def _place(rng: Random, description: ObjectDescription) -> str:
+    place = vary_word(rng, description.room)
+    if description.floor >= 0:
+        ordinal = ORDINALS[description.floor + 1]
+        place = rng.choice(templates.PLACE_FLOOR).format(place=place, floor=ordinal, level=description.floor + 1)
+    if description.detail:
+        place = rng.choice(templates.PLACE_DETAIL).format(place=place, thing=description.detail)
+    return place
+
+
+def _route_template(rng: Random, building: Building, path: Route) -> str:
+    """A template for going there; where the path takes the stairs or a hallway it may say so."""
+    viewpoints = [building.viewpoints[node] for node in path.nodes]
+    climb = viewpoints[-1].position[2] - viewpoints[0].position[2]
+    kinds = {viewpoint.kind for viewpoint in viewpoints[1:]}
+    if rng.random() < SAY_ROUTE:
+        if LANDING in kinds:
+            return rng.choice(templates.GO_UP if climb > 0 else templates.GO_DOWN)
+        if HALL in kinds:
+            return rng.choice(templates.GO_THROUGH)
+    return rng.choice(templates.GO)
+
+
+def _unique(building: Building, description: ObjectDescription) -> bool:
+    return sum(matches(building, description, thing) for thing in building.objects) == 1
+
+
+def _others_in_room(building: Building, thing: HouseObject) -> set[str]:
+    return {other.name for other in building.objects if other.region == thing.region and other != thing}
+
+
+def _neighbours(building: Building, thing: HouseObject) -> set[str]:
+    """Names of the objects of the same room within arm's reach."""
+    others = [other for other in building.objects if other.region == thing.region and other != thing]
+    return {o.name for o in others if round((o.x - thing.x) ** 2 + (o.y - thing.y) ** 2, 6) <= ARMS_LENGTH**2}
