@@ -9,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DOCS_VENV := .venv-docs
 
-.PHONY: help demo agent test torture mutants check bench docs screenshots package clean
+.PHONY: help demo agent test torture mutants check bench size walks docs screenshots package clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -46,6 +46,12 @@ check: $(VENV)/.installed  ## formatter, linter, types
 
 bench: $(VENV)/.installed  ## a bench of benchmarks/: make bench BENCH="train demo --plain"
 	$(BIN)/python -m benchmarks $(BENCH)
+
+size:  ## lines of the package, by kind: make size AGAINST=COMMIT tells what they were
+	$(PYTHON) tools/size.py $(if $(AGAINST),--against $(AGAINST))
+
+walks: $(VENV)/.installed  ## which files have a part in an update, an evaluation, a report: make walks FILES=--files
+	$(BIN)/python tools/walks.py $(FILES)
 
 $(DOCS_VENV)/.installed: requirements-docs.lock
 	$(PYTHON) -m venv $(DOCS_VENV)
