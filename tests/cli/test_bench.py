@@ -63,8 +63,8 @@ def test_benches_of_the_checkout_say_where_they_are(name: str) -> None:
         (("evaluate", "--threads", "0"), "--threads 0"),
     ],
 )
-def test_mistakes_end_in_one_line(words: tuple[str, ...], expected: str) -> None:
-    outcome = called("bench", *words)
+def test_mistakes_end_in_one_line(house: Path, words: tuple[str, ...], expected: str) -> None:
+    outcome = called("bench", *words, *(() if "--data" in words else ("--data", house)))
     assert (outcome.code, outcome.out) == (2, "")
     [line] = outcome.err.splitlines()
     assert expected in line
