@@ -82,6 +82,12 @@ def _member(
     distributed.destroy_process_group()
 
 
+def limit_files(room: int) -> None:
+    """Let no file grow beyond so many bytes: to the program, a disk that is full."""
+    sys.dont_write_bytecode = True  # Python would keep half a module and stumble over it ever after
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+
 def spoken_with_room(room: int, *words: object) -> tuple[int | None, str]:
     """How `vlnbert` with some words ends where no file may have more bytes than `room`, and its standard error.
 
@@ -113,7 +119,7 @@ def _spoken(room: int, words: list[str], cache: str, state: str, pipe: Connectio
     os.dup2(write, 2)
     sys.stderr = os.fdopen(2, "w", buffering=1)
     sys.argv = ["vlnbert", *words]
-    resource.setrlimit(resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
+    limit_files(room)
     try:
         main()
     finally:

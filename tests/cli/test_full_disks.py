@@ -3,6 +3,7 @@
 import ctypes
 import os
 import resource
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import TINY, called
-from tests.processes import spoken_with_room
+from tests.processes import limit_files, spoken_with_room
 from vlnbert.errors import DataError
 from vlnbert.learning.checkpoints import save_trained
 from vlnbert.navigator import Navigator, NavigatorConfig
@@ -26,11 +27,13 @@ NAVIGATOR = NavigatorConfig(
 def limited(room: int) -> Iterator[None]:
     """Within the block no file of this process may have more bytes than `room`."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+    bytecode = sys.dont_write_bytecode
+    limit_files(room)
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        sys.dont_write_bytecode = bytecode
 
 
 def left(folder: Path) -> list[str]:
