@@ -31,8 +31,8 @@ PLACES = {
     "data r4r": "vlnbert.tasks.made_paths.joined_items",
     "features captions": "vlnbert.features.encoder.open_encoder",
     "report": "vlnbert.api.reporting.compare_with_baselines",
-    "bench world": "vlnbert.benchmarks.world.compare",
-    "bench train": "vlnbert.benchmarks.training.time_training",
+    "bench evaluate": "vlnbert.benchmarking.time_evaluation",
+    "bench train": "vlnbert.benchmarking.time_training",
 }
 
 

@@ -9,14 +9,7 @@ from tyro.extras import SubcommandApp
 
 from vlnbert import __version__
 from vlnbert.cli.augment import augment_paths, augment_speak, augment_sub_instructions
-from vlnbert.cli.bench.evaluate import bench_evaluate
-from vlnbert.cli.bench.explore import bench_explore
-from vlnbert.cli.bench.growth import bench_growth
-from vlnbert.cli.bench.navigator import bench_navigator
-from vlnbert.cli.bench.objects import bench_objects
-from vlnbert.cli.bench.speak import bench_speak
-from vlnbert.cli.bench.train import bench_train
-from vlnbert.cli.bench.world import bench_world
+from vlnbert.cli.bench import bench_evaluate, bench_train, check_place
 from vlnbert.cli.compare import compare
 from vlnbert.cli.data import check_data, holdout_houses, make_r4r, presets
 from vlnbert.cli.demo import demo, house
@@ -69,14 +62,8 @@ VERBS: dict[str, Callable[..., None]] = {
     "weights import": import_weights,
     "weights inspect": inspect_weights,
     "weights export": export_weights,
-    "bench world": bench_world,
-    "bench navigator": bench_navigator,
-    "bench objects": bench_objects,
     "bench train": bench_train,
     "bench evaluate": bench_evaluate,
-    "bench growth": bench_growth,
-    "bench explore": bench_explore,
-    "bench speak": bench_speak,
 }
 
 
@@ -163,7 +150,8 @@ def _split_plugins(words: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _check_verb(words: list[str]) -> None:
-    """A mistyped verb is answered with the nearest ones."""
+    """A mistyped verb is answered with the nearest ones; a bench of the checkout, with where it is."""
+    check_place(words)
     groups = {name.split()[0] for name in VERBS}
     if words[0] not in groups:
         raise UnknownNameError("verb", words[0], VERBS)

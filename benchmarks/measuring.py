@@ -1,7 +1,6 @@
 """Time and memory, fairly measured on a noisy machine.
 
-The command line imports this before it knows which verb will run, so that the clock starts early: torch is imported
-where it is needed.
+`python -m benchmarks` imports this first, so that the clock starts early: torch is imported where it is needed.
 """
 
 import os

@@ -1,32 +1,117 @@
-"""How fast a preset trains: updates a second, what they cost in memory, and how near that is to the arithmetic floor.
+"""Time the updates of a preset: how many a second, what they take in memory, and how near to the floor that is.
 
-The weights are random and the features are noise: speed does not depend on them.
+Weights are random and features are noise as wide as the preset's navigator sees; instructions and graphs are those of
+R2R's train split, with the words to attend to where the preset learns them and the folder has their labels. Blocks of
+updates are timed after a warm-up. A step is what one agent decides before it has stopped. Operations and steps are
+counted on a block of eager updates that is not timed; padding is among the operations, and so are agents that have
+stopped, where they go along. The ceiling is a large matrix product, timed on the same device in the same precision.
+
+With --plain, blocks take turns with as many updates the plain way: that of the published code, with 80 tokens to every
+instruction, keys and values projected at every step, a Python loop over agents for what they see, and the two halves of
+a batch rolled out apart, in float32.
+
+Start-up is the time from the start of the process to the end of the first update, with the opening of world and split
+and, without a folder, the making of a house.
 """
 
-from collections.abc import Callable
+from argparse import ArgumentParser, BooleanOptionalAction
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, islice
 from pathlib import Path
+from typing import Any, Literal
 
 import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from vlnbert.benchmarks.measuring import Timing, race, seconds_since_start, wait
-from vlnbert.benchmarks.plain.training import PlainTraining
-from vlnbert.benchmarks.workloads import random_environment, random_features
+from benchmarks.measuring import Timing, race, seconds_since_start, wait
+from benchmarks.options import MOST, RACED, Found, add_data, add_machine, add_preset, gibibytes, use_machine
+from benchmarks.plain.training import PlainTraining
+from vlnbert.benchmarking import WARM_UP, folder_or_house, open_setup, random_environment, random_features
 from vlnbert.environment.environment import Environment, State
 from vlnbert.learning.experiment import TrainConfig
 from vlnbert.learning.navigator_recipe import NavigatorRecipe
+from vlnbert.learning.presets import presets
 from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import Navigator, NavigatorConfig, fast
+from vlnbert.runtime import require_within
+from vlnbert.tables import Table
 from vlnbert.tasks.splits import Split
 from vlnbert.world import World
 from vlnbert.world.banks import Bank
 
 COUNTED = 3  # updates whose operations are counted, which is slow
-WARM_UP = 40  # updates before any is timed, on a GPU: most shapes of a batch have then been met twice
+
+
+def add_options(parser: ArgumentParser) -> None:
+    add_preset(parser)
+    add_data(parser)
+    parser.add_argument("--batch", type=int, nargs="*", default=(), help="rows of an update, one or several sizes")
+    parser.add_argument("--precision", choices=("float32", "bfloat16"), help="of the forward pass (the preset's own)")
+    parser.add_argument("--graphs", action=BooleanOptionalAction, default=True, help="on a GPU, replay CUDA graphs")
+    parser.add_argument("--plain", action="store_true", help="race against the plain way")
+    parser.add_argument("--updates", type=int, default=10, help="how many make a block (10)")
+    add_machine(parser, rounds=5)
+
+
+def measure(
+    preset: str,
+    data: Path | None,
+    batch: Sequence[int],
+    precision: Literal["float32", "bfloat16"] | None,
+    graphs: bool,
+    plain: bool,
+    updates: int,
+    rounds: int,
+    threads: int | None,
+    device: str,
+) -> Found:
+    """Time the updates of each size of batch, then the ceiling."""
+    experiment = presets.navigator(preset)
+    require_within(updates=(updates, 1, MOST))
+    use_machine(device, threads, rounds)
+    training = in_one_split(replace(experiment.training, graphs=graphs))
+    training = replace(training, precision=precision or training.precision)
+    sizes = [replace(training, batch=rows) for rows in batch or (training.batch,)]
+    with folder_or_house(data) as folder:
+        labelled = training.objective.alignment > 0
+        setup = open_setup(folder, "r2r/train", experiment.navigator, device, aligned=labelled)
+    speeds = [
+        time_training(
+            world=setup.world,
+            split=setup.split,
+            tokenizer=setup.tokenizer,
+            shape=setup.shape,
+            config=size,
+            rounds=rounds,
+            updates=updates,
+            plain=plain,
+        )
+        for size in sizes
+    ]
+    ceiling = matrix_rate(setup.world.device, getattr(torch, training.precision))
+    facts = {"preset": preset, "precision": training.precision, "device": device, "ceiling_flops": ceiling}
+    facts |= {"startup_seconds": speeds[0].seconds_to_first}
+    names = ("rows", "updates/s", "episodes/s", "steps/s", "spread", "TFLOP an update", "of the ceiling", "peak GiB")
+    return Found(
+        {**facts, "batches": [_as_json(speed, ceiling) for speed in speeds]},
+        Table(
+            (*names, *(RACED if plain else ())),
+            [_cells(speed, ceiling) for speed in speeds],
+            f"{preset}, {training.precision}, on {device}",
+        ),
+        [
+            f"the ceiling, a large matrix product: {ceiling / 1e12:,.2f} TFLOP/s",
+            f"start-up, to the end of the first update: {speeds[0].seconds_to_first:.1f} s",
+        ],
+    )
+
+
+def in_one_split(training: TrainConfig) -> TrainConfig:
+    """The same updates, all of them of one split."""
+    return replace(training, split_weights=(), final_split_weights=())
 
 
 @dataclass(frozen=True)
@@ -58,6 +143,35 @@ class TrainingSpeed:
     def times_plain(self) -> float | None:
         """How many updates are made while the plain way makes one."""
         return None if self.plain is None else self.plain.median / self.block.median
+
+
+def _as_json(speed: TrainingSpeed, ceiling: float) -> dict[str, Any]:
+    return {
+        "batch": speed.batch,
+        "updates_per_second": speed.updates_per_second,
+        "episodes_per_second": speed.episodes_per_second,
+        "steps_per_second": speed.steps_per_second,
+        "spread": speed.block.spread,
+        "flops": speed.flops,
+        "share_of_ceiling": speed.flops * speed.updates_per_second / ceiling,
+        "peak_bytes": speed.peak_bytes,
+        "times_plain": speed.times_plain,
+        "plain_spread": None if speed.plain is None else speed.plain.spread,
+    }
+
+
+def _cells(speed: TrainingSpeed, ceiling: float) -> tuple[str, ...]:
+    rates = (speed.updates_per_second, speed.episodes_per_second, speed.steps_per_second)
+    share = speed.flops * speed.updates_per_second / ceiling
+    return (
+        f"{speed.batch:,}",
+        *(f"{rate:,.2f}" for rate in rates),
+        f"{speed.block.spread:.0%}",
+        f"{speed.flops / 1e12:.3f}",
+        f"{share:.1%}",
+        gibibytes(speed.peak_bytes),
+        *(() if speed.plain is None else (f"{speed.times_plain:.2f}", f"{speed.plain.spread:.0%}")),
+    )
 
 
 def time_training(

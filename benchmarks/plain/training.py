@@ -7,9 +7,9 @@ from torch import Tensor
 from torch.distributions import Categorical
 from torch.nn.utils import clip_grad_norm_
 
-from vlnbert.benchmarks.plain.agents import WIDTH, PlainAgents
-from vlnbert.benchmarks.plain.observations import PlainObserver
-from vlnbert.benchmarks.plain.rewards import PlainRewards
+from benchmarks.plain.agents import WIDTH, PlainAgents
+from benchmarks.plain.observations import PlainObserver
+from benchmarks.plain.rewards import PlainRewards
 from vlnbert.learning.experiment import TrainConfig
 from vlnbert.learning.losses import actor_critic_loss, discounted_returns, imitation_loss
 from vlnbert.learning.optimisers import learning_rate_at

@@ -1,23 +1,66 @@
-"""The environment against a loop over agents, `plain/loop.py`: the same walk, with more and more of the observation."""
+"""Race the environment against a Python loop over agents: steps a second, and their ratio.
+
+Four levels, each doing what those before it do and one thing more: the step alone, the shortest-path teacher, the
+directions of all choices, and their features, which come from the folder's features/ or, where that is empty, from the
+detections in its captions/. Steps are too small to gain from more than one thread.
+"""
 
 import time
+from argparse import ArgumentParser
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from vlnbert.benchmarks.measuring import Timing, race
-from vlnbert.benchmarks.plain.loop import AgentState, WorldLists, step_agents
+from benchmarks.measuring import Timing, race
+from benchmarks.options import MOST, Found, add_data, add_machine, use_machine
+from benchmarks.plain.loop import AgentState, WorldLists, step_agents
+from benchmarks.workloads import opened_world
 from vlnbert.environment.environment import Environment, State, shortest_path_teacher
+from vlnbert.runtime import require_within
 from vlnbert.sources.connectivity import read_connectivity
 from vlnbert.sources.layout import DataFolder
+from vlnbert.tables import Table
 from vlnbert.world.banks import FeatureBank
 from vlnbert.world.build import build_world, open_world
 from vlnbert.world.world import VIEWS, World
 
 CALLS = 4  # steps that are timed together, as in an episode
 LEVELS = ("step", "teacher", "angles", "features")  # each does what those before it do, and one thing more
+
+
+def add_options(parser: ArgumentParser) -> None:
+    add_data(parser)
+    parser.add_argument("--batch", type=int, default=4096, help="agents that walk together (4096)")
+    add_machine(parser, rounds=11, threads=1)
+
+
+def measure(data: Path | None, batch: int, rounds: int, threads: int, device: str) -> Found:
+    """Time the opening of a world, then both ways at each level."""
+    require_within(batch=(batch, 1, MOST))
+    use_machine(device, threads, rounds)
+    with opened_world(data) as (folder, world, bank):
+        build, opening = time_opening(folder)
+        levels = compare(world.to(device), bank.to(device), batch, rounds)
+    facts = {"batch": batch, "width": bank.width, "build_s": build, "open_s": opening}
+    rows = [
+        (
+            level.level,
+            f"{level.steps_per_second:,.0f}",
+            f"{level.loop_steps_per_second:,.0f}",
+            f"{level.ratio:.1f}",
+            f"{level.tensors.spread:.0%}",
+        )
+        for level in levels
+    ]
+    title = f"{batch:,} agents, {len(world):,} viewpoints, features {bank.width} wide, on {device}"
+    return Found(
+        {**facts, "levels": {level.level: _as_json(level) for level in levels}},
+        Table(("level", "steps/s", "loop, steps/s", "times the loop", "spread"), rows, title),
+        [f"{len(world.scans)} scans built in {build:.2f} s, opened from the cache in {opening:.2f} s"],
+    )
 
 
 @dataclass(frozen=True)
@@ -40,6 +83,15 @@ class Comparison:
     @property
     def ratio(self) -> float:
         return self.steps_per_second / self.loop_steps_per_second
+
+
+def _as_json(level: Comparison) -> dict[str, float]:
+    return {
+        "steps_per_second": level.steps_per_second,
+        "loop_steps_per_second": level.loop_steps_per_second,
+        "ratio": level.ratio,
+        "spread": level.tensors.spread,
+    }
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,62 @@
-"""What keeping the language's keys and values gives: in steps alone, and in whole episodes with the reading.
+"""Measure what keeping the language's keys and values gives: in 15 steps alone, and in a greedy episode of 15.
 
-The weights are random and the features are noise: speed does not depend on them.
+Each is timed with keys and values kept from reading the instruction, and projected anew at every step. The weights are
+random and the features are noise: speed does not depend on them.
 """
 
+from argparse import ArgumentParser
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from vlnbert.benchmarks.measuring import Timing, race
-from vlnbert.benchmarks.workloads import NeverStops, random_features
+from benchmarks.measuring import Timing, race
+from benchmarks.options import MOST, Found, add_machine, add_sizes, use_machine
+from benchmarks.workloads import opened_world
+from vlnbert.benchmarking import NeverStops, random_features
 from vlnbert.environment.environment import Environment
-from vlnbert.navigator import Instruction, Navigator, NavigatorConfig
+from vlnbert.navigator import Instruction, Navigator, NavigatorConfig, named_size
+from vlnbert.runtime import require_within
+from vlnbert.tables import Table
 from vlnbert.world import World
 
 STEPS = 15  # of an episode, as in the paper
+
+
+def add_options(parser: ArgumentParser) -> None:
+    add_sizes(parser, tokens=80)
+    add_machine(parser, rounds=7)
+
+
+def measure(
+    size: str, backbone: str | None, agents: int, tokens: int, rounds: int, threads: int | None, device: str
+) -> Found:
+    """Time both ways for one backbone or both."""
+    require_within(agents=(agents, 1, MOST), tokens=(tokens, 3, 512))
+    use_machine(device, threads, rounds)
+    names = ["one-stream", "two-stream"] if backbone is None else [backbone]
+    configs = {name: named_size(size, name) for name in names}
+    with opened_world(None) as (_, world, _):
+        speedups = {
+            name: compare_caching(world.to(device), config, agents=agents, tokens=tokens, rounds=rounds)
+            for name, config in configs.items()
+        }
+    rows = [
+        (
+            f"{name}, {each.work}",
+            f"{1000 * each.kept.median:,.1f}",
+            f"{1000 * each.anew.median:,.1f}",
+            f"{each.ratio:.2f}",
+            f"{each.kept.spread:.0%}",
+        )
+        for name, found in speedups.items()
+        for each in found
+    ]
+    title = f"{size}, {agents} agents, {tokens} tokens, on {device}"
+    return Found(
+        {name: {each.work: _as_json(each) for each in found} for name, found in speedups.items()},
+        Table(("", "kept, ms", "anew, ms", "times faster", "spread"), rows, title),
+    )
 
 
 @dataclass(frozen=True)
@@ -28,6 +70,11 @@ class CachingSpeedup:
     @property
     def ratio(self) -> float:
         return self.anew.median / self.kept.median
+
+
+def _as_json(speedup: CachingSpeedup) -> dict[str, float]:
+    kept, anew = speedup.kept, speedup.anew
+    return {"kept_s": kept.median, "anew_s": anew.median, "ratio": speedup.ratio, "spread": kept.spread}
 
 
 @torch.inference_mode()

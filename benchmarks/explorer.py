@@ -1,4 +1,9 @@
-"""How quickly the explorer answers: a page, a typed instruction, and many visitors at once, over the loopback."""
+"""Serve the explorer on the loopback and visit it: its start, the first paint, a typed instruction, and a crowd.
+
+Each visitor of the crowd chooses an instruction or types one, reads for about a second, and goes on. No request is
+repeated after a fault, and nothing but 127.0.0.1 is visited. The first paint is asked of chromium, where that and
+playwright are there.
+"""
 
 import json
 import os
@@ -10,14 +15,19 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from argparse import ArgumentParser
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
+from benchmarks.first_paint import first_paint
+from benchmarks.options import MOST, Found
 from vlnbert.errors import UsageError
+from vlnbert.runtime import require_within
+from vlnbert.tables import Table
 
 STARTING = 120.0  # seconds in which the page must be there
 WORDS = (
@@ -36,6 +46,55 @@ WORDS = (
     "past",
     "into",
 )
+
+
+def add_options(parser: ArgumentParser) -> None:
+    parser.add_argument("runs", nargs="*", metavar="RUN", help="the agent that walks (the one that ships)")
+    parser.add_argument("--data", metavar="DIR", help="the data folder (that of a run, or a generated house)")
+    parser.add_argument("--visitors", type=int, default=50, help="how many come at once (50)")
+    parser.add_argument("--seconds", type=int, default=60, help="for how long (60)")
+    parser.add_argument("--pause", type=float, default=1.0, help="seconds that a visitor reads between requests (1)")
+    parser.add_argument("--rounds", type=int, default=20, help="typed instructions of one visitor alone (20)")
+
+
+def measure(runs: Sequence[str], data: str | None, visitors: int, seconds: int, pause: float, rounds: int) -> Found:
+    """Start the explorer, visit it alone, then in a crowd."""
+    require_within(visitors=(visitors, 1, 200), seconds=(seconds, 1, 600), rounds=(rounds, 1, MOST))
+    if not 0.05 <= pause <= 60:
+        raise UsageError(f"--pause {pause} is out of range; choose 0.05 to 60")
+    with served(*runs, *(("--data", data) if data else ())) as (url, start):
+        paint = first_paint(url)
+        alone = sorted(typed_seconds(url, rounds))
+        visits = crowd(url, visitors, seconds, pause)
+    requests, median = visits.summary(), alone[len(alone) // 2]
+    rows = [
+        (kind, f"{one['requests']:,}", *(f"{1000 * one[name]:,.0f}" for name in ("median", "p95", "longest")))
+        for kind, one in requests.items()
+    ]
+    lines = []
+    if paint:
+        painted, ready = 1000 * paint["first_paint"], 1000 * paint["ready"]
+        lines.append(f"first paint after {painted:,.0f} ms, a walk after {ready:,.0f} ms")
+    typed = f"{1000 * median:,.0f} ms, at most {1000 * alone[-1]:,.0f} ms"
+    lines.append(f"started in {start:.1f} s; a typed instruction, one visitor alone: {typed}")
+    return Found(
+        {
+            "start_seconds": start,
+            "browser_seconds": paint,
+            "typed_seconds": median,
+            "typed_longest": alone[-1],
+            "visitors": visitors,
+            "seconds": seconds,
+            "errors": len(visits.errors),
+            "requests": requests,
+        },
+        Table(
+            ("asked for", "requests", "median, ms", "95th percentile, ms", "longest, ms"),
+            rows,
+            f"{visitors} visitors for {seconds} s, {len(visits.errors)} errors",
+        ),
+        [*lines, *visits.errors[:3]],
+    )
 
 
 @dataclass

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from vlnbert.benchmarks.plain.loop import AgentState, WorldLists
+from benchmarks.plain.loop import AgentState, WorldLists
 from vlnbert.environment.environment import Observation
 from vlnbert.world.banks import FeatureBank
 from vlnbert.world.world import STEPS, VIEW_ANGLE, VIEWS, World

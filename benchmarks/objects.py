@@ -1,25 +1,101 @@
-"""What REVERIE's objects cost: time and memory of a step with them and without, trimmed and padded.
+"""Measure what REVERIE's objects cost: time and memory of a step without them, with them trimmed, and padded.
 
-The weights are random and the features are noise: the cost does not depend on them. How many objects there are does
-matter, so agents stand at random viewpoints of real boxes.
+A step observes and decides. A training step does so with dropout, then passes gradients back to the weights it used.
+Neither reads the instruction. Agents stand at random viewpoints of the data: four batches, the same for all. Weights
+and features are random: the cost does not depend on them.
+
+Trimmed, a batch has room for the objects of its fullest viewpoint, as on the CPU by default; padded, for those of the
+fullest viewpoint of all, as always on a GPU, where the trimmed row is left out.
+
+MB is the most that a step takes beyond what was there before it (weights, gradients and features of the world were),
+averaged over the batches: what torch's own allocator hands out, on the CPU as told by torch's profiler, on a GPU by
+torch.cuda.max_memory_allocated. In a training step these are mostly activations kept for the way back; all the steps of
+an episode keep theirs.
 """
 
 import statistics
+from argparse import ArgumentParser
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from vlnbert.benchmarks.measuring import Timing, peak_memory, race
-from vlnbert.benchmarks.workloads import random_features
+from benchmarks.measuring import Timing, peak_memory, race
+from benchmarks.options import MOST, Found, add_data, add_machine, add_sizes, use_machine
+from vlnbert.benchmarking import folder_or_house, random_features
 from vlnbert.environment.environment import Environment, State
-from vlnbert.navigator import Instruction, Language, Navigator, NavigatorConfig, Step
-from vlnbert.world import ObjectBank, ObjectTable, World
+from vlnbert.errors import UsageError
+from vlnbert.navigator import Instruction, Language, Navigator, NavigatorConfig, Step, named_size
+from vlnbert.runtime import require_within
+from vlnbert.tables import Table
+from vlnbert.world import ObjectBank, ObjectTable, World, open_object_table, open_world
 from vlnbert.world.world import VIEWS
 
 BATCHES = 4  # of agents, timed together: how wide a trimmed one is depends on who stands where
 WITHOUT, TRIMMED, PADDED = "without", "trimmed", "padded"
+ROWS = {
+    WITHOUT: "without objects",
+    TRIMMED: "with objects, trimmed to the batch",
+    PADDED: "with objects, padded to the widest viewpoint",
+}
+COSTS = ("ms", "spread", "times", "MB")
+
+
+def add_options(parser: ArgumentParser) -> None:
+    add_data(parser)
+    add_sizes(parser, tokens=50)
+    add_machine(parser, rounds=7)
+
+
+def measure(
+    data: Path | None,
+    size: str,
+    backbone: str | None,
+    agents: int,
+    tokens: int,
+    rounds: int,
+    threads: int | None,
+    device: str,
+) -> Found:
+    """Time each way for one backbone or both; seconds and bytes are those of one step."""
+    require_within(agents=(agents, 1, MOST), tokens=(tokens, 3, 512))
+    use_machine(device, threads, rounds)
+    if torch.device(device).type not in ("cpu", "cuda"):
+        raise UsageError(f"memory is not measured on '{device}'; choose cpu or cuda")
+    shapes = {name: named_size(size, name) for name in ([backbone] if backbone else ["one-stream", "two-stream"])}
+    with folder_or_house(data) as folder:
+        world = open_world(folder)
+        objects = open_object_table(world, folder.boxes)
+    found = {}
+    for name, shape in shapes.items():
+        config = replace(shape, object_width=shape.feature_width, matching="visual")
+        found[name] = compare_objects(world.to(device), objects, config, agents=agents, tokens=tokens, rounds=rounds)
+    mean = len(objects) / len(world)
+    facts = {"size": size, "agents": agents, "tokens": tokens, "threads": torch.get_num_threads(), "device": device}
+    shown = {"viewpoints": len(world), "mean": mean, "most": objects.widest}
+    names = ("", "visual tokens", *(f"step, {cost}" for cost in COSTS), *(f"training, {cost}" for cost in COSTS))
+    rows = [
+        (
+            f"{name}, {ROWS[one.sees]}",
+            f"{one.tokens:.1f}",
+            *_cells(one.step, several[0].step),
+            *_cells(one.training, several[0].training),
+        )
+        for name, several in found.items()
+        for one in several
+    ]
+    return Found(
+        {
+            **facts,
+            "objects": shown,
+            "backbones": {name: {one.sees: _as_json(one, rows[0]) for one in rows} for name, rows in found.items()},
+        },
+        Table(names, rows, f"{size}, {agents} agents, {tokens} tokens, on {device}"),
+        [f"objects at a viewpoint: {mean:.1f} on average, {objects.widest} at most ({len(world):,} viewpoints)"],
+    )
 
 
 @dataclass(frozen=True)
@@ -48,6 +124,25 @@ class ObjectsCost:
     tokens: float  # visual ones, padding among them; mean over the batches
     step: StepCost
     training: StepCost
+
+
+def _as_json(row: ObjectsCost, plain: ObjectsCost) -> dict[str, Any]:
+    def costs(cost: StepCost, without: StepCost) -> dict[str, float]:
+        return {
+            "seconds": cost.seconds,
+            "spread": cost.timing.spread,
+            "ratio": cost.seconds / without.seconds,
+            "peak_bytes": cost.peak,
+            "peak_bytes_most": max(cost.memory),
+        }
+
+    steps = {"step": costs(row.step, plain.step), "training": costs(row.training, plain.training)}
+    return {"visual_tokens": row.tokens, **steps}
+
+
+def _cells(cost: StepCost, without: StepCost) -> tuple[str, ...]:
+    times = cost.seconds / without.seconds
+    return f"{1000 * cost.seconds:,.1f}", f"{cost.timing.spread:.0%}", f"{times:.2f}", f"{cost.peak / 1e6:,.1f}"
 
 
 def compare_objects(

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from vlnbert.benchmarks.plain.loop import AgentState, step_agent, teacher_slot
-from vlnbert.benchmarks.plain.observations import PlainObserver
+from benchmarks.plain.loop import AgentState, step_agent, teacher_slot
+from benchmarks.plain.observations import PlainObserver
 from vlnbert.navigator import Navigator, Step
 from vlnbert.rollout.episodes import MAX_STEPS
 from vlnbert.tasks.episodes import Episodes
