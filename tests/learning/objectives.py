@@ -9,8 +9,8 @@ from torch import Tensor
 
 from vlnbert.environment.environment import Environment
 from vlnbert.learning.experiment import TrainConfig
+from vlnbert.learning.losses import Alignment, Grounding
 from vlnbert.learning.objective import Objective, ObjectiveConfig
-from vlnbert.learning.terms import Alignment, Grounding
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.rollout.mixed import LANGUAGE_WEIGHTS, OBJECT_LOGITS, MixedAgent, Rollout, collect_rollout
 from vlnbert.rollout.policy import Policy

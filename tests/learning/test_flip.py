@@ -22,8 +22,7 @@ from vlnbert.learning.trainer import Trainer
 from vlnbert.learning.updates import Learner, draw_flips
 from vlnbert.navigator import Navigator
 from vlnbert.ranks import ALONE, Ranks
-from vlnbert.rollout.mixed import TEACHER, MixedAgent, Rollout
-from vlnbert.rollout.noise import keys
+from vlnbert.rollout.mixed import TEACHER, MixedAgent, Rollout, keys
 from vlnbert.tasks.batches import Batch
 
 EXPERIMENT = Experiment(

@@ -10,8 +10,7 @@ from tests.learning.objectives import Costed, collected
 from tests.navigator.samples import TWO, make
 from vlnbert.environment.environment import Environment, State
 from vlnbert.rollout.agents import EpisodeBatch
-from vlnbert.rollout.mixed import GREEDY, SAMPLE, TEACHER, MixedAgent, TeacherRows
-from vlnbert.rollout.noise import gumbel, keys
+from vlnbert.rollout.mixed import GREEDY, SAMPLE, TEACHER, MixedAgent, TeacherRows, gumbel, keys
 from vlnbert.tasks.task import TASKS
 from vlnbert.world import STOP, FeatureBank, World
 from vlnbert.world.sights import facing_views

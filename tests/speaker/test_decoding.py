@@ -11,7 +11,7 @@ from torch import Tensor
 
 from vlnbert.data.data import Data
 from vlnbert.errors import UnknownNameError, UsageError
-from vlnbert.rollout.noise import keys, uniform
+from vlnbert.rollout.mixed import keys, uniform
 from vlnbert.speaker import Decoding, Paths, Speaker, Teller, Tellings
 from vlnbert.speaker.beam import write_beams
 from vlnbert.speaker.decoding import Draft, Vocabulary, nucleus_sample, write_word

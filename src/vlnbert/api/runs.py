@@ -14,7 +14,7 @@ from vlnbert.data.spec import IN_MEMORY
 from vlnbert.errors import DataError, UnknownNameError, UsageError
 from vlnbert.evaluation.tables import shown
 from vlnbert.learning.callbacks import read_log
-from vlnbert.learning.experiment import Experiment
+from vlnbert.learning.experiment import Experiment, ExperimentSettings
 from vlnbert.learning.recipes import recipe_of
 from vlnbert.learning.run_folder import (
     ANEW,
@@ -27,7 +27,6 @@ from vlnbert.learning.run_folder import (
     while_trained,
 )
 from vlnbert.learning.run_record import RunRecord, read_record
-from vlnbert.learning.settings import ExperimentSettings
 from vlnbert.learning.trainer import Callback
 from vlnbert.navigator import Navigator
 from vlnbert.plugins import load_recorded

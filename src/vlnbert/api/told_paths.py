@@ -11,7 +11,7 @@ from torch import Tensor
 from vlnbert.api.speakers import PreparedSpeaker
 from vlnbert.errors import DataError, UsageError
 from vlnbert.progress import say
-from vlnbert.rollout.noise import keys, uniform
+from vlnbert.rollout.mixed import keys, uniform
 from vlnbert.sources.instructions import PAD, EpisodeRecord, read_paths
 from vlnbert.speaker import Decoding, Paths, Tellings
 from vlnbert.speaker.paths import require_connected, require_short

@@ -15,13 +15,12 @@ from vlnbert.data.own import Features, is_own
 from vlnbert.data.spec import FeatureSpec
 from vlnbert.errors import DataError, setting
 from vlnbert.learning.callbacks import JsonLog, ProgressBar, TensorBoard, Watching, require_callbacks
+from vlnbert.learning.experiment import ExperimentSettings
 from vlnbert.learning.experiment_file import SUFFIX, read_experiment
 from vlnbert.learning.presets import Preset, presets
-from vlnbert.learning.run_folder import CHECKPOINTS, POINTER, RECORD, is_run
-from vlnbert.learning.run_lock import begun_alone, kept
+from vlnbert.learning.run_folder import CHECKPOINTS, POINTER, RECORD, is_run, kept
 from vlnbert.learning.run_record import RENAMED, read_record
-from vlnbert.learning.runs import begin_run, resume_run
-from vlnbert.learning.settings import ExperimentSettings
+from vlnbert.learning.runs import begin_run, begun_alone, resume_run
 from vlnbert.learning.trainer import Callback, Trainer
 from vlnbert.plugins import load_recorded
 from vlnbert.progress import Bar, quiet, say

@@ -15,8 +15,7 @@ from vlnbert.plugins import load_recorded
 from vlnbert.progress import say
 from vlnbert.rollout.agents import AGENTS, Agent, AgentFactory, agent_name, as_agent, find_agent
 from vlnbert.rollout.policies import describes_policy, open_policy, open_weights
-from vlnbert.rollout.policy import Policy
-from vlnbert.rollout.recurrent import as_policy
+from vlnbert.rollout.policy import Policy, as_policy
 from vlnbert.speaker.speaker import describes_speaker
 from vlnbert.tasks.splits import task_and_split
 from vlnbert.tasks.task import R2R

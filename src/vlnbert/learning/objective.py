@@ -12,9 +12,8 @@ from torch import Tensor, nn
 
 from vlnbert.errors import UsageError, setting
 from vlnbert.external import ExternalCall, is_ours, is_plain, kind_of
-from vlnbert.learning.losses import LOSSES, Loss, discounted_returns
+from vlnbert.learning.losses import LOSSES, Loss, Value, discounted_returns
 from vlnbert.learning.rewards import Reward
-from vlnbert.learning.terms import Value
 from vlnbert.navigator import fast
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.records import require_range

@@ -1,9 +1,10 @@
-"""Optimisers and schedules by name, learning rates for parts of the network, and optimiser state by parameter name."""
+"""Optimisers and schedules by name, learning rates for parts of the network, optimiser state by parameter name, and the
+moving average of the weights."""
 
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 
 import torch
@@ -12,7 +13,7 @@ from torch.optim import Optimizer
 
 from vlnbert.errors import UnknownNameError, UsageError, setting
 from vlnbert.external import ExternalCall, guarded, is_ours
-from vlnbert.learning.settings import TrainingSettings
+from vlnbert.learning.experiment import TrainingSettings
 from vlnbert.registry import Registry, require_name
 
 Thing = TypeVar("Thing", bound=Callable[..., Any])
@@ -199,3 +200,48 @@ def check_state(optimiser: Optimizer, state: Mapping[int, Mapping[str, Tensor]],
 def restore_state(optimiser: Optimizer, state: Mapping[int, Mapping[str, Tensor]]) -> None:
     """Go on with this state."""
     optimiser.load_state_dict({"state": dict(state), "param_groups": optimiser.state_dict()["param_groups"]})
+
+
+class AveragedWeights:
+    """The average of a module's parameters, kept beside them. With a decay of 0 there is none, and nothing to do.
+
+    How fast it forgets follows from the number of the update, so that weights and average are all there is to save. It
+    moves after an update, be that replayed or not: a recorded graph knows nothing of it.
+    """
+
+    def __init__(self, module: nn.Module, decay: float) -> None:
+        self.decay = decay
+        self.weights: dict[str, Tensor] = dict(module.named_parameters()) if decay else {}
+        self.average = {name: weight.detach().clone() for name, weight in self.weights.items()}
+
+    def decay_at(self, iteration: int) -> float:
+        """The decay of an update: it rises from 0.1, since an average over few updates would hold on to the first."""
+        return min(self.decay, (1 + iteration) / (10 + iteration))
+
+    @torch.no_grad()
+    def update(self, iteration: int) -> None:
+        """Move the average towards the weights that an update left. Nothing waits for the device."""
+        if self.average:
+            share = 1 - self.decay_at(iteration)
+            torch._foreach_lerp_(list(self.average.values()), list(self.weights.values()), share)
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Within the block the module has the averaged weights, in the same memory, as recorded graphs need it."""
+        kept = {name: weight.detach().clone() for name, weight in self.weights.items()}
+        _copy(self.average, self.weights)
+        try:
+            yield
+        finally:
+            _copy(kept, self.weights)
+
+    def restore(self, weights: Mapping[str, Tensor]) -> None:
+        """Take the module's weights as the average, and these as the weights that go on learning."""
+        _copy(self.weights, self.average)
+        _copy(weights, self.weights)
+
+
+@torch.no_grad()
+def _copy(source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> None:
+    for name, tensor in target.items():
+        tensor.copy_(source[name])

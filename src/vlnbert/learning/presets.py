@@ -6,10 +6,9 @@ from typing import Any, cast
 
 from vlnbert.data.spec import FeatureSpec
 from vlnbert.errors import UnknownNameError, UsageError
-from vlnbert.learning.experiment import Experiment, TrainConfig
+from vlnbert.learning.experiment import Experiment, ExperimentSettings, TrainConfig
 from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.rewards import RewardConfig
-from vlnbert.learning.settings import ExperimentSettings
 from vlnbert.learning.speaker_experiment import SpeakerExperiment
 from vlnbert.learning.speaker_presets import SPEAKER_DEMO, SPEAKER_OPEN, SPEAKER_REVERIE_OPEN
 from vlnbert.navigator import SIZES, NavigatorConfig

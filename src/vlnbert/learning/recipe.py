@@ -15,8 +15,8 @@ from vlnbert.errors import UsageError
 from vlnbert.evaluation.tables import Summary
 from vlnbert.learning.batches import BatchStream
 from vlnbert.learning.checkpoints import Trained
+from vlnbert.learning.experiment import ExperimentSettings, TrainingSettings
 from vlnbert.learning.optimisers import OPTIMISERS, SCHEDULES
-from vlnbert.learning.settings import ExperimentSettings, TrainingSettings
 from vlnbert.learning.trainer import CALLBACKS, LearnerModule, Trainer
 from vlnbert.plugins import LOAD_PLUGIN
 from vlnbert.ranks import ALONE, Ranks

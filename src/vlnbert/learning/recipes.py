@@ -1,8 +1,8 @@
 """Recipes by name."""
 
+from vlnbert.learning.experiment import ExperimentSettings
 from vlnbert.learning.navigator_recipe import NavigatorRecipe
 from vlnbert.learning.recipe import Recipe
-from vlnbert.learning.settings import ExperimentSettings
 from vlnbert.learning.speaker_recipe import SpeakerRecipe
 from vlnbert.registry import Registry
 

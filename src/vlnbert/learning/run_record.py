@@ -1,14 +1,22 @@
-"""What a run's folder says of itself, `run.json`: the experiment as it is trained, its data and what was read of it."""
+"""A run's record, `run.json`: the experiment as it is trained, its data and what was read of it.
 
-from collections.abc import Mapping
+Processes that learn together compare theirs before the first update. One that learned by another seed, from other data
+or by another version would otherwise add its gradients to those of the others, in silence.
+"""
+
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from vlnbert.errors import DataError, UsageError, setting
+from vlnbert.learning.experiment import ExperimentSettings
 from vlnbert.learning.run_folder import RECORD
-from vlnbert.learning.settings import ExperimentSettings
-from vlnbert.records import from_plain, missing, moved, to_plain
+from vlnbert.ranks import Ranks
+from vlnbert.records import from_plain, leaves, missing, moved, to_plain
 from vlnbert.sources.files import read_json, write_json
 from vlnbert.sources.formats import FORMAT, format_of
 
@@ -147,3 +155,46 @@ def extended(record: RunRecord, run: Path, iterations: int) -> RunRecord:
         raise UsageError(f"{problem}; begin another from its weights: {setting('start', str(run))}")
     longer: Any = replace(training, iterations=iterations)  # of the experiment's own kind
     return replace(record, experiment=replace(record.experiment, training=longer))
+
+
+PACKAGE = Path(__file__).parents[1]
+
+
+def require_agreement(ranks: Ranks, run: Path, record: RunRecord, checkpoint: Path | None = None) -> None:
+    """Refuse, on all ranks, to train a run that they were told of differently; `checkpoint` is where it goes on."""
+    if ranks.count > 1:
+        ranks.agree(dict(_facts(ranks, run, record, checkpoint)))
+
+
+def _facts(ranks: Ranks, run: Path, record: RunRecord, checkpoint: Path | None) -> Iterator[tuple[str, object]]:
+    """What ranks must have in common, by names that a message can tell. Folders may lie elsewhere on other machines."""
+    yield "the number of processes", ranks.count
+    yield "the files of vlnbert", _digest(*_package_files(PACKAGE))
+    yield "the version of torch", torch.__version__
+    for plugin in record.plugins:
+        path = Path(plugin)
+        yield f"the plugin {path.name}", _digest(path) if path.is_file() else plugin
+    for place, value in leaves(to_plain(record.experiment)):
+        yield setting(place), _without_folders(value)
+    yield "the houses kept out of training", " ".join(record.held_out)
+    for name, digest in record.fingerprints.items():
+        yield f"the data ({name})", digest
+    yield "the run's folder", run.resolve().name
+    yield "the checkpoint to go on from", "none" if checkpoint is None else checkpoint.name
+
+
+def _package_files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path.parent.name != "__pycache__")
+
+
+def _digest(*files: Path) -> str:
+    digest = blake2b(digest_size=8)
+    for path in files:
+        digest.update(f"{path.name} {path.stat().st_size}\n".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _without_folders(value: Any) -> Any:
+    """What is read from a file has a digest among the data's."""
+    return Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value

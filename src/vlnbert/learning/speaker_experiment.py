@@ -5,7 +5,7 @@ A field's docstring is its help on the command line.
 
 from dataclasses import dataclass, field
 
-from vlnbert.learning.settings import ExperimentSettings, TrainingSettings
+from vlnbert.learning.experiment import ExperimentSettings, TrainingSettings
 from vlnbert.records import require_range
 from vlnbert.speaker import SpeakerConfig
 

@@ -21,20 +21,25 @@ from vlnbert.environment.environment import Environment
 from vlnbert.errors import DataError, UsageError, VlnbertError
 from vlnbert.evaluation.tables import Summary, is_better
 from vlnbert.external import ExternalCall, guarded
-from vlnbert.learning.averaging import AveragedWeights
 from vlnbert.learning.batches import BatchStream
 from vlnbert.learning.checkpoints import Trained, TrainingState, load_checkpoint, save_checkpoint, save_trained
-from vlnbert.learning.optimisers import can_be_captured, learning_rate_at, make_optimiser, set_learning_rate
+from vlnbert.learning.optimisers import (
+    AveragedWeights,
+    can_be_captured,
+    learning_rate_at,
+    make_optimiser,
+    set_learning_rate,
+)
 from vlnbert.learning.run_folder import (
     BEST,
     Progress,
     after_validation,
     checkpoint_of,
+    kept,
     point_to,
     read_newest,
     remove_surplus,
 )
-from vlnbert.learning.run_lock import kept
 from vlnbert.learning.updates import EagerUpdate, GraphUpdate, Update
 from vlnbert.ranks import ALONE, Ranks, launcher
 from vlnbert.registry import Registry, require_name

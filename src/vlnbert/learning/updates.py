@@ -24,9 +24,8 @@ from vlnbert.learning.objective import Objective
 from vlnbert.learning.rewards import OpenReward
 from vlnbert.navigator import fast
 from vlnbert.ranks import Ranks
-from vlnbert.rollout.mixed import MixedAgent, Rollout, TeacherRows, collect_rollout
-from vlnbert.rollout.noise import uniform
-from vlnbert.rollout.recurrent import as_policy
+from vlnbert.rollout.mixed import MixedAgent, Rollout, TeacherRows, collect_rollout, uniform
+from vlnbert.rollout.policy import as_policy
 from vlnbert.tasks.batches import Batch
 from vlnbert.tasks.task import TASKS
 

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from vlnbert.environment.environment import Observation
 from vlnbert.rollout.agents import Agent, EpisodeBatch, Explanation
 from vlnbert.rollout.episodes import RowMemory, narrow_rows, select_rows
-from vlnbert.rollout.policy import Decision, checked, require_rows
-from vlnbert.rollout.recurrent import as_policy
+from vlnbert.rollout.policy import Decision, as_policy, checked, require_rows
 from vlnbert.world.objects import NONE
 
 

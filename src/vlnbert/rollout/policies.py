@@ -28,8 +28,7 @@ from vlnbert.navigator.storage.shown import FEATURES, read_shown, require_no_pat
 from vlnbert.plugins import LOAD_PLUGIN
 from vlnbert.records import from_plain
 from vlnbert.registry import Registry, require_name
-from vlnbert.rollout.policy import INPUTS, NEWEST, POLICY, SETTINGS, Inputs, Policy
-from vlnbert.rollout.recurrent import RecurrentPolicy
+from vlnbert.rollout.policy import INPUTS, NEWEST, POLICY, SETTINGS, Inputs, Policy, RecurrentPolicy
 from vlnbert.sources.files import read_json
 from vlnbert.sources.folders import read_whole
 from vlnbert.sources.formats import format_of

@@ -1,12 +1,12 @@
 """What walks and learns: a policy reads instructions, remembers, and scores where it could go.
 
-Recurrent VLN-BERT is one policy (`rollout/recurrent.py`); others are registered by a name. The rollout, the losses, the
+Recurrent VLN-BERT is one policy; others are registered by a name. The rollout, the losses, the
 checkpoints and the evaluation know policies by this contract alone.
 """
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from html import escape
 from pathlib import Path
 from types import MappingProxyType
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from vlnbert.environment.environment import Observation
 from vlnbert.errors import DataError, UsageError
+from vlnbert.navigator import Instruction, Navigator
 from vlnbert.navigator.storage.digests import noting
 from vlnbert.navigator.storage.folder import (
     CONFIG,
@@ -272,3 +273,94 @@ def _card(policy: Policy, told: Mapping[str, Any]) -> str:
     facts = {**policy.settings, **policy.inputs.values()}
     rows = (f"| {escape(str(name))} | {escape(str(value))} |" for name, value in facts.items())
     return CARD.format(policy=policy.name, told="\n".join(lines), facts="\n".join(rows))
+
+
+PAD = 0  # the token that fills short instructions up
+
+
+@dataclass(frozen=True)
+class RecurrentMemory:
+    """The state and the encoded instructions."""
+
+    state: Tensor  # [row, hidden]
+    instruction: Instruction
+
+
+class RecurrentPolicy(Policy):
+    """A navigator that walks."""
+
+    def __init__(self, navigator: Navigator) -> None:
+        super().__init__()
+        self.navigator = navigator
+
+    @property
+    def hidden_width(self) -> int:  # type: ignore[override]  # here it depends on the navigator
+        return self.navigator.config.hidden
+
+    @property
+    def tokenizer(self) -> Tokenizer | None:  # type: ignore[override]  # the navigator's
+        return self.navigator.tokenizer
+
+    @property
+    def limits(self) -> Limits:  # type: ignore[override]
+        return self.navigator.limits
+
+    @property
+    def features(self) -> Shown | None:  # type: ignore[override]
+        return self.navigator.features
+
+    @property
+    def inputs(self) -> Inputs:  # type: ignore[override]
+        shape = self.navigator.config
+        return Inputs(shape.feature_width, shape.object_width, shape.vocabulary, tokenizer=self.navigator.tokenizer)
+
+    @property
+    def described(self) -> dict[str, Any]:
+        return {"navigator": asdict(self.navigator.config)}
+
+    @property
+    def max_tokens(self) -> int:
+        return self.navigator.config.positions
+
+    @property
+    def brings_tokenizer(self) -> bool:
+        return hasattr(self.navigator.backbone, "tokenizer")
+
+    @property
+    def trained(self) -> Navigator:
+        return self.navigator
+
+    @property
+    def critic(self) -> nn.Module:
+        return self.navigator.critic
+
+    def value(self, hidden: Tensor) -> Tensor:
+        return self.navigator.value(hidden)
+
+    def begin(self, batch: EpisodeBatch) -> RecurrentMemory:
+        instruction = encode_tokens(self.navigator, batch.tokens)
+        return RecurrentMemory(instruction.state, instruction)
+
+    def step(self, observation: Observation, memory: RecurrentMemory, attention: bool = False) -> Decision:
+        step = self.navigator.step(memory.state, memory.instruction, observation)
+        return Decision(
+            logits=step.logits,
+            memory=RecurrentMemory(step.state, step.instruction),
+            hidden=step.state,
+            object_logits=step.object_logits,
+            language_weights=step.language_weights,
+        )
+
+
+def encode_tokens(navigator: Navigator, tokens: Tensor) -> Instruction:
+    """Let a navigator read instructions [row, token]."""
+    return navigator.encode(tokens, tokens != PAD)
+
+
+def as_policy(thing: nn.Module) -> Policy:
+    """A policy as it is; a navigator as the policy that it is the network of."""
+    if isinstance(thing, Policy):
+        return thing
+    if isinstance(thing, Navigator):
+        return RecurrentPolicy(thing)
+    raise UsageError(f"a {type(thing).__name__} is no policy; derive from vln.Policy, or give a navigator")

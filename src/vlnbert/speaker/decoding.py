@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from vlnbert.errors import UnknownNameError, UsageError, setting
-from vlnbert.rollout.noise import uniform
+from vlnbert.rollout.mixed import uniform
 from vlnbert.speaker.layers import KeyValues
 from vlnbert.speaker.likelihood import PAD
 from vlnbert.speaker.model import EncodedPaths, SpeakerModel

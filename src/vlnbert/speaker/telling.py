@@ -11,7 +11,7 @@ from vlnbert.environment.environment import Environment
 from vlnbert.errors import UsageError, setting
 from vlnbert.navigator import fast
 from vlnbert.progress import track
-from vlnbert.rollout.noise import keys
+from vlnbert.rollout.mixed import keys
 from vlnbert.speaker.beam import write_beams
 from vlnbert.speaker.decoding import Decoding, Draft, Vocabulary, Written, write_word
 from vlnbert.speaker.likelihood import PAD

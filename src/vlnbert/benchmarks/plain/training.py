@@ -15,7 +15,7 @@ from vlnbert.learning.losses import actor_critic_loss, discounted_returns, imita
 from vlnbert.learning.optimisers import learning_rate_at
 from vlnbert.navigator import Navigator
 from vlnbert.rollout.episodes import MAX_STEPS
-from vlnbert.rollout.noise import gumbel, keys
+from vlnbert.rollout.mixed import gumbel, keys
 from vlnbert.tasks.batches import Batch, TrainingBatches, take
 from vlnbert.tasks.splits import Split
 from vlnbert.world.banks import FeatureBank
