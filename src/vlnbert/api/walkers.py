@@ -10,6 +10,7 @@ from vlnbert.data.spec import FeatureSpec
 from vlnbert.errors import UnknownNameError, UsageError, near_names
 from vlnbert.learning.run_folder import BEST, is_run, last_checkpoint, while_trained
 from vlnbert.navigator import Navigator
+from vlnbert.navigator.storage.folder import describes_speaker
 from vlnbert.navigator.storage.hub import NoSuchSourceError
 from vlnbert.plugins import load_recorded
 from vlnbert.progress import say
@@ -17,7 +18,6 @@ from vlnbert.rollout.agents import AGENTS, Agent, AgentFactory, agent_name, as_a
 from vlnbert.rollout.policies import describes_policy, open_policy, open_weights
 from vlnbert.rollout.policy import Policy
 from vlnbert.rollout.recurrent import as_policy
-from vlnbert.speaker.speaker import describes_speaker
 from vlnbert.tasks.splits import task_and_split
 from vlnbert.tasks.task import R2R
 from vlnbert.weights.importing import open_navigator

@@ -28,7 +28,8 @@ from vlnbert.navigator.storage.folder import Limits
 from vlnbert.ranks import Ranks
 from vlnbert.registry import Registry
 from vlnbert.rollout.greedy import GreedyAgent
-from vlnbert.rollout.policies import POLICIES, RECURRENT, describes_policy, unfilled_policy
+from vlnbert.rollout.policies import POLICIES, RECURRENT, describes_policy, open_weights, unfilled_policy
+from vlnbert.rollout.policy import Policy
 from vlnbert.rollout.recurrent import as_policy
 from vlnbert.sources.layout import DataFolder
 from vlnbert.sources.word_labels import read_word_labels, require_word_labels
@@ -46,7 +47,6 @@ class NavigatorRecipe(Recipe):
 
     name = "navigator"
     experiment = Experiment
-    shape = "navigator"
     walks = True
 
     def initial(self, experiment: Experiment, data: Data, asked: Collection[str] = ()) -> Trained:
@@ -56,6 +56,9 @@ class NavigatorRecipe(Recipe):
 
     def reopen(self, checkpoint: Path) -> Trained:
         return unfilled_policy(checkpoint) if describes_policy(checkpoint) else unfilled_navigator(checkpoint)
+
+    def open(self, folder: Path) -> Policy:
+        return open_weights(folder)
 
     def as_trained(self, experiment: Experiment, model: Any) -> Experiment:
         if experiment.policy.name == RECURRENT:

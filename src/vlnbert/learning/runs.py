@@ -20,10 +20,9 @@ from vlnbert.learning.agreement import require_agreement
 from vlnbert.learning.recipes import recipe_of
 from vlnbert.learning.run_folder import POINTER, has_checkpoint, point_to, read_newest
 from vlnbert.learning.run_lock import begun_alone, kept
-from vlnbert.learning.run_notes import begin_notes, resume_notes
+from vlnbert.learning.run_notes import begin_notes, resume_notes, speaker_notes
 from vlnbert.learning.run_record import RunRecord, extended, read_record, write_record
 from vlnbert.learning.settings import ExperimentSettings
-from vlnbert.learning.told_splits import speaker_notes
 from vlnbert.learning.trainer import Trainer
 from vlnbert.perception.sentences import encoder_digest
 from vlnbert.plugins import load_recorded, loaded_plugins, trust_loaded

@@ -13,10 +13,9 @@ from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.run_folder import best_weights, is_run, while_trained
 from vlnbert.navigator import Navigator, NavigatorConfig
 from vlnbert.navigator.model import make_backbone
-from vlnbert.navigator.storage.folder import CONFIG, describes_navigator
+from vlnbert.navigator.storage.folder import CONFIG, describes_navigator, describes_speaker
 from vlnbert.rollout.policies import make_policy, open_policy
 from vlnbert.rollout.policy import Inputs, Policy
-from vlnbert.speaker.speaker import describes_speaker
 from vlnbert.tasks.tokens import piece_count, require_fit
 from vlnbert.weights.importing import load_weights
 from vlnbert.weights.options import ImportOptions, resolve_source
