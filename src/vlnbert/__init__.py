@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from vlnbert.learning.optimisers import register_optimizer, register_schedule
     from vlnbert.learning.presets import Preset, presets
     from vlnbert.learning.rewards import RewardConfig, register_reward
-    from vlnbert.learning.speaker_experiment import SpeakerExperiment, SpeakerTrainConfig
     from vlnbert.learning.trainer import Callback, register_callback
     from vlnbert.navigator import Navigator, NavigatorConfig, register_backbone
     from vlnbert.plugins import load_plugin
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
     from vlnbert.rollout.policies import open_policy, register_policy
     from vlnbert.rollout.policy import Decision, Inputs, Policy
     from vlnbert.speaker import Speaker, SpeakerConfig
+    from vlnbert.speaker.experiment import SpeakerExperiment, SpeakerTrainConfig
     from vlnbert.tasks.metrics import Metric
     from vlnbert.tasks.task import R2R, REVERIE, Task, register_task
 
@@ -90,7 +90,7 @@ _HOME = {
     "vlnbert.learning.objective": ("ObjectiveConfig",),
     "vlnbert.learning.presets": ("Preset", "presets"),
     "vlnbert.learning.rewards": ("RewardConfig", "register_reward"),
-    "vlnbert.learning.speaker_experiment": ("SpeakerExperiment", "SpeakerTrainConfig"),
+    "vlnbert.speaker.experiment": ("SpeakerExperiment", "SpeakerTrainConfig"),
     "vlnbert.learning.trainer": ("Callback", "register_callback"),
     "vlnbert.navigator": ("Navigator", "NavigatorConfig", "register_backbone"),
     "vlnbert.plugins": ("load_plugin",),

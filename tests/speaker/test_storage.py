@@ -11,8 +11,8 @@ import torch
 from tests.conftest import Refuses
 from vlnbert.data.data import Data
 from vlnbert.errors import DataError
+from vlnbert.navigator.storage.folder import describes_speaker
 from vlnbert.speaker import Paths, Speaker, Teller
-from vlnbert.speaker.speaker import describes_speaker
 
 
 @pytest.fixture

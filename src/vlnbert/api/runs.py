@@ -32,7 +32,6 @@ from vlnbert.navigator import Navigator
 from vlnbert.plugins import load_recorded
 from vlnbert.rollout.policies import RECURRENT, open_weights
 from vlnbert.rollout.policy import Policy
-from vlnbert.speaker import Speaker
 from vlnbert.tables import Table
 from vlnbert.tasks.metrics import METRICS
 from vlnbert.tasks.splits import task_and_split
@@ -133,12 +132,12 @@ class Run:
         return while_trained(self.folder, lambda _: open_weights(self.weights))
 
     @cached_property
-    def speaker(self) -> Speaker:
+    def speaker(self) -> Any:
         """Its best speaker, as `vln.Speaker.from_pretrained` opens it."""
         if recipe_of(self.experiment).walks:
             problem = f"{self.folder} is a navigator's run, and a navigator does not speak"
             raise UsageError(f"{problem}; train a speaker: vlnbert train speaker-open")
-        return while_trained(self.folder, lambda _: Speaker.from_pretrained(self.weights))
+        return while_trained(self.folder, lambda _: recipe_of(self.experiment).open(self.weights))
 
     def resume(
         self,

@@ -10,13 +10,13 @@ from vlnbert.data.spec import FeatureSpec
 from vlnbert.errors import UnknownNameError, UsageError, near_names
 from vlnbert.learning.run_folder import BEST, is_run, last_checkpoint, while_trained
 from vlnbert.navigator import Navigator
+from vlnbert.navigator.storage.folder import describes_speaker
 from vlnbert.navigator.storage.hub import NoSuchSourceError
 from vlnbert.plugins import load_recorded
 from vlnbert.progress import say
 from vlnbert.rollout.agents import AGENTS, Agent, AgentFactory, agent_name, as_agent, find_agent
 from vlnbert.rollout.policies import describes_policy, open_policy, open_weights
 from vlnbert.rollout.policy import Policy, as_policy
-from vlnbert.speaker.speaker import describes_speaker
 from vlnbert.tasks.splits import task_and_split
 from vlnbert.tasks.task import R2R
 from vlnbert.weights.importing import open_navigator

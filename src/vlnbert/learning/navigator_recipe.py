@@ -30,15 +30,22 @@ from vlnbert.learning.trainer import Trainer
 from vlnbert.learning.updates import Learner
 from vlnbert.navigator import Navigator, NavigatorConfig
 from vlnbert.navigator.model import make_backbone
-from vlnbert.navigator.storage.folder import CONFIG, Limits, describes_navigator
+from vlnbert.navigator.storage.folder import CONFIG, Limits, describes_navigator, describes_speaker
 from vlnbert.ranks import Ranks
 from vlnbert.registry import Registry
 from vlnbert.rollout.greedy import GreedyAgent
-from vlnbert.rollout.policies import POLICIES, RECURRENT, describes_policy, make_policy, open_policy, unfilled_policy
+from vlnbert.rollout.policies import (
+    POLICIES,
+    RECURRENT,
+    describes_policy,
+    make_policy,
+    open_policy,
+    open_weights,
+    unfilled_policy,
+)
 from vlnbert.rollout.policy import Inputs, Policy, as_policy
 from vlnbert.sources.layout import DataFolder
 from vlnbert.sources.word_labels import read_word_labels, require_word_labels
-from vlnbert.speaker.speaker import describes_speaker
 from vlnbert.tasks.alignment import LABELLED, align_words
 from vlnbert.tasks.splits import Split, task_and_split
 from vlnbert.tasks.sub_instructions import is_cut_from_train, labels_of_parts
@@ -56,7 +63,6 @@ class NavigatorRecipe(Recipe):
 
     name = "navigator"
     experiment = Experiment
-    shape = "navigator"
     walks = True
 
     def initial(self, experiment: Experiment, data: Data, asked: Collection[str] = ()) -> Trained:
@@ -66,6 +72,9 @@ class NavigatorRecipe(Recipe):
 
     def reopen(self, checkpoint: Path) -> Trained:
         return unfilled_policy(checkpoint) if describes_policy(checkpoint) else unfilled_navigator(checkpoint)
+
+    def open(self, folder: Path) -> Policy:
+        return open_weights(folder)
 
     def as_trained(self, experiment: Experiment, model: Any) -> Experiment:
         if experiment.policy.name == RECURRENT:

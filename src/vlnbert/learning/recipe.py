@@ -33,9 +33,8 @@ class Recipe(ABC):
     """What is trained, and how; one object serves all runs of its kind."""
 
     name: ClassVar[str]
+    """Also the field of the experiment that says what is trained, such as navigator."""
     experiment: ClassVar[type[ExperimentSettings]]
-    shape: ClassVar[str]
-    """The field of the experiment that says what is trained, such as navigator."""
     walks: ClassVar[bool] = False
     """Whether what it trains is an agent, which can be evaluated, shown and explored."""
 
@@ -46,6 +45,10 @@ class Recipe(ABC):
     @abstractmethod
     def reopen(self, checkpoint: Path) -> Trained:
         """The same in the shape of a checkpoint's; `load_checkpoint` must give it weights."""
+
+    @abstractmethod
+    def open(self, folder: Path) -> Any:
+        """What was trained, in a folder of its own: a run's best, or one of its checkpoints."""
 
     @abstractmethod
     def as_trained(self, experiment: Any, model: Any) -> ExperimentSettings:

@@ -129,7 +129,7 @@ def _experiment_of(values: Mapping[str, Any], version: int) -> ExperimentSetting
     if version == 1:
         settings = moved(settings, RENAMED)
     if recipe is None and version < NAMES_RECIPE:
-        recipe = next((one.name for one in RECIPES.values() if one.shape in settings), "navigator")
+        recipe = next((name for name in RECIPES if name in settings), "navigator")
     if not isinstance(recipe, str) or recipe not in RECIPES:
         raise UsageError(f"it names no recipe that is known here, {recipe!r:.60}")
     return from_plain(RECIPES[recipe].experiment, settings, "experiment")

@@ -20,9 +20,8 @@ from vlnbert.evaluation.scoring import try_measure
 from vlnbert.learning.experiment import ExperimentSettings
 from vlnbert.learning.recipes import recipe_of
 from vlnbert.learning.run_folder import POINTER, RECORD, has_checkpoint, kept, point_to, read_newest
-from vlnbert.learning.run_notes import begin_notes, resume_notes
+from vlnbert.learning.run_notes import begin_notes, resume_notes, speaker_notes
 from vlnbert.learning.run_record import RunRecord, extended, read_record, require_agreement, write_record
-from vlnbert.learning.told_splits import speaker_notes
 from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator.storage.hub import exists
 from vlnbert.perception.sentences import encoder_digest

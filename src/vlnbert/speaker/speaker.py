@@ -17,6 +17,7 @@ from vlnbert.navigator.storage.digests import check_file, noting
 from vlnbert.navigator.storage.folder import (
     CONFIG,
     FEW_LAYERS,
+    SPEAKER,
     TOKENIZER,
     WEIGHTS,
     WHOLE_WEIGHTS,
@@ -38,7 +39,6 @@ from vlnbert.speaker.model import SpeakerModel
 from vlnbert.tasks.tokens import require_fit
 
 NEWEST = 1  # format of a speaker's config.json
-SETTINGS = "speaker"  # its part, beside what it was shown
 SPOKEN = "spoken"  # the one tensor that is no weight
 GIVE = "give a speaker's folder, as vlnbert train speaker-open makes one"
 SAVE_AGAIN = "save the speaker again"
@@ -86,7 +86,7 @@ class Speaker(
         self.features = FeatureSpec()
 
     def _save_pretrained(self, save_directory: Path) -> None:
-        told = {FORMAT: NEWEST, SETTINGS: asdict(self.config), FEATURES: asdict(self.features)}
+        told = {FORMAT: NEWEST, SPEAKER: asdict(self.config), FEATURES: asdict(self.features)}
         with noting(save_directory, {WEIGHTS: self.state_dict(), CONFIG: None, TOKENIZER: None}):
             super()._save_pretrained(save_directory)
             (save_directory / CONFIG).write_text(json.dumps(told, sort_keys=True, indent=2))
@@ -183,24 +183,15 @@ def _spoken_problem(tensor: Tensor) -> str | None:
     return None
 
 
-def describes_speaker(folder: Path) -> bool:
-    """Whether a folder is a speaker's, be it whole or not."""
-    try:
-        told = read_json(folder / CONFIG, "configuration")
-    except DataError:
-        return False
-    return isinstance(told, dict) and SETTINGS in told
-
-
 def _read_config(path: Path) -> tuple[SpeakerConfig, FeatureSpec]:
     check_file(path)
     told = read_json(path, "configuration")
-    if not isinstance(told, dict) or not isinstance(told.get(SETTINGS), dict):
+    if not isinstance(told, dict) or not isinstance(told.get(SPEAKER), dict):
         raise DataError(path, "does not describe a speaker", GIVE)
     format_of(path, told, NEWEST)
     known = {item.name for item in fields(SpeakerConfig)}
     try:
-        config = SpeakerConfig(**{name: value for name, value in told[SETTINGS].items() if name in known})
+        config = SpeakerConfig(**{name: value for name, value in told[SPEAKER].items() if name in known})
     except UsageError as error:
         raise DataError(path, str(error), SAVE_AGAIN) from None
     return config, from_kept(read_shown(path, told.get(FEATURES, {}), "speaker", SAVE_AGAIN))
