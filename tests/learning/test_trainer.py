@@ -16,7 +16,7 @@ from tests.learning.samples import CONFIG, SCORED, Watcher, go_on, same, trainer
 from tests.processes import PROCESSES
 from vlnbert.evaluation.evaluate import evaluate_agent
 from vlnbert.learning.checkpoints import TrainingState, save_checkpoint
-from vlnbert.learning.optimisers import learning_rate_at
+from vlnbert.learning.optimisers import LearningRate
 from vlnbert.learning.run_folder import POINTER, Progress, last_checkpoint
 from vlnbert.learning.trainer import Trainer, TrainingError, dropout_seed
 from vlnbert.navigator import Navigator
@@ -192,11 +192,11 @@ def test_dropout_differs_between_updates_ranks_and_seeds() -> None:
 
 def test_the_rate_warms_up_and_falls() -> None:
     config = replace(CONFIG, iterations=100, warmup=10, learning_rate=1.0)
-    rates = [learning_rate_at(config, iteration) for iteration in range(100)]
+    rates = [LearningRate(config).at(iteration) for iteration in range(100)]
     assert rates[0] == pytest.approx(0.1, rel=0.01)
     assert max(rates) == pytest.approx(1.0, rel=0.05)
     assert rates[-1] < 0.02
-    assert learning_rate_at(replace(config, schedule="constant"), 50) == 1.0
+    assert LearningRate(replace(config, schedule="constant")).at(50) == 1.0
 
 
 def test_every_update_is_told_from_the_first_on(house: Path, tmp_path: Path) -> None:

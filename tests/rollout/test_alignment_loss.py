@@ -48,7 +48,7 @@ class Scene:
             self.navigator,
             self.environment,
             self.tokens,
-            row_policy=torch.tensor(how),
+            row_mode=torch.tensor(how),
             key=keys(0, 0, torch.arange(4)),
             max_steps=LIMIT,
         )

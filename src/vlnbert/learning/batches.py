@@ -76,7 +76,7 @@ class BatchStream:
         self.schedule = schedule or SplitSchedule(in_turn, in_turn, iterations=1)
         self.batches = [TrainingBatches(s.tokens.count.cpu(), size, seed, ranks.rank, ranks.count) for s in splits]
         half = size // 2
-        self.row_policy = torch.tensor([TEACHER] * half + [SAMPLE] * half)[ranks.rank :: ranks.count].to(device)
+        self.row_mode = torch.tensor([TEACHER] * half + [SAMPLE] * half)[ranks.rank :: ranks.count].to(device)
 
     @classmethod
     def of(cls, splits: Sequence[Split], config: TrainingSettings, ranks: Ranks, device: torch.device) -> "BatchStream":
@@ -96,7 +96,7 @@ class BatchStream:
         """The rows of this rank that follow the teacher, and the most steps that it takes."""
         episodes = [split.episodes for split in self.splits]
         steps = max(TASKS[one.task].teacher_steps(world, one.start, one) for one in episodes)
-        return TeacherRows(int((self.row_policy == TEACHER).sum()), steps)
+        return TeacherRows(int((self.row_mode == TEACHER).sum()), steps)
 
     def split_of(self, number: int) -> Split:
         return self.splits[self._place(number)[0]]

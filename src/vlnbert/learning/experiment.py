@@ -19,7 +19,7 @@ from vlnbert.tasks.holdout import DEV
 from vlnbert.tasks.splits import task_and_split
 from vlnbert.tasks.task import R2R, SUB_INSTRUCTIONS, TASKS
 
-MOST_FACTOR = 1e6  # of a learning rate
+LARGEST_FACTOR = 1e6  # of a learning rate
 MOST_SPLITS = 100  # each is held in memory
 AUGMENTED = "r2r/aug"
 
@@ -91,9 +91,9 @@ class TrainingSettings:
         require_range(self, 0.0, 0.999999, "ema")  # with 1 it would stay at the first weights
         require_range(self, 1e-9, 1e9, "grad_clip")
         for part, factor in self.parts.items():
-            if not 0 <= factor <= MOST_FACTOR:
+            if not 0 <= factor <= LARGEST_FACTOR:
                 problem = f"{setting('training.parts', f'{part}={factor}')} is no factor of a learning rate"
-                raise UsageError(f"{problem}; choose 0 to {MOST_FACTOR:,.0f}")
+                raise UsageError(f"{problem}; choose 0 to {LARGEST_FACTOR:,.0f}")
         for place in ("split_weights", "final_split_weights"):
             weights: tuple[float, ...] = getattr(self, place)
             if weights and (not all(0 <= weight <= MOST for weight in weights) or not any(weights)):

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from vlnbert.learning.experiment import TrainConfig
 
 
+ACTOR_CRITIC = "actor-critic"  # the group of A2C's terms
+TINY = 1e-6  # of attention, so that its logarithm stays finite
+
+
 class Loss(nn.Module):
     """A term of the objective; derive from it and register it by a name.
 
@@ -39,7 +43,8 @@ class Loss(nn.Module):
     clipped: ClassVar[bool] = True
     """Whether the gradients of its parameters count in the norm that training.grad_clip bounds."""
     needs_rollout: ClassVar[bool] = True
-    """Whether it reads a rollout; where no term does, nobody walks, and `forward` is given None."""
+    """Whether it reads a rollout. Where no term of a training does, nobody walks, and `forward` is given None; where
+    another one does, it is given that rollout all the same."""
     reads: ClassVar[tuple[str, ...]] = ()
     """What is kept of each decision for it, in `rollout.kept`: object_logits or language_weights."""
     needs_returns: ClassVar[bool] = False
@@ -48,10 +53,10 @@ class Loss(nn.Module):
     """Whether more of it is better: its value is subtracted."""
     uses_fast: ClassVar[bool] = False
     """Whether it keeps the contract of `navigator.fast` by itself; any other is called under autocast."""
-    weighs_rows: ClassVar[bool] = False
-    """Whether the weights that `counted` gives have `self.weight` in them already."""
+    applies_weight: ClassVar[bool] = False
+    """Whether `counted` multiplies by `self.weight` itself, so that the objective need not."""
     group: ClassVar[str] = ""
-    """Neighbouring terms of one group are summed before the rest."""
+    """Terms of one group are added up with each other first: the order of a sum decides about its last bits."""
 
     def __init__(self, config: "TrainConfig", policy: Policy) -> None:
         """The settings of the training, and what is trained."""
@@ -159,21 +164,12 @@ def teacher_cross_entropy(logits: Tensor, teacher: Tensor) -> Tensor:
     return cross_entropy(logits.flatten(0, 1), teacher.flatten(), reduction="none").view_as(teacher)
 
 
-def imitation_loss(logits: Tensor, teacher: Tensor, weight: Tensor, rows: Tensor | int) -> Tensor:
-    """Cross-entropy with the teacher's slots, summed over [time, row] with weights and divided by the rows."""
-    return (teacher_cross_entropy(logits, teacher) * weight).sum() / rows
-
-
-ACTOR_CRITIC = "actor-critic"
-TINY = 1e-6  # of attention, so that its logarithm stays finite
-
-
 @register_loss("imitation")
 class Imitation(Loss):
     """Cross-entropy with the teacher's choices, of teacher-forced rows and, by student forcing, of sampled ones."""
 
     uses_fast = True
-    weighs_rows = True
+    applies_weight = True
 
     def __init__(self, config: "TrainConfig", policy: Policy) -> None:
         super().__init__(config, policy)
@@ -216,14 +212,14 @@ class Value(Loss):
 
     def __init__(self, config: "TrainConfig", policy: Policy) -> None:
         super().__init__(config, policy)
-        self.policy_critic = (policy,) if policy.critic is not None else ()  # a tuple: no module of this one's
-        self.critic = None if self.policy_critic else new_critic(policy)
+        critic = new_critic(policy) if policy.critic is None else policy.critic
+        self.critic = critic if policy.critic is None else None
+        self.policy_value, self.critic_parameters = policy.value, list(critic.parameters())
 
     def value(self, hidden: Tensor) -> Tensor:
         """[...] what the critic expects of hidden vectors [..., width]."""
-        for policy in self.policy_critic:
-            return policy.value(hidden)
-        assert self.critic is not None
+        if self.critic is None:
+            return self.policy_value(hidden)
         value: Tensor = self.critic(hidden)
         return value.squeeze(-1)
 
@@ -236,9 +232,7 @@ class Value(Loss):
         return rollout.explored, rollout.explored_steps
 
     def own_parameters(self) -> list[nn.Parameter]:
-        critic = self.policy_critic[0].critic if self.policy_critic else self.critic
-        assert critic is not None
-        return list(critic.parameters())
+        return self.critic_parameters
 
 
 @register_loss("entropy")
@@ -281,7 +275,7 @@ class Grounding(Loss):
     def counted(self, rollout: Rollout) -> tuple[Tensor, Tensor | int]:
         """All rows, divided by their number; or, as published agents do it, the teacher-forced ones by theirs."""
         if self.all_rows:
-            return rollout.live, len(rollout.row_policy)
+            return rollout.live, len(rollout.row_mode)
         return rollout.live & rollout.taught, rollout.taught_rows
 
 
@@ -306,7 +300,7 @@ class Alignment(Loss):
         return torch.stack(losses)
 
     def counted(self, rollout: Rollout) -> tuple[Tensor, int]:
-        return rollout.live, len(rollout.row_policy)
+        return rollout.live, len(rollout.row_mode)
 
 
 def new_critic(policy: Policy) -> Critic:

@@ -112,7 +112,7 @@ class NavigatorRecipe(Recipe):
             config,
             ranks=ranks,
             teacher_rows=batches.teacher_rows(environment.world),
-            row_policy=batches.row_policy,
+            row_mode=batches.row_mode,
         )
 
     def scores(

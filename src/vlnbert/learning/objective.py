@@ -24,7 +24,7 @@ from vlnbert.tasks.batches import Batch
 if TYPE_CHECKING:
     from vlnbert.learning.experiment import TrainConfig
 
-MOST_WEIGHT = 1e6
+LARGEST_WEIGHT = 1e6
 PAPER_TERMS = ("imitation", "policy", "value", "entropy", "grounding", "alignment")
 
 
@@ -54,7 +54,9 @@ class ObjectiveConfig:
     """Weight of the policy's entropy, which is rewarded."""
 
     def __post_init__(self) -> None:
-        require_range(self, 0.0, 1e6, "imitation", "student_forcing", "grounding", "alignment", "value", "entropy")
+        require_range(
+            self, 0.0, LARGEST_WEIGHT, "imitation", "student_forcing", "grounding", "alignment", "value", "entropy"
+        )
         require_range(self, 0.0, 1.0, "discount")
 
 
@@ -77,6 +79,7 @@ class Objective(nn.Module):
             self.reward_module.to(device)
         for name in self.names:
             self.add_module(f"{name}_loss", _made(name, config, policy).to(device))
+        self.external = frozenset(name for name, term in self.named_terms() if not is_ours(type(term)))
         for name, term in self.named_terms():
             fixed = weight_of(name, config)
             # A recorded graph would keep a number as it was.
@@ -145,12 +148,14 @@ class Objective(nn.Module):
         self, name: str, term: Loss, rollout: Rollout | None, batch: Batch, counts: dict[int, tuple[Tensor, Tensor]]
     ) -> Tensor | None:
         """One term, weighted: the sum over the steps that count, divided by their number."""
-        with nullcontext() if is_ours(type(term)) else ExternalCall(f"the loss '{name}'", rollout or (), batch):
+        external = name in self.external
+        with ExternalCall(f"the loss '{name}'", rollout or (), batch) if external else nullcontext():
             each: Tensor | None = _evaluated(term, rollout, batch)
         if each is None:
             return None
-        _check(name, each, rollout)
-        weight = 1.0 if term.weighs_rows else term.weight
+        if external:
+            _check(name, each, rollout)
+        weight = 1.0 if term.applies_weight else term.weight
         if each.dim() == 0 or rollout is None:
             return each if _is_one(weight) else weight * each
         steps, count = term.counted(rollout)
@@ -176,8 +181,10 @@ def require_weights(losses: Mapping[str, float], final: Mapping[str, float]) -> 
     """Refuse weights that are no numbers, of nothing, or of nobody."""
     for place, weights in (("training.losses", losses), ("training.final_losses", final)):
         for name, weight in weights.items():
-            if not 0 <= weight <= MOST_WEIGHT:
-                raise UsageError(f"{setting(place, f'{name}={weight}')} is no weight; choose 0 to {MOST_WEIGHT:,.0f}")
+            if not 0 <= weight <= LARGEST_WEIGHT:
+                raise UsageError(
+                    f"{setting(place, f'{name}={weight}')} is no weight; choose 0 to {LARGEST_WEIGHT:,.0f}"
+                )
             if place == "training.losses" and not weight and not final.get(name) and name not in PAPER_TERMS:
                 raise UsageError(f"{setting(place, f'{name}={weight}')} adds nothing; leave it out")
     if all(losses.get(name) == 0 and not final.get(name) for name in PAPER_TERMS) and not any(losses.values()):

@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 from vlnbert.errors import UnknownNameError, UsageError, setting
 from vlnbert.external import ExternalCall, guarded, is_ours
 from vlnbert.learning.experiment import TrainingSettings
-from vlnbert.registry import Registry, require_name
+from vlnbert.registry import Registry, by_name
 
 Thing = TypeVar("Thing", bound=Callable[..., Any])
 
@@ -35,13 +35,7 @@ def register_optimizer(name: str) -> Callable[[Thing], Thing]:
     Args:
         name: What the training's setting `optimizer` calls it.
     """
-    require_name(OPTIMISERS.kind, name)
-
-    def register(optimiser: Thing) -> Thing:
-        OPTIMISERS.register(name, optimiser)
-        return optimiser
-
-    return register
+    return by_name(OPTIMISERS, name)
 
 
 def register_schedule(name: str) -> Callable[[Thing], Thing]:
@@ -52,13 +46,7 @@ def register_schedule(name: str) -> Callable[[Thing], Thing]:
     Args:
         name: What the training's setting `schedule` calls it.
     """
-    require_name(SCHEDULES.kind, name)
-
-    def register(schedule: Thing) -> Thing:
-        SCHEDULES.register(name, schedule)
-        return schedule
-
-    return register
+    return by_name(SCHEDULES, name)
 
 
 @register_optimizer(ADAMW)
@@ -79,16 +67,22 @@ def cosine(iteration: int, config: TrainingSettings) -> float:
     return 0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * (iteration / config.iterations)))
 
 
-def learning_rate_at(config: TrainingSettings, iteration: int) -> float:
-    """The learning rate of an update: it rises over the warm-up and follows the schedule."""
-    risen = min(1.0, (iteration + 1) / config.warmup) if config.warmup else 1.0
-    schedule = SCHEDULES[config.schedule]
-    with nullcontext() if is_ours(schedule) else ExternalCall(f"the schedule '{config.schedule}'"):
-        factor: Any = schedule(iteration, config)
-    if not isinstance(factor, int | float) or not 0 <= factor < math.inf:
-        problem = f"the schedule '{config.schedule}' gave {factor!r:.60} for update {iteration}"
-        raise UsageError(f"{problem}; give a factor of the learning rate, 0 or more")
-    return config.learning_rate * risen * factor
+class LearningRate:
+    """The learning rate of each update of a training: it rises over the warm-up and follows the schedule."""
+
+    def __init__(self, config: TrainingSettings) -> None:
+        schedule = SCHEDULES[config.schedule]
+        self.config, self.name = config, f"the schedule '{config.schedule}'"
+        self.schedule = schedule if is_ours(schedule) else guarded(self.name, schedule)
+
+    def at(self, iteration: int) -> float:
+        """That of an update, from 0."""
+        factor: Any = self.schedule(iteration, self.config)
+        if not isinstance(factor, int | float) or not 0 <= factor < math.inf:
+            problem = f"{self.name} gave {factor!r:.60} for update {iteration}"
+            raise UsageError(f"{problem}; give a factor of the learning rate, 0 or more")
+        risen = min(1.0, (iteration + 1) / self.config.warmup) if self.config.warmup else 1.0
+        return self.config.learning_rate * risen * factor
 
 
 def make_optimiser(

@@ -22,7 +22,7 @@ from vlnbert.sources.formats import FORMAT, format_of
 
 # Of run.json. From 4 on every field is there, also those at their defaults; 3 keeps the shape that was trained, 2 the
 # one asked for.
-NEWEST = 8
+RECORD_FORMAT = 8
 # Fields by the format that brought them. Older records lack them, and their runs were trained as the defaults say.
 ADDED = {
     5: ("experiment.training.flip",),
@@ -86,17 +86,17 @@ class RunRecord:
 def record_format(run: Path) -> int:
     """The format that a run's folder was written in."""
     values: Any = read_json(run / RECORD, "run", "name the folder that a training wrote")
-    return format_of(run / RECORD, values, NEWEST)
+    return format_of(run / RECORD, values, RECORD_FORMAT)
 
 
 def read_record(run: Path) -> RunRecord:
     """What a run's folder says of itself, checked."""
-    path, version = run / RECORD, NEWEST
+    path, version = run / RECORD, RECORD_FORMAT
     try:
         absent = list[str]()
         values: Any = read_json(path, "run", "name the folder that a training wrote", damaged="")
         if isinstance(values, dict):
-            version = format_of(path, values, NEWEST)
+            version = format_of(path, values, RECORD_FORMAT)
             values = {name: value for name, value in values.items() if name != FORMAT}
             absent = list(missing(RunRecord, values))
             if isinstance(values.get("experiment"), dict):
@@ -137,7 +137,7 @@ def _experiment_of(values: Mapping[str, Any], version: int) -> ExperimentSetting
 
 def write_record(run: Path, record: RunRecord) -> None:
     """Write what a run is, in today's format."""
-    write_json(run / RECORD, {FORMAT: NEWEST, **to_plain(record)}, indent=2, lasting=True)
+    write_json(run / RECORD, {FORMAT: RECORD_FORMAT, **to_plain(record)}, indent=2, lasting=True)
 
 
 def extended(record: RunRecord, run: Path, iterations: int) -> RunRecord:

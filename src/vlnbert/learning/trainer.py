@@ -25,8 +25,8 @@ from vlnbert.learning.batches import BatchStream
 from vlnbert.learning.checkpoints import Trained, TrainingState, load_checkpoint, save_checkpoint, save_trained
 from vlnbert.learning.optimisers import (
     AveragedWeights,
+    LearningRate,
     can_be_captured,
-    learning_rate_at,
     make_optimiser,
     set_learning_rate,
 )
@@ -42,7 +42,7 @@ from vlnbert.learning.run_folder import (
 )
 from vlnbert.learning.updates import EagerUpdate, GraphUpdate, Update
 from vlnbert.ranks import ALONE, Ranks, launcher
-from vlnbert.registry import Registry, require_name
+from vlnbert.registry import Registry, by_name
 from vlnbert.tasks.splits import Split
 
 MOST_LOOKED_AT = 1000  # batches, to find one of each split
@@ -121,7 +121,7 @@ class Trainer:
         free = set(learner.unclipped())
         clipped = [weight for weight in learned.values() if weight not in free]
         self.optimiser, self.names = make_optimiser(config, learned, device)
-        self.averaged = AveragedWeights(model, config.ema)
+        self.learning_rate, self.averaged = LearningRate(config), AveragedWeights(model, config.ema)
         if ranks.count > 1:
             unused = ranks.any(leaves_some_unused(self.learner, batches, list(learned.values())), device)
             self.learner = DistributedDataParallel(self.learner, find_unused_parameters=unused)
@@ -249,7 +249,7 @@ class Trainer:
         self.averaged.update(iteration)
 
     def _learn(self, iteration: int) -> None:
-        set_learning_rate(self.optimiser, learning_rate_at(self.config, iteration))
+        set_learning_rate(self.optimiser, self.learning_rate.at(iteration))
         self.begin_update(iteration)
         self.learner.train()
         torch.manual_seed(dropout_seed(self.config.seed, iteration, self.ranks.rank))
@@ -282,7 +282,7 @@ class Trainer:
         parts = dict(zip(self.parts, self.carried.mean(dim=0).tolist(), strict=True))
         self.carried = self.carried[:0]
         for callback in self.watching:
-            callback.updated(self.progress.iteration, learning_rate_at(self.config, self.progress.iteration - 1), parts)
+            callback.updated(self.progress.iteration, self.learning_rate.at(self.progress.iteration - 1), parts)
 
     def _require_numbers(self) -> None:
         """Weights that are no longer numbers must not be saved, though the loss that they were learned from was one."""
@@ -360,13 +360,7 @@ def register_callback(name: str) -> Callable[[AnyCallback], AnyCallback]:
     Args:
         name: What the training's setting `callbacks` calls it.
     """
-    require_name(CALLBACKS.kind, name)
-
-    def register(make: AnyCallback) -> AnyCallback:
-        CALLBACKS.register(name, make)
-        return make
-
-    return register
+    return by_name(CALLBACKS, name)
 
 
 def make_callback(name: str) -> Callback:

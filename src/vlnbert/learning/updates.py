@@ -48,7 +48,7 @@ class Learner(nn.Module):
         config: TrainConfig,
         ranks: Ranks,
         teacher_rows: TeacherRows,
-        row_policy: Tensor,
+        row_mode: Tensor,
     ) -> None:
         """`policy` is one, or a navigator."""
         super().__init__()
@@ -56,7 +56,7 @@ class Learner(nn.Module):
         seen = environment.showing(self.policy.wants, f"{type(self.policy).__name__}.wants")
         self.environment = seen.in_dtype(fast.dtype_of(config.precision))
         # No buffer: what is random differs between ranks, and so may this.
-        self.teacher_rows, self.row_policy = teacher_rows, row_policy
+        self.teacher_rows, self.row_mode = teacher_rows, row_mode
         reward = OpenReward(config.reward, environment.world, config.rewards)
         self.objective = Objective(config, self.policy, reward, ranks, environment.world.device)
         self.sides = other_sides(self.policy.tokenizer).to(environment.world.device) if config.flip else None
@@ -94,7 +94,7 @@ class Learner(nn.Module):
             self.policy,
             environment,
             tokens,
-            row_policy=self.row_policy,
+            row_mode=self.row_mode,
             key=key,
             max_steps=self.config.max_steps or task.max_steps,
             teacher_rows=self.teacher_rows,

@@ -28,7 +28,7 @@ from vlnbert.navigator.storage.shown import FEATURES, read_shown, require_no_pat
 from vlnbert.plugins import LOAD_PLUGIN
 from vlnbert.records import from_plain
 from vlnbert.registry import Registry, require_name
-from vlnbert.rollout.policy import INPUTS, NEWEST, POLICY, SETTINGS, Inputs, Policy, RecurrentPolicy
+from vlnbert.rollout.policy import INPUTS, POLICY, POLICY_FORMAT, SETTINGS, Inputs, Policy, RecurrentPolicy
 from vlnbert.sources.files import read_json
 from vlnbert.sources.folders import read_whole
 from vlnbert.sources.formats import format_of
@@ -137,7 +137,7 @@ def unfilled_policy(folder: Path) -> Policy:
     told = read_json(path, "configuration")
     if not isinstance(told, dict) or not isinstance(told.get(POLICY), str):
         raise DataError(path, "does not describe a policy", GIVE)
-    format_of(path, told, NEWEST)
+    format_of(path, told, POLICY_FORMAT)
     name = told[POLICY]
     if name not in POLICIES:
         raise DataError(path, f"names the policy '{name:.60}', which nobody registers here", LOAD_PLUGIN)

@@ -38,7 +38,7 @@ from vlnbert.rollout.agents import HOPS_PER_STEP, EpisodeBatch
 from vlnbert.sources.formats import FORMAT
 
 POLICY, SETTINGS, INPUTS = "policy", "settings", "inputs"  # in a policy's config.json
-NEWEST = 1  # its format
+POLICY_FORMAT = 1  # its format
 NOWHERE = 1 << 40  # the number of no viewpoint
 CARD = """---
 library_name: vlnbert
@@ -178,7 +178,7 @@ class Policy(nn.Module):
             model_card_kwargs: What its card shall tell: preset and scores.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        told = {FORMAT: NEWEST, POLICY: self.name, SETTINGS: dict(self.settings), INPUTS: self.inputs.values()}
+        told = {FORMAT: POLICY_FORMAT, POLICY: self.name, SETTINGS: dict(self.settings), INPUTS: self.inputs.values()}
         told |= {**self.limits.values(), **({} if self.features is None else {FEATURES: self.features})}
         weights = {name: tensor.detach().contiguous() for name, tensor in self.state_dict().items()}
         with noting(folder, {WEIGHTS: weights, CONFIG: None, TOKENIZER: None}):
@@ -218,7 +218,7 @@ class Policy(nn.Module):
         return tensors
 
 
-def checked(policy: Policy, decision: Decision, rows: int, slots: int) -> Decision:
+def checked_decision(policy: Policy, decision: Decision, rows: int, slots: int) -> Decision:
     """A decision, if its logits, its memory and its places are what they should be; values are not looked at."""
     name = type(policy).__name__
     given: Any = getattr(decision, "logits", None)
