@@ -105,8 +105,12 @@ def test_a_loss_that_is_no_number_stops_and_names_the_first_batch(house: Path, t
     break_after(run, batches=5 * accumulate + 1)  # nobody looks before the validation after 8 updates
     first = 5 * accumulate + 1
     names = ", ".join(run.batches.splits[0].episodes.ids[row] for row in run.batches.rows(first).tolist())
+    terms = "policy, value"  # of which each reads the critic
     remedy = f"{tmp_path / 'run'} still holds the last good checkpoint; begin another run with a lower learning rate"
-    with pytest.raises(TrainingError, match=rf"^the loss of batch {first} is nan \(instructions {names}\); {remedy}$"):
+    with pytest.raises(
+        TrainingError,
+        match=rf"^the loss of batch {first} is nan, in its terms {terms} \(instructions {names}\); {remedy}$",
+    ):
         run.train()
     assert last_checkpoint(tmp_path / "run").name == "0000004"
     assert all(value.isfinite().all() for value in weights(tmp_path / "run").values())
@@ -121,7 +125,7 @@ def test_a_first_loss_that_is_no_number_is_not_the_learning_rates(
     with pytest.raises(TrainingError) as caught:
         run.train()
     [line] = str(caught.value).splitlines()
-    assert line.startswith(f"the loss of batch {batches} is nan (instructions ")
+    assert line.startswith(f"the loss of batch {batches} is nan, in its terms policy, value (instructions ")
     assert line.endswith(
         "; nothing was learned yet: the features or the weights started from may not be finite; check both"
     )

@@ -128,10 +128,6 @@ class NavigatorRecipe(Recipe):
     def best_metric(self, best_on: str) -> str:
         return best_metric(best_on)
 
-    def drops(self, model: Any) -> bool:
-        shape = vars(model.config) if hasattr(model, "config") else model.settings
-        return any(rate for name, rate in shape.items() if name.endswith("dropout"))
-
     def anchored(self, experiment: Experiment) -> Experiment:
         navigator, settings = experiment.navigator, experiment.navigator.backbone_settings
         encoder = settings.get("encoder")

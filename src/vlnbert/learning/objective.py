@@ -79,6 +79,7 @@ class Objective(nn.Module):
             self.reward_module.to(device)
         for name in self.names:
             self.add_module(f"{name}_loss", _made(name, config, policy).to(device))
+        self.learned = False  # whether a first batch was, in which terms of others are looked at
         self.external = frozenset(name for name, term in self.named_terms() if not is_ours(type(term)))
         for name, term in self.named_terms():
             fixed = weight_of(name, config)
@@ -141,7 +142,7 @@ class Objective(nn.Module):
         if not totals:
             problem = f"the losses {', '.join(self.names)} find nothing to learn in updates from {batch.task}"
             raise UsageError(f"{problem}; add one that does: {setting('training.losses')}")
-        total = reduce(add, totals.values())
+        self.learned, total = True, reduce(add, totals.values())
         return torch.stack([total, *(part.to(total.dtype) for part in parts)])
 
     def _part(
@@ -155,6 +156,9 @@ class Objective(nn.Module):
             return None
         if external:
             _check(name, each, rollout)
+            if not (self.learned or each.requires_grad) and torch.is_grad_enabled() and bool(each.any()):
+                problem = f"the loss '{name}' is detached from what is trained, so that nothing is learned from it"
+                raise UsageError(f"{problem}; compute it of what the policy gives, without .detach() and no_grad()")
         weight = 1.0 if term.applies_weight else term.weight
         if each.dim() == 0 or rollout is None:
             return each if _is_one(weight) else weight * each

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from vlnbert.errors import UnknownNameError, UsageError, setting
+from vlnbert.errors import UnknownNameError, UsageError, listed, setting
 from vlnbert.external import ExternalCall, guarded, is_ours
 from vlnbert.learning.experiment import TrainingSettings
 from vlnbert.registry import Registry, by_name
@@ -123,7 +123,12 @@ def make_optimiser(
         raise UsageError(f"the optimizer {config.optimizer} gave a {type(optimiser).__name__}, not a torch Optimizer")
     if not is_ours(make):
         optimiser.step = guarded(f"the optimizer '{config.optimizer}'", optimiser.step)  # type: ignore[assignment,method-assign]
-    return optimiser, tuple(name for members in groups.values() for name in members)
+    names = {parameter: name for name, parameter in named.items()}
+    taken = [names.pop(one, None) for group in optimiser.param_groups for one in group["params"]]
+    if names or None in taken:
+        wrong = f"leaves out {listed(list(names.values()), 3)}" if names else "has parameters that it was not given"
+        raise UsageError(f"the optimizer {config.optimizer} {wrong}; give it the params that it is called with")
+    return optimiser, tuple(str(name) for name in taken)
 
 
 def belongs(name: str, part: str) -> bool:
@@ -147,6 +152,15 @@ def set_learning_rate(optimiser: Optimizer, rate: float) -> None:
             group["lr"].fill_(own)
         else:
             group["lr"] = own
+
+
+def require_saveable(optimiser: Optimizer, name: str) -> None:
+    """Refuse an optimiser that keeps what a checkpoint cannot hold."""
+    for kept in optimiser.state_dict()["state"].values():
+        for what, value in kept.items() if isinstance(kept, dict) else [("its state", kept)]:
+            if not isinstance(value, Tensor | int | float | None):
+                problem = f"the optimizer {name} keeps a {type(value).__name__} ({what}), which no checkpoint can hold"
+                raise UsageError(f"{problem}; let it keep tensors and numbers of each parameter")
 
 
 def optimiser_tensors(optimiser: Optimizer, names: Sequence[str]) -> dict[str, Tensor]:

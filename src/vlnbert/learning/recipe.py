@@ -74,10 +74,6 @@ class Recipe(ABC):
     def best_metric(self, best_on: str) -> str:
         """The score by which the best weights are chosen on a split."""
 
-    @abstractmethod
-    def drops(self, model: Any) -> bool:
-        """Whether anything random is dropped in training."""
-
     def anchored(self, experiment: Any) -> ExperimentSettings:
         """The experiment with the files that it names beside features and start by their whole paths."""
         anchored: ExperimentSettings = experiment

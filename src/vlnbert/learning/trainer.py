@@ -28,6 +28,7 @@ from vlnbert.learning.optimisers import (
     LearningRate,
     can_be_captured,
     make_optimiser,
+    require_saveable,
     set_learning_rate,
 )
 from vlnbert.learning.run_folder import (
@@ -191,8 +192,11 @@ class Trainer:
         elif self.ranks.writes and self.saved is not None:
             remove_surplus(self.run, self.checkpoint, self.config.keep)  # left by a kill
         stopped = self._validate_if_due(stopped=False)  # where a kill came between
+        begun = self.progress.iteration
         while self.progress.iteration < self.config.iterations and not stopped and not self.stale:
             self.advance(self.progress.iteration)
+            if self.progress.iteration == begun:
+                require_saveable(self.optimiser, self.config.optimizer)
             self.progress = replace(self.progress, iteration=self.progress.iteration + 1)
             self.advanced(self.progress.iteration)
             validate = self.due(self.config.validate_every)
@@ -272,9 +276,9 @@ class Trainer:
         losses = self.ranks.mean(torch.stack(self.unreported))
         self.unreported = []
         first = self.progress.iteration * self.config.accumulate - len(losses)
-        for number, total in enumerate(losses[:, 0].tolist(), first):
-            if not math.isfinite(total):
-                self._give_up(number, total)
+        for number, parts in enumerate(losses.tolist(), first):
+            if not math.isfinite(parts[0]):
+                self._give_up(number, dict(zip(self.parts, parts, strict=True)))
         self.carried = torch.cat([self.carried.to(losses.dtype), losses])
 
     def _report(self) -> None:
@@ -292,12 +296,17 @@ class Trainer:
 
     @property
     def _remedy(self) -> str:
+        if not self.saved:
+            return "nothing was saved yet; begin again with a lower learning rate"
         return f"{self.run} still holds the last good checkpoint; begin another run with a lower learning rate"
 
-    def _give_up(self, number: int, total: float) -> None:
+    def _give_up(self, number: int, parts: Mapping[str, float]) -> None:
+        """Say which batch has a loss that is no number, and which of its terms are none."""
         episodes = self.batches.split_of(number).episodes
         names = ", ".join(episodes.ids[row] for row in self.batches.rows(number).tolist())
-        problem = f"the loss of batch {number} is {total} (instructions {names})"
+        terms = [name for name, value in parts.items() if name != "total" and not math.isfinite(value)]
+        of_terms = f", in its term{'s' * (len(terms) > 1)} {', '.join(terms)}" if terms else ""
+        problem = f"the loss of batch {number} is {parts['total']}{of_terms} (instructions {names})"
         if number < self.config.accumulate:  # of the first update
             raise TrainingError(f"{problem}; nothing was learned yet: {NOT_FINITE}")
         raise TrainingError(f"{problem}; {self._remedy}")

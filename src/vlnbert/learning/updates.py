@@ -82,7 +82,10 @@ class Learner(nn.Module):
         with fast.enabled(fast.dtype_of(self.config.precision)):
             rollout = self._rollout(batch, key) if self.objective.needs_rollout else None
             losses: Tensor = self.objective(rollout, batch)
-            return losses
+        if torch.is_grad_enabled() and not losses.requires_grad:
+            problem = f"all losses ({', '.join(self.parts[1:])}) are detached from what is trained"
+            raise UsageError(f"{problem}; add one that is computed of what the policy gives")
+        return losses
 
     def _rollout(self, batch: Batch, key: Tensor) -> Rollout:
         task, environment = TASKS[batch.task], self.environment.for_task(batch.task)

@@ -40,7 +40,7 @@ class GreedyAgent(Agent):
 
     def act(self, observation: Observation, memory: GreedyMemory) -> tuple[Tensor, GreedyMemory]:
         decision = self.policy.step(observation, memory.memory, attention=True)
-        checked_decision(self.policy, decision, *observation.choosable.shape)
+        checked_decision(self.policy, decision, observation)
         choice = decision.choice(decision.all_logits.argmax(dim=1))
         return choice, GreedyMemory(decision.memory, memory.rows, decision)
 

@@ -333,7 +333,7 @@ class MixedAgent(Agent):
         if self.flipped is not None:
             seen = flip_observation(observation, select_rows(self.flipped, memory.rows))
         decision = self.policy.step(seen, memory.memory, attention=LANGUAGE_WEIGHTS in self.reads)
-        return checked_decision(self.policy, decision, *seen.choosable.shape)
+        return checked_decision(self.policy, decision, seen)
 
 
 def collect_rollout(

@@ -1,14 +1,14 @@
 """Policies by name, and their folders: made from a configuration and from what they will be shown, saved and opened."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, is_dataclass, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 import torch
 
-from vlnbert.errors import DataError, UsageError, VlnbertError
+from vlnbert.errors import DataError, UnknownNameError, UsageError, VlnbertError
 from vlnbert.external import ExternalCall, guarded, is_ours
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.storage.digests import check_file
@@ -105,6 +105,9 @@ def make_policy(name: str, settings: Mapping[str, Any], inputs: Inputs) -> Polic
 
 def whole_settings(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """All settings of a policy, with its defaults where nothing else is said."""
+    known = [one.name for one in fields(POLICIES[name].settings)]
+    if unknown := next((one for one in settings if one not in known), None):
+        raise UnknownNameError(f"setting of the policy '{name}' called", unknown, known)
     return asdict(from_plain(POLICIES[name].settings, settings, PLACE))
 
 

@@ -132,6 +132,8 @@ class Policy(nn.Module):
     """Of one that goes back: an episode may have as many hops as it may have decisions, times this."""
     taught_back: bool = False
     """Whether, where the task's teacher takes shortest paths, its target is a place that lies on one, not the slot."""
+    masks: bool = False
+    """Whether it is known that its logits are -inf where nothing can be chosen; set once they were looked at."""
     hidden_width: int = 0
     """Width of `Decision.hidden`; 0 for a policy that gives none."""
 
@@ -218,13 +220,22 @@ class Policy(nn.Module):
         return tensors
 
 
-def checked_decision(policy: Policy, decision: Decision, rows: int, slots: int) -> Decision:
-    """A decision, if its logits, its memory and its places are what they should be; values are not looked at."""
-    name = type(policy).__name__
+def checked_decision(policy: Policy, decision: Decision, observation: Observation) -> Decision:
+    """A decision, if its logits, its memory and its places are what they should be.
+
+    Values are not looked at, since to look is to wait for the device: but for the first logits of all, which must be
+    -inf where nothing can be chosen.
+    """
+    name, (rows, slots) = type(policy).__name__, observation.choosable.shape
     given: Any = getattr(decision, "logits", None)
     if not isinstance(given, Tensor) or given.shape != (rows, slots):
         found = f"logits {list(given.shape)}" if isinstance(given, Tensor) else f"a {type(decision).__name__}"
         raise UsageError(f"{name} gave {found}; its step must give a vln.Decision with logits [{rows}, {slots}]")
+    if not (policy.masks or (given.is_cuda and torch.cuda.is_current_stream_capturing())):
+        if bool((~observation.choosable & ~given.isneginf() & ~observation.state.ended[:, None]).any()):
+            problem = f"{name} gave other logits than -inf for slots that cannot be chosen"
+            raise UsageError(f"{problem}; mask them: logits.masked_fill(~observation.choosable, -torch.inf)")
+        policy.masks = True
     require_rows(policy, decision.memory, rows)
     logits, places = decision.place_logits, decision.places
     if logits is None and places is None:
@@ -288,6 +299,8 @@ class RecurrentMemory:
 
 class RecurrentPolicy(Policy):
     """A navigator that walks."""
+
+    masks = True
 
     def __init__(self, navigator: Navigator) -> None:
         super().__init__()
