@@ -55,8 +55,9 @@ if TYPE_CHECKING:
     from vlnbert.rollout.mixed import Rollout
     from vlnbert.rollout.policies import open_policy, register_policy
     from vlnbert.rollout.policy import Decision, Inputs, Policy
-    from vlnbert.speaker import Speaker, SpeakerConfig
+    from vlnbert.speaker.config import SpeakerConfig
     from vlnbert.speaker.experiment import SpeakerExperiment, SpeakerTrainConfig
+    from vlnbert.speaker.speaker import Speaker
     from vlnbert.tasks.metrics import Metric
     from vlnbert.tasks.task import R2R, REVERIE, Task, register_task
 

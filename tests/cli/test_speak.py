@@ -10,7 +10,7 @@ import pytest
 import vlnbert as vln
 from tests.cli.conftest import called
 from vlnbert.cli.options import DecodingOptions
-from vlnbert.speaker import Decoding
+from vlnbert.speaker.config import Decoding
 
 SMALL = (
     *("--speaker.hidden", "16", "--speaker.heads", "2", "--speaker.inner", "32", "--training.batch", "16"),

@@ -21,8 +21,8 @@ from vlnbert.runtime import Precision, require_within
 from vlnbert.sources.files import require_new, written_beside
 from vlnbert.sources.instructions import is_augmented
 from vlnbert.sources.provenance import Provenance, write_provenance
-from vlnbert.speaker import Decoding, Speaker
-from vlnbert.speaker.decoding import Method
+from vlnbert.speaker.config import Decoding, Method
+from vlnbert.speaker.speaker import Speaker
 from vlnbert.tasks.holdout import DEV
 from vlnbert.tasks.task import NEAR
 
@@ -134,7 +134,7 @@ def augment_speak(
             about = Provenance(
                 speaker=ready.name,
                 held_out=ready.held_out,
-                decoding=asdict(asked),
+                decoding={"method": asked.decoding, **{k: v for k, v in vars(asked).items() if k != "decoding"}},
                 paths=len(told),
                 tellings=tellings,
                 instructions=written,
@@ -153,8 +153,8 @@ def _require_sense(
     if not is_augmented(out) or out.suffix != ".json":
         raise UsageError(f"{out} would not be read as augmented data; give it a name that ends so: {out.stem}_aug.json")
     require_new(out)
-    if tellings > 1 and decoding.method != "nucleus":
-        problem = f"{setting('tellings', tellings)} would be the same {tellings} times by {decoding.method}"
+    if tellings > 1 and decoding.decoding != "nucleus":
+        problem = f"{setting('tellings', tellings)} would be the same {tellings} times by {decoding.decoding}"
         raise UsageError(f"{problem}; draw words: {setting('decoding', 'nucleus')}")
     if within is not None and keep_followed is None:
         raise UsageError(

@@ -26,9 +26,9 @@ from vlnbert.rollout.agents import Agent, AgentFactory
 from vlnbert.rollout.policy import Policy
 from vlnbert.runtime import Precision, require_within
 from vlnbert.sources.instructions import EpisodeRecord
-from vlnbert.speaker import Decoding, Speaker
-from vlnbert.speaker.decoding import Method
+from vlnbert.speaker.config import Decoding, Method
 from vlnbert.speaker.likelihood import instruction_likelihoods, perplexity
+from vlnbert.speaker.speaker import Speaker
 from vlnbert.tables import Table
 from vlnbert.tasks.holdout import DEV, file_of
 from vlnbert.tasks.metrics import METRICS

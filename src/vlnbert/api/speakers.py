@@ -11,8 +11,8 @@ from vlnbert.errors import UsageError, setting
 from vlnbert.learning.run_folder import is_run, last_checkpoint, while_trained
 from vlnbert.plugins import load_recorded
 from vlnbert.runtime import Precision, chosen_precision
-from vlnbert.speaker import Speaker, Teller
-from vlnbert.speaker.fitting import shown_to_speaker
+from vlnbert.speaker.generation import InstructionGenerator
+from vlnbert.speaker.speaker import Speaker, shown_to_speaker
 from vlnbert.tasks.task import R2R
 
 
@@ -35,7 +35,7 @@ class PreparedSpeaker:
     speaker: Speaker
     opened: Data  # as it was given
     data: Data  # as the speaker sees it
-    teller: Teller
+    generator: InstructionGenerator
     held_out: tuple[str, ...] | None
     task: str
 
@@ -59,8 +59,8 @@ def prepare_speaker(
     opened = opened.holding_out(found.held_out) if found.held_out else opened
     shown = shown_to_speaker(found.speaker, opened, found.name)
     chosen = chosen_precision(precision, shown.device, found.speaker.config.hidden)
-    teller = Teller(found.speaker, shown.environment, chosen)
-    return PreparedSpeaker(found.name, found.speaker, opened, shown, teller, found.held_out, found.task)
+    generator = InstructionGenerator(found.speaker, shown.environment, chosen)
+    return PreparedSpeaker(found.name, found.speaker, opened, shown, generator, found.held_out, found.task)
 
 
 def _last_speaker(run: Path) -> Speaker:

@@ -15,9 +15,9 @@ from vlnbert.data.data import Data
 from vlnbert.errors import UsageError, setting
 from vlnbert.progress import quiet, say
 from vlnbert.runtime import Precision, require_within
-from vlnbert.speaker import Decoding, Paths, Speaker
-from vlnbert.speaker.decoding import Method
-from vlnbert.speaker.paths import require_connected
+from vlnbert.speaker.config import Decoding, Method
+from vlnbert.speaker.paths import Paths, require_connected
+from vlnbert.speaker.speaker import Speaker
 from vlnbert.tasks.splits import full_name, task_and_split
 from vlnbert.tasks.targets import target_index
 from vlnbert.tasks.task import TASKS
@@ -98,7 +98,7 @@ def instructions_of(
     ready: PreparedSpeaker, described: Described, decoding: Decoding, batch: int | None
 ) -> Instructions:
     """What a speaker tells of some paths; those of which nothing usable came are named, and said."""
-    told = ready.teller.tell(described.paths, decoding, batch=batch)
+    told = ready.generator.generate(described.paths, decoding, batch=batch)
     texts, usable = told.texts(ready.data.tokenizer), told.usable.tolist()
     scores = told.log_probability.tolist()
     rows = zip(described.facts, texts, scores, usable, strict=True)

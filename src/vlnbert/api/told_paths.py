@@ -13,8 +13,9 @@ from vlnbert.errors import DataError, UsageError
 from vlnbert.progress import say
 from vlnbert.rollout.noise import keys, uniform
 from vlnbert.sources.instructions import PAD, EpisodeRecord, read_paths
-from vlnbert.speaker import Decoding, Paths, Tellings
-from vlnbert.speaker.paths import require_connected, require_short
+from vlnbert.speaker.config import Decoding
+from vlnbert.speaker.decoding import Generated
+from vlnbert.speaker.paths import Paths, require_connected, require_short
 from vlnbert.tasks.episodes import Episodes, bind
 from vlnbert.tasks.leaks import find_leaks
 from vlnbert.tasks.targets import target_index
@@ -107,10 +108,10 @@ class PathsToTell:
             target = None if bank is None else draw_targets(bank, self.episodes, decoding.seed, telling)
             paths = Paths.of(self.episodes, target)
             for rows in torch.split(torch.arange(len(self)), BLOCK):
-                told = self.ready.teller.tell(paths, decoding, telling=telling, batch=batch, rows=rows)
+                told = self.ready.generator.generate(paths, decoding, repetition=telling, batch=batch, rows=rows)
                 yield self._block(told, rows, telling, target)
 
-    def _block(self, told: Tellings, rows: Tensor, telling: int, target: Tensor | None) -> ToldBlock:
+    def _block(self, told: Generated, rows: Tensor, telling: int, target: Tensor | None) -> ToldBlock:
         part, bank = self.episodes.select(rows), self.ready.data.object_bank
         objects: list[str | None] = [None] * len(rows)
         seen = torch.ones(len(rows), dtype=torch.bool)
