@@ -114,7 +114,8 @@ _HOME = {
         "Policy",
     ),
     "vlnbert.rollout.mixed": ("Rollout",),
-    "vlnbert.speaker": ("Speaker", "SpeakerConfig"),
+    "vlnbert.speaker.config": ("SpeakerConfig",),
+    "vlnbert.speaker.speaker": ("Speaker",),
     "vlnbert.tasks.metrics": ("Metric",),
     "vlnbert.tasks.task": ("R2R", "REVERIE", "Task", "register_task"),
 }
