@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from vlnbert.api.demonstrating import demo, generate_house
     from vlnbert.api.episodes import Episode, episode
     from vlnbert.api.evaluating import evaluate
-    from vlnbert.api.evaluations import Evaluations
     from vlnbert.api.exploring import explore
     from vlnbert.api.features import caption_features, object_features, view_features
     from vlnbert.api.fetching import fetch_data
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from vlnbert.data.spec import FeatureSpec, register_features
     from vlnbert.environment.environment import Environment
     from vlnbert.errors import DataError, UnknownNameError, UsageError, VlnbertError
-    from vlnbert.evaluation.evaluate import Evaluation
+    from vlnbert.evaluation.evaluate import Evaluation, Evaluations
     from vlnbert.learning.experiment import Experiment, TrainConfig
     from vlnbert.learning.experiment_file import save_experiment
     from vlnbert.learning.losses import Loss, register_loss
@@ -68,7 +67,7 @@ _HOME = {
     "vlnbert.api.demonstrating": ("demo", "generate_house"),
     "vlnbert.api.episodes": ("Episode", "episode"),
     "vlnbert.api.evaluating": ("evaluate",),
-    "vlnbert.api.evaluations": ("Evaluations",),
+    "vlnbert.evaluation.evaluate": ("Evaluation", "Evaluations"),
     "vlnbert.api.exploring": ("explore",),
     "vlnbert.api.features": ("caption_features", "object_features", "view_features"),
     "vlnbert.api.fetching": ("fetch_data",),
@@ -85,7 +84,6 @@ _HOME = {
     "vlnbert.data.spec": ("FeatureSpec", "register_features"),
     "vlnbert.environment.environment": ("Environment",),
     "vlnbert.errors": ("DataError", "UnknownNameError", "UsageError", "VlnbertError"),
-    "vlnbert.evaluation.evaluate": ("Evaluation",),
     "vlnbert.learning.experiment": ("Experiment", "TrainConfig"),
     "vlnbert.learning.experiment_file": ("save_experiment",),
     "vlnbert.learning.objective": ("ObjectiveConfig",),

@@ -5,14 +5,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from vlnbert.api.agents import load_agent
 from vlnbert.api.arguments import checked
-from vlnbert.api.following import Follower, require_same_houses
-from vlnbert.api.preparing import prepare
-from vlnbert.api.runs import Checkpoint, Run
-from vlnbert.api.speakers import prepare_speaker
+from vlnbert.api.runs import Run
+from vlnbert.api.speakers import prepare_speaker, require_same_houses
 from vlnbert.api.told_paths import PathsToTell
 from vlnbert.data.data import Data
 from vlnbert.errors import UsageError, setting
+from vlnbert.evaluation.options import Checkpoint
+from vlnbert.evaluation.walker import Walker
 from vlnbert.navigator import Navigator
 from vlnbert.progress import Bar, quiet
 from vlnbert.rollout.agents import Agent, AgentFactory
@@ -106,19 +107,20 @@ def augment_speak(
     with quiet(not bar):
         ready = prepare_speaker(speaker, data, checkpoint=checkpoint, precision=precision, device=device)
         told = PathsToTell.read(ready, Path(paths))
-        follower = None
+        walker = None
         if keep_followed is not None:
-            walker = prepare(keep_followed, ready.opened, f"{told.task}/train")
-            if isinstance(walker.walker.agent, Policy):  # others have learned nothing here
+            walker = Walker(load_agent(keep_followed), ready.opened, f"{told.task}/train")
+            if isinstance(walker.loaded.agent, Policy):  # others have learned nothing here
                 require_same_houses(ready, walker, f"{told.task}/{DEV}")
-            follower = Follower(walker, told.task)
         written, counts = 0, dict(told.left_out)
         with written_beside(Path(out)) as temporary:
             with temporary.open("w", encoding="utf-8") as file, Bar("tellings", tellings * len(told)) as progress:
                 for block in told.blocks(asked, tellings, batch):
-                    if follower is not None and block.records:
-                        kept = follower.arrives(block.records, Path(out), NEAR if within is None else within)
-                        block = block.keeping(kept.tolist(), "not followed")
+                    if walker is not None and block.records:
+                        scores = walker.walk_records(block.records, Path(out), told.task).scores
+                        assert scores is not None, "paths to describe have goals"
+                        arrived = scores.ne < (NEAR if within is None else within)
+                        block = block.keeping(arrived.tolist(), "not followed")
                     for item in block.items(told.width):
                         file.write(("[\n" if not written else ",\n") + json.dumps(item))
                         written += 1
@@ -138,7 +140,7 @@ def augment_speak(
                 paths=len(told),
                 tellings=tellings,
                 instructions=written,
-                keep_followed=None if follower is None else follower.ready.name,
+                keep_followed=None if walker is None else walker.name,
                 bytes=temporary.stat().st_size,
             )
             write_provenance(Path(out), about)  # first, so that no told file is without

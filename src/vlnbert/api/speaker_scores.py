@@ -8,18 +8,19 @@ from typing import Any
 
 import torch
 
+from vlnbert.api.agents import load_agent
 from vlnbert.api.arguments import checked
-from vlnbert.api.following import Follower, require_same_houses
 from vlnbert.api.instructions import Instructions
-from vlnbert.api.preparing import PreparedAgent, prepare
-from vlnbert.api.runs import Checkpoint, Run
-from vlnbert.api.speakers import PreparedSpeaker, prepare_speaker
+from vlnbert.api.runs import Run
+from vlnbert.api.speakers import PreparedSpeaker, prepare_speaker, require_same_houses
 from vlnbert.api.speaking import instructions_of, of_split
 from vlnbert.data.data import Data
 from vlnbert.errors import UsageError, setting
 from vlnbert.evaluation.evaluate import Evaluation
+from vlnbert.evaluation.options import Checkpoint
 from vlnbert.evaluation.tables import is_rate, score_keys, shown
 from vlnbert.evaluation.text_metrics import bleu, cider, require_sacrebleu
+from vlnbert.evaluation.walker import Walker
 from vlnbert.navigator import Navigator
 from vlnbert.progress import quiet
 from vlnbert.rollout.agents import Agent, AgentFactory
@@ -146,7 +147,7 @@ def score_speaker(
     with quiet(not bar):
         ready = prepare_speaker(speaker, data, checkpoint=checkpoint, precision=precision, device=device)
         split = full_name(split, ready.task)
-        walker = None if navigator is None else prepare(navigator, ready.opened, split)
+        walker = None if navigator is None else Walker(load_agent(navigator), ready.opened, split)
         if walker is not None and task_and_split(split)[1] == DEV:
             require_same_houses(ready, walker, split)
         told = instructions_of(ready, of_split(ready.data, split), asked, batch)
@@ -175,7 +176,7 @@ def _perplexity(ready: PreparedSpeaker, split: str) -> float:
     return perplexity(*instruction_likelihoods(model, data.environment, opened))
 
 
-def _walked(walker: PreparedAgent, told: Instructions, split: str) -> tuple[Summary, Summary]:
+def _walked(walker: Walker, told: Instructions, split: str) -> tuple[Summary, Summary]:
     """How an agent does by what was told, and by all that people said of the same paths."""
     task, name = task_and_split(split)
     file, episodes = file_of(walker.data.folder, task, name), walker.episodes[split]
@@ -183,7 +184,7 @@ def _walked(walker: PreparedAgent, told: Instructions, split: str) -> tuple[Summ
     ids = {one.id for one in told}
     rows = [row for row, id in enumerate(episodes.ids) if (id.rpartition("_")[0] or id) in ids]
     by_people = walker.walk_episodes(episodes.select(torch.tensor(rows, dtype=torch.long)), file)
-    return _summary(Follower(walker, task).follow(records, file)), _summary(by_people)
+    return _summary(walker.walk_records(records, file, task)), _summary(by_people)
 
 
 def _summary(evaluation: Evaluation) -> Summary:

@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vlnbert.api.arguments import require_one_of
-from vlnbert.api.runs import Checkpoint, Run, open_run
-from vlnbert.api.walkers import usual_task
+from vlnbert.api.runs import Run, open_run
 from vlnbert.data.data import Data, open_data
 from vlnbert.errors import UsageError, setting
+from vlnbert.evaluation.options import Checkpoint
+from vlnbert.evaluation.walker import Walker
 from vlnbert.learning.run_folder import is_run, last_checkpoint, while_trained
 from vlnbert.plugins import load_recorded
 from vlnbert.runtime import Precision, chosen_precision
@@ -77,9 +78,16 @@ def find_speaker(source: object, checkpoint: Checkpoint = "best") -> FoundSpeake
         load_recorded(source.record.plugins)
         speaker = source.speaker if checkpoint == "best" else while_trained(source.folder, _last_speaker)
         record, name = source.record, source.folder.resolve().name
-        return FoundSpeaker(name, speaker, record.data, record.held_out, usual_task(source))
+        return FoundSpeaker(name, speaker, record.data, record.held_out, source.task)
     if checkpoint == "last":
         raise UsageError(f"{source} is no run, so it has no last checkpoint; name a run's folder")
     if not isinstance(source, str | Path):
         raise UsageError(f"{source!r:.60} is no speaker; give a run's folder, or what Speaker.from_pretrained gave")
     return FoundSpeaker(Path(source).resolve().name, Speaker.from_pretrained(source))
+
+
+def require_same_houses(speaker: PreparedSpeaker, walker: Walker, split: str) -> None:
+    """Of dev_unseen, speaker and navigator must mean the same: what one has not seen, the other has not either."""
+    if walker.loaded.held_out != (speaker.held_out or ()):
+        problem = f"{speaker.name} and {walker.name} kept other houses out, so {split} is not the same for both"
+        raise UsageError(f"{problem}; keep the same out of both: {setting('holdout', 'N')}")

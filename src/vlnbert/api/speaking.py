@@ -9,10 +9,11 @@ import torch
 
 from vlnbert.api.arguments import checked
 from vlnbert.api.instructions import Instruction, Instructions
-from vlnbert.api.runs import Checkpoint, Run
+from vlnbert.api.runs import Run
 from vlnbert.api.speakers import PreparedSpeaker, prepare_speaker
 from vlnbert.data.data import Data
 from vlnbert.errors import UsageError, setting
+from vlnbert.evaluation.options import Checkpoint
 from vlnbert.progress import quiet, say
 from vlnbert.runtime import Precision, require_within
 from vlnbert.speaker.config import Decoding, Method
