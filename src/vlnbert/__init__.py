@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from vlnbert.api.augment_speaking import AugmentedFile, augment_speak
-    from vlnbert.api.augmenting import augment_paths, augment_sub_instructions
+    from vlnbert.api.augmenting import augment_paths, augment_speak, augment_sub_instructions
     from vlnbert.api.comparing import AgentComparison, compare
     from vlnbert.api.demonstrating import demo, generate_house
     from vlnbert.api.episodes import Episode, episode
@@ -27,12 +26,10 @@ if TYPE_CHECKING:
     from vlnbert.api.features import caption_features, object_features, view_features
     from vlnbert.api.fetching import fetch_data
     from vlnbert.api.inspecting import candidates, check_data, check_world, holdout_houses, make_r4r
-    from vlnbert.api.instructions import Instruction, Instructions
     from vlnbert.api.reporting import curves, report
     from vlnbert.api.runs import Run, open_run
     from vlnbert.api.scoring import score, submit
-    from vlnbert.api.speaker_scores import SpeakerScores, score_speaker
-    from vlnbert.api.speaking import speak
+    from vlnbert.api.speaking import score_speaker, speak
     from vlnbert.api.training import resume, train
     from vlnbert.api.weights import export_weights, import_weights, inspect_weights
     from vlnbert.data.data import Data, open_data
@@ -54,15 +51,17 @@ if TYPE_CHECKING:
     from vlnbert.rollout.mixed import Rollout
     from vlnbert.rollout.policies import open_policy, register_policy
     from vlnbert.rollout.policy import Decision, Inputs, Policy
+    from vlnbert.speaker.augmenting import AugmentedFile
     from vlnbert.speaker.config import SpeakerConfig
     from vlnbert.speaker.experiment import SpeakerExperiment, SpeakerTrainConfig
+    from vlnbert.speaker.scores import SpeakerScores
     from vlnbert.speaker.speaker import Speaker
+    from vlnbert.speaker.speaking import Instruction, Instructions
     from vlnbert.tasks.metrics import Metric
     from vlnbert.tasks.task import R2R, REVERIE, Task, register_task
 
 _HOME = {
-    "vlnbert.api.augment_speaking": ("AugmentedFile", "augment_speak"),
-    "vlnbert.api.augmenting": ("augment_paths", "augment_sub_instructions"),
+    "vlnbert.api.augmenting": ("augment_paths", "augment_speak", "augment_sub_instructions"),
     "vlnbert.api.comparing": ("AgentComparison", "compare"),
     "vlnbert.api.demonstrating": ("demo", "generate_house"),
     "vlnbert.api.episodes": ("Episode", "episode"),
@@ -74,10 +73,8 @@ _HOME = {
     "vlnbert.api.inspecting": ("candidates", "check_data", "check_world", "holdout_houses", "make_r4r"),
     "vlnbert.api.reporting": ("curves", "report"),
     "vlnbert.api.runs": ("Run", "open_run"),
-    "vlnbert.api.instructions": ("Instruction", "Instructions"),
     "vlnbert.api.scoring": ("score", "submit"),
-    "vlnbert.api.speaker_scores": ("SpeakerScores", "score_speaker"),
-    "vlnbert.api.speaking": ("speak",),
+    "vlnbert.api.speaking": ("score_speaker", "speak"),
     "vlnbert.api.training": ("resume", "train"),
     "vlnbert.api.weights": ("export_weights", "import_weights", "inspect_weights"),
     "vlnbert.data.data": ("Data", "open_data"),
@@ -113,7 +110,10 @@ _HOME = {
     ),
     "vlnbert.rollout.mixed": ("Rollout",),
     "vlnbert.speaker.config": ("SpeakerConfig",),
+    "vlnbert.speaker.augmenting": ("AugmentedFile",),
+    "vlnbert.speaker.scores": ("SpeakerScores",),
     "vlnbert.speaker.speaker": ("Speaker",),
+    "vlnbert.speaker.speaking": ("Instruction", "Instructions"),
     "vlnbert.tasks.metrics": ("Metric",),
     "vlnbert.tasks.task": ("R2R", "REVERIE", "Task", "register_task"),
 }
