@@ -17,30 +17,26 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from vlnbert.api.augment_speaking import AugmentedFile, augment_speak
-    from vlnbert.api.augmenting import augment_paths, augment_sub_instructions
+    from vlnbert.api.augmenting import augment_paths, augment_speak, augment_sub_instructions
     from vlnbert.api.comparing import AgentComparison, compare
     from vlnbert.api.demonstrating import demo, generate_house
     from vlnbert.api.episodes import Episode, episode
     from vlnbert.api.evaluating import evaluate
-    from vlnbert.api.evaluations import Evaluations
     from vlnbert.api.exploring import explore
     from vlnbert.api.features import caption_features, object_features, view_features
     from vlnbert.api.fetching import fetch_data
     from vlnbert.api.inspecting import candidates, check_data, check_world, holdout_houses, make_r4r
-    from vlnbert.api.instructions import Instruction, Instructions
     from vlnbert.api.reporting import curves, report
     from vlnbert.api.runs import Run, open_run
     from vlnbert.api.scoring import score, submit
-    from vlnbert.api.speaker_scores import SpeakerScores, score_speaker
-    from vlnbert.api.speaking import speak
+    from vlnbert.api.speaking import score_speaker, speak
     from vlnbert.api.training import resume, train
     from vlnbert.api.weights import export_weights, import_weights, inspect_weights
     from vlnbert.data.data import Data, open_data
     from vlnbert.data.spec import FeatureSpec, register_features
     from vlnbert.environment.environment import Environment
     from vlnbert.errors import DataError, UnknownNameError, UsageError, VlnbertError
-    from vlnbert.evaluation.evaluate import Evaluation
+    from vlnbert.evaluation.evaluate import Evaluation, Evaluations
     from vlnbert.learning.experiment import Experiment, TrainConfig
     from vlnbert.learning.experiment_file import save_experiment
     from vlnbert.learning.losses import Loss, register_loss
@@ -55,36 +51,36 @@ if TYPE_CHECKING:
     from vlnbert.rollout.mixed import Rollout
     from vlnbert.rollout.policies import open_policy, register_policy
     from vlnbert.rollout.policy import Decision, Inputs, Policy
-    from vlnbert.speaker import Speaker, SpeakerConfig
+    from vlnbert.speaker.augmenting import AugmentedFile
+    from vlnbert.speaker.config import SpeakerConfig
     from vlnbert.speaker.experiment import SpeakerExperiment, SpeakerTrainConfig
+    from vlnbert.speaker.scores import SpeakerScores
+    from vlnbert.speaker.speaker import Speaker
+    from vlnbert.speaker.speaking import Instruction, Instructions
     from vlnbert.tasks.metrics import Metric
     from vlnbert.tasks.task import R2R, REVERIE, Task, register_task
 
 _HOME = {
-    "vlnbert.api.augment_speaking": ("AugmentedFile", "augment_speak"),
-    "vlnbert.api.augmenting": ("augment_paths", "augment_sub_instructions"),
+    "vlnbert.api.augmenting": ("augment_paths", "augment_speak", "augment_sub_instructions"),
     "vlnbert.api.comparing": ("AgentComparison", "compare"),
     "vlnbert.api.demonstrating": ("demo", "generate_house"),
     "vlnbert.api.episodes": ("Episode", "episode"),
     "vlnbert.api.evaluating": ("evaluate",),
-    "vlnbert.api.evaluations": ("Evaluations",),
+    "vlnbert.evaluation.evaluate": ("Evaluation", "Evaluations"),
     "vlnbert.api.exploring": ("explore",),
     "vlnbert.api.features": ("caption_features", "object_features", "view_features"),
     "vlnbert.api.fetching": ("fetch_data",),
     "vlnbert.api.inspecting": ("candidates", "check_data", "check_world", "holdout_houses", "make_r4r"),
     "vlnbert.api.reporting": ("curves", "report"),
     "vlnbert.api.runs": ("Run", "open_run"),
-    "vlnbert.api.instructions": ("Instruction", "Instructions"),
     "vlnbert.api.scoring": ("score", "submit"),
-    "vlnbert.api.speaker_scores": ("SpeakerScores", "score_speaker"),
-    "vlnbert.api.speaking": ("speak",),
+    "vlnbert.api.speaking": ("score_speaker", "speak"),
     "vlnbert.api.training": ("resume", "train"),
     "vlnbert.api.weights": ("export_weights", "import_weights", "inspect_weights"),
     "vlnbert.data.data": ("Data", "open_data"),
     "vlnbert.data.spec": ("FeatureSpec", "register_features"),
     "vlnbert.environment.environment": ("Environment",),
     "vlnbert.errors": ("DataError", "UnknownNameError", "UsageError", "VlnbertError"),
-    "vlnbert.evaluation.evaluate": ("Evaluation",),
     "vlnbert.learning.experiment": ("Experiment", "TrainConfig"),
     "vlnbert.learning.experiment_file": ("save_experiment",),
     "vlnbert.learning.objective": ("ObjectiveConfig",),
@@ -113,7 +109,11 @@ _HOME = {
         "Policy",
     ),
     "vlnbert.rollout.mixed": ("Rollout",),
-    "vlnbert.speaker": ("Speaker", "SpeakerConfig"),
+    "vlnbert.speaker.config": ("SpeakerConfig",),
+    "vlnbert.speaker.augmenting": ("AugmentedFile",),
+    "vlnbert.speaker.scores": ("SpeakerScores",),
+    "vlnbert.speaker.speaker": ("Speaker",),
+    "vlnbert.speaker.speaking": ("Instruction", "Instructions"),
     "vlnbert.tasks.metrics": ("Metric",),
     "vlnbert.tasks.task": ("R2R", "REVERIE", "Task", "register_task"),
 }

@@ -88,6 +88,6 @@ def test_nothing_to_score(spoken: vln.Run, data: vln.Data, navigator: str | None
 
 def test_sacrebleu_is_missed_before_anything_is_told(spoken: vln.Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vlnbert.evaluation.text_metrics.find_spec", lambda name: None)
-    monkeypatch.setattr("vlnbert.api.speaker_scores.prepare_speaker", lambda *given, **named: pytest.fail("too late"))
+    monkeypatch.setattr("vlnbert.api.speaking.open_speaker", lambda *given, **named: pytest.fail("too late"))
     with pytest.raises(UsageError, match=r"BLEU needs sacrebleu, which is not installed; install it with: pip install"):
         vln.score_speaker(spoken, split=SPLIT, bar=False)

@@ -110,7 +110,7 @@ def test_left_out_paths_are_named(spoken: vln.Run, data: vln.Data, capsys: pytes
         ({"split": SPLIT, "paths": ["a:b"]}, "name a split or paths"),
         ({"paths": ["nowhere"]}, "'nowhere' is no path; write it like scan:viewpoint,viewpoint"),
         ({"paths": ["a:"]}, "'a:' is no path"),
-        ({"paths": []}, "there is no path to tell of"),
+        ({"paths": []}, "no path is given"),
         ({"paths": ["attic:b"]}, "no scan 'attic'"),
         ({"split": "r2r/test"}, "withholds its paths"),
         ({"split": "r2r/nothing"}, "no r2r split"),

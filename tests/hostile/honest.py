@@ -32,7 +32,8 @@ from vlnbert.data.spec import OFF, FeatureSpec
 from vlnbert.fetching.manifest import write_manifest
 from vlnbert.learning.run_folder import POINTER, last_checkpoint
 from vlnbert.navigator.storage.digests import DIGESTS
-from vlnbert.speaker import Speaker, SpeakerConfig
+from vlnbert.speaker.config import SpeakerConfig
+from vlnbert.speaker.speaker import Speaker
 from vlnbert.tasks.tokens import piece_count
 
 TINY = {"hidden": 16, "heads": 2, "inner": 32, "layers": 2, "cross_layers": 1}

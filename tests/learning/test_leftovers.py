@@ -15,7 +15,7 @@ import vlnbert.learning.trainer
 import vlnbert.navigator.storage.navigator
 from tests.learning.samples import CONFIG, SCORED, SHAPE, Watcher, same, trainer, weights
 from tests.processes import together
-from vlnbert.api.walkers import find_walker
+from vlnbert.api.agents import load_agent
 from vlnbert.data.data import open_data
 from vlnbert.errors import DataError
 from vlnbert.learning import run_folder
@@ -243,8 +243,8 @@ def test_how_far_a_run_is_can_be_asked_while_it_goes_on(run: Path, monkeypatch: 
 
 READERS: dict[str, Callable[[Path], Navigator]] = {
     "open_run": lambda run: vln.open_run(run).navigator,
-    "evaluate": lambda run: find_walker(run).agent.trained,
-    "evaluate --checkpoint last": lambda run: find_walker(run, "last").agent.trained,
+    "evaluate": lambda run: load_agent(run).agent.trained,
+    "evaluate --checkpoint last": lambda run: load_agent(run, "last").agent.trained,
     "--start": lambda run: run_folder.while_trained(run, own_navigator),
 }
 

@@ -26,10 +26,11 @@ from vlnbert.learning.runs import begin_run, resume_run
 from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator.storage.folder import read_safetensors
 from vlnbert.ranks import ALONE, Ranks
-from vlnbert.speaker import Speaker, SpeakerConfig
+from vlnbert.speaker.config import SpeakerConfig
 from vlnbert.speaker.experiment import SpeakerExperiment
 from vlnbert.speaker.likelihood import PAD
 from vlnbert.speaker.recipe import initial_speaker, read_words
+from vlnbert.speaker.speaker import Speaker
 
 SCORED = "r2r/val_unseen"
 SHAPE = SpeakerConfig(

@@ -10,7 +10,9 @@ import torch
 from tests.conftest import TinyData
 from vlnbert.data.data import Data, open_data
 from vlnbert.data.spec import OFF, FeatureSpec
-from vlnbert.speaker import Paths, Speaker, SpeakerConfig
+from vlnbert.speaker.config import SpeakerConfig
+from vlnbert.speaker.paths import Paths
+from vlnbert.speaker.speaker import Speaker
 from vlnbert.tasks.tokens import piece_count
 
 SHAPE: dict[str, Any] = {

@@ -11,7 +11,9 @@ from tests.conftest import TinyData
 from vlnbert.data.data import Data, open_data
 from vlnbert.data.spec import OFF
 from vlnbert.errors import UsageError
-from vlnbert.speaker import Paths, Speaker, Teller, shown_to_speaker
+from vlnbert.speaker.generation import InstructionGenerator
+from vlnbert.speaker.paths import Paths
+from vlnbert.speaker.speaker import Speaker, shown_to_speaker
 
 Make = Callable[..., Speaker]
 
@@ -23,7 +25,7 @@ def test_plain_data_is_seen_as_the_speaker_learned_it(speaker: Speaker, data: Da
         _ = plain.environment
     shown = shown_to_speaker(speaker, plain)
     assert shown.features.views == data.features.views
-    expected, found = (Teller(speaker, one.environment).tell(paths) for one in (data, shown))
+    expected, found = (InstructionGenerator(speaker, one.environment).generate(paths) for one in (data, shown))
     assert torch.equal(found.tokens, expected.tokens)
 
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 from vlnbert.analysis.card_page import write_card_page
 from vlnbert.analysis.curves import save_figure
-from vlnbert.analysis.episode_record import RecordedEpisode
 from vlnbert.analysis.floorplan import draw_episode
 from vlnbert.analysis.house_plan import house_plan
 from vlnbert.data.data import Data
 from vlnbert.errors import UsageError
+from vlnbert.evaluation.episode_record import RecordedEpisode
 
 PAGE = ".html"
 PICTURES = (".svg", ".png", ".pdf")

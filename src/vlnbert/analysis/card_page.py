@@ -4,9 +4,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from vlnbert.analysis.episode_record import RecordedEpisode
 from vlnbert.analysis.page import table, text, write_page
 from vlnbert.analysis.still_card import facts, outcome, still_card
+from vlnbert.evaluation.episode_record import RecordedEpisode
 from vlnbert.evaluation.tables import score_table
 from vlnbert.tables import escaped
 

@@ -3,8 +3,8 @@
 import math
 from typing import TYPE_CHECKING
 
-from vlnbert.analysis.episode_record import RecordedEpisode, RecordedStep
 from vlnbert.analysis.words import laid_out, most_read
+from vlnbert.evaluation.episode_record import RecordedEpisode, RecordedStep
 from vlnbert.evaluation.tables import score_table
 from vlnbert.tables import WIDE, Table
 

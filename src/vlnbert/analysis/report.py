@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from vlnbert.analysis.card_page import Cards
-from vlnbert.analysis.episode_record import RecordedEpisode
 from vlnbert.analysis.page import Markup, table, text, write_page
+from vlnbert.evaluation.episode_record import RecordedEpisode
 from vlnbert.tables import Table, escaped
 
 

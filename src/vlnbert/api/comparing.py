@@ -10,17 +10,18 @@ from typing import Any
 
 import torch
 
+from vlnbert.api.agents import AnyAgent, as_run, chosen_split, is_results, load_agent, require_data
 from vlnbert.api.arguments import checked
-from vlnbert.api.episodes import AnyAgent, as_run, chosen_split, is_results, require_data, walk_results
-from vlnbert.api.preparing import PreparedAgent, prepare
 from vlnbert.api.runs import Run
 from vlnbert.data.data import Data, open_data
 from vlnbert.errors import UsageError, setting
 from vlnbert.evaluation.evaluate import Evaluation
+from vlnbert.evaluation.options import WalkOptions
 from vlnbert.evaluation.parting import Parting, Walk, find_partings
+from vlnbert.evaluation.result_walks import evaluate_file
 from vlnbert.evaluation.tables import Summary, score_keys, score_table, shown
+from vlnbert.evaluation.walker import LoadedAgent, Walker
 from vlnbert.progress import quiet, say
-from vlnbert.records import to_plain
 from vlnbert.rollout.policy import Policy
 from vlnbert.tables import Table
 
@@ -28,6 +29,7 @@ SHOWN = 10  # episodes that are listed, unless told otherwise
 SHORT = 8  # characters of a viewpoint in a table; of the 32 that real ones have, no more are needed
 
 Settings = Mapping[str, Any]
+Walked = tuple[str, Evaluation, Settings]
 
 
 @dataclass(frozen=True, repr=False)
@@ -135,19 +137,20 @@ def compare(
         name = _common_split(known, split)
         runs = [agent for agent in known if isinstance(agent, Run)]
         opened = open_data(require_data(runs[0] if runs else known[0], data), device=device)
-        walked, told = list[tuple[str, Evaluation]](), list[Settings]()
+        options, walked = WalkOptions(seed=seed, max_steps=max_steps, device=device), list[Walked]()
         for agent in known:
             if is_results(agent):
                 path = Path(str(agent))
-                walked.append((path.stem, walk_results(path, opened, name)[0]))
-                told.append({})
+                evaluation = evaluate_file(path, opened.episodes(name), opened.world, opened.folder)
+                walked.append((path.stem, evaluation, {}))
             else:
-                ready = prepare(agent, opened, name, seed=seed, max_steps=max_steps, device=device)
-                walked.append((ready.name, ready.walk(name)))
-                told.append(dict(_settings_of(ready, walked[-1][1])))
-        labels = _labels([one for one, _ in walked], agents)
-        evaluations = dict(zip(labels, _of_same_episodes(labels, [one for _, one in walked], name), strict=True))
-        return AgentComparison(name, evaluations, _differing(dict(zip(labels, told, strict=True))))
+                walker = Walker(load_agent(agent), opened, name, options)
+                evaluation = walker.walk(name)
+                walked.append((walker.name, evaluation, dict(_settings_of(walker.loaded, evaluation))))
+        names, evaluations, settings = zip(*walked, strict=True)
+        labels = _labels(names, agents)
+        compared = dict(zip(labels, _of_same_episodes(labels, evaluations, name), strict=True))
+        return AgentComparison(name, compared, _differing(dict(zip(labels, settings, strict=True))))
 
 
 def _common_split(agents: Sequence[AnyAgent], split: str | None) -> str:
@@ -161,14 +164,10 @@ def _common_split(agents: Sequence[AnyAgent], split: str | None) -> str:
     return next(iter(splits))
 
 
-def _settings_of(ready: PreparedAgent, evaluation: Evaluation) -> Iterator[tuple[str, Any]]:
-    """All that an agent was made and trained with, by place."""
-    run = ready.walker.run
-    if run is not None:
-        yield from (("preset", run.preset), ("weights", ready.weights))
-        yield from _flat(to_plain(run.experiment))
-    elif isinstance(ready.walker.agent, Policy):
-        yield from _flat(ready.walker.agent.described)
+def _settings_of(loaded: LoadedAgent, evaluation: Evaluation) -> Iterator[tuple[str, Any]]:
+    """The settings of an agent and its training, by place."""
+    policy = loaded.agent.described if isinstance(loaded.agent, Policy) else {}
+    yield from _flat(loaded.settings or policy)
     yield "max_steps", evaluation.max_steps
 
 

@@ -13,18 +13,19 @@ from vlnbert.analysis.house_plan import house_plan
 from vlnbert.analysis.mistakes import find_mistakes
 from vlnbert.analysis.paper_rows import paper_rows
 from vlnbert.analysis.picking import BEST, TYPICAL, WORST, pick_episodes
-from vlnbert.analysis.recording import Recorder
 from vlnbert.analysis.report import EpisodeCard, Report, Section, Words, write_report
 from vlnbert.analysis.sections import headline, how_it_learned, how_well, what_was_asked, what_went_wrong
+from vlnbert.api.agents import load_agent
 from vlnbert.api.arguments import checked
 from vlnbert.api.making_of import how_it_was_made
-from vlnbert.api.preparing import prepare
 from vlnbert.api.runs import Run, open_run
-from vlnbert.api.walkers import usual_task
 from vlnbert.data.data import Data, open_data
 from vlnbert.errors import UsageError, setting
 from vlnbert.evaluation.evaluate import Evaluation
+from vlnbert.evaluation.options import WalkOptions
+from vlnbert.evaluation.recording import Recorder
 from vlnbert.evaluation.tables import Summary, score_table
+from vlnbert.evaluation.walker import Walker
 from vlnbert.plugins import load_recorded
 from vlnbert.progress import quiet
 from vlnbert.runtime import require_within
@@ -125,9 +126,10 @@ def compare_with_baselines(
     opened = opened.seen_as(replace(run.experiment, features=features).seen).holding_out(run.record.held_out)
     steps = run.navigator_experiment.training.max_steps
     agents: dict[str, Run | str] = {"random": "random", "shortest": "shortest", AGENT: run}
-    ready = {agent: prepare(one, opened, name, seed=seed, max_steps=steps) for agent, one in agents.items()}
-    walked = {agent: one.walk(name, record=agent == AGENT) for agent, one in ready.items()}
-    return Comparison(opened, name, walked, ready[AGENT].recorder)
+    options = WalkOptions(seed=seed, max_steps=steps)
+    walkers = {agent: Walker(load_agent(one), opened, name, options) for agent, one in agents.items()}
+    evaluations = {agent: walker.walk(name, record=agent == AGENT) for agent, walker in walkers.items()}
+    return Comparison(opened, name, evaluations, walkers[AGENT].recorder)
 
 
 def write_run_report(
@@ -145,7 +147,7 @@ def write_run_report(
 
 
 def _validated(run: Run, split: str | None) -> str:
-    split = full_name(split or run.experiment.best_on, usual_task(run))
+    split = full_name(split or run.experiment.best_on, run.task)
     if split not in run.experiment.validate_on:
         known = " or ".join(setting("split", name) for name in run.experiment.validate_on)
         raise UsageError(f"{run.folder} was not validated on {split}; choose one that it was: {known}")

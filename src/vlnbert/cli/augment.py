@@ -5,8 +5,9 @@ from typing import Annotated, Literal
 
 import tyro
 
-from vlnbert.cli.options import DataPath, DecodingOptions, Flag, FlatDecoding
+from vlnbert.cli.options import DataPath, Flag, FlatDecoding
 from vlnbert.runtime import Precision
+from vlnbert.speaker.config import Decoding
 
 OutPath = Annotated[Path, tyro.conf.arg(metavar="FILE")]
 
@@ -54,8 +55,7 @@ def augment_speak(
     out: OutPath,
     data: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None,
     tellings: int = 1,
-    decoding: FlatDecoding = DecodingOptions("nucleus"),  # noqa: B008  # frozen
-    seed: int = 0,
+    decoding: FlatDecoding = Decoding("nucleus"),  # noqa: B008  # frozen
     keep_followed: Annotated[str | None, tyro.conf.arg(metavar="NAVIGATOR")] = None,
     within: float | None = None,
     checkpoint: Literal["best", "last"] = "best",
@@ -84,7 +84,6 @@ def augment_speak(
         out: The file to write, new, with a name that ends in _aug.json.
         data: The data folder; by default the one that a run was trained on.
         tellings: Instructions for each path, which nucleus sampling tells apart.
-        seed: Of nucleus, and of the objects that are drawn.
         keep_followed: A run, navigator or agent: what it cannot follow back is left out.
         within: Metres from the path's end within which it must stop; by default 3.
         checkpoint: Which weights of a run speak: the best, or those of its last checkpoint.
@@ -95,16 +94,15 @@ def augment_speak(
     """
     from json import dumps
 
-    from vlnbert.api import augment_speaking
+    from vlnbert.api import augmenting
 
-    found = augment_speaking.augment_speak(
+    found = augmenting.augment_speak(
         run,
         paths,
         out,
         data,
         tellings=tellings,
         **vars(decoding),
-        seed=seed,
         keep_followed=keep_followed,
         within=within,
         checkpoint=checkpoint,

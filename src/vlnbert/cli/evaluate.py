@@ -78,7 +78,7 @@ def evaluate(
     from json import dumps
 
     from vlnbert.api import evaluating
-    from vlnbert.api.walkers import run_or_source, usual_task
+    from vlnbert.api.agents import as_run, usual_task
     from vlnbert.errors import UsageError
     from vlnbert.rollout.agents import find_agent
     from vlnbert.tasks.splits import full_name
@@ -87,7 +87,7 @@ def evaluate(
         raise UsageError("name a navigator or an --agent, and not both; for example --agent random")
     if not splits:
         raise UsageError("no split to walk; for example --splits val_unseen")
-    chosen = run_or_source(run) if run else find_agent(agent or "")
+    chosen = as_run(run) if run else find_agent(agent or "")
     asked = task or usual_task(chosen)
     names = [split_of_task(split, asked) if task else full_name(split, asked) for split in splits]
     found = evaluating.evaluate(

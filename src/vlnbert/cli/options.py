@@ -2,13 +2,13 @@
 
 import shutil
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from vlnbert.errors import UsageError, printable_text
+from vlnbert.speaker.config import Decoding
 from vlnbert.tables import WIDE, Table
 
 if TYPE_CHECKING:
@@ -22,26 +22,7 @@ SplitName = Annotated[str, tyro.conf.arg(metavar="[TASK/]SPLIT")]
 OptionalSplit = Annotated[str | None, tyro.conf.arg(metavar="[TASK/]SPLIT")]
 
 
-@dataclass(frozen=True)
-class DecodingOptions:
-    """How a speaker chooses words: keywords of `vln.speak`. A field's docstring is its help."""
-
-    decoding: Literal["greedy", "nucleus", "beam"] = "greedy"
-    """greedy takes the likeliest word at each place; nucleus draws one among the likeliest; beam looks for the
-    likeliest instruction."""
-    top_p: float = 0.9
-    """Of nucleus: the probability that the words have together among which one is drawn."""
-    temperature: float = 0.9
-    """Of nucleus: below 1 the likely gets likelier."""
-    beams: int = 4
-    """Of beam: instructions that are kept at each place."""
-    length_penalty: float = 0.6
-    """Of beam: the power of the length by which the logarithm of a probability is divided."""
-    max_tokens: int | None = None
-    """Longest instruction, in word pieces, [CLS] and [SEP] included; by default the speaker's."""
-
-
-FlatDecoding = Annotated[DecodingOptions, tyro.conf.arg(name="")]
+FlatDecoding = Annotated[Decoding, tyro.conf.arg(name="")]
 
 
 def split_of_task(split: str, task: str) -> str:

@@ -6,9 +6,10 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from vlnbert.cli.options import DecodingOptions, Flag, FlatDecoding, OptionalSplit, show
+from vlnbert.cli.options import Flag, FlatDecoding, OptionalSplit, show
 from vlnbert.errors import UsageError
 from vlnbert.runtime import Precision
+from vlnbert.speaker.config import Decoding
 
 
 def speak(
@@ -17,8 +18,7 @@ def speak(
     data: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None,
     split: OptionalSplit = None,
     path: Annotated[tuple[str, ...], tyro.conf.arg(metavar="SCAN:VIEWPOINT,...")] = (),
-    decoding: FlatDecoding = DecodingOptions(),  # noqa: B008  # frozen
-    seed: int = 0,
+    decoding: FlatDecoding = Decoding(),  # noqa: B008  # frozen
     checkpoint: Literal["best", "last"] = "best",
     batch: int | None = None,
     precision: Precision = "float32",
@@ -51,7 +51,6 @@ def speak(
         split: The split whose paths to tell, each once, such as val_unseen, with its task where that is not the run's,
             or r2r. dev_unseen is made of the houses that a run kept out of its training.
         path: Instead of a split, one path or several by their viewpoints, one step apart: scan:viewpoint,viewpoint,...
-        seed: Of nucleus. The same seed tells the same of a path, whatever the batch.
         checkpoint: Which weights of a run speak: the best, or those of its last checkpoint.
         batch: Paths that are told together; by default 64 on a CPU, 2048 on a GPU.
         precision: Of the speaker's tokens; fastest is what multiplies faster on this device.
@@ -61,11 +60,10 @@ def speak(
         out: A file to write, a JSON list in R2R's form, instead of printing.
         json: Print that list, or the scores as one object, instead of a table.
     """
-    from vlnbert.api import speaker_scores, speaking
+    from vlnbert.api import speaking
 
     options: dict[str, Any] = {
         **vars(decoding),
-        "seed": seed,
         "checkpoint": checkpoint,
         "batch": batch,
         "precision": precision,
@@ -78,7 +76,7 @@ def speak(
             raise UsageError(
                 "--score scores a split, and prints; name a split and no paths or file: --split r2r/val_unseen"
             )
-        scores = speaker_scores.score_speaker(run, data, split, navigator=navigator, **options)
+        scores = speaking.score_speaker(run, data, split, navigator=navigator, **options)
         if json:
             print(scores.to_json())
         else:

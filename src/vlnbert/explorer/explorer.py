@@ -6,26 +6,31 @@ from collections.abc import Sequence
 from threading import Lock
 from typing import Any
 
-from vlnbert.analysis.episode_record import RecordedEpisode
+import torch
+
 from vlnbert.analysis.house_plan import house_plan
-from vlnbert.analysis.typed import WalkRequest
-from vlnbert.data.data import Data
 from vlnbert.errors import VlnbertError
-from vlnbert.explorer.agents import ExplorerAgent
+from vlnbert.evaluation.episode_record import RecordedEpisode
+from vlnbert.evaluation.evaluate import Evaluation
+from vlnbert.evaluation.walker import Walker, WalkRequest
 from vlnbert.explorer.catalogue import Catalogue
 from vlnbert.explorer.requests import Asked, EpisodeAsked, InstructionAsked, RefusedError
 from vlnbert.explorer.walk_queue import Answer
+from vlnbert.progress import quiet
 from vlnbert.tasks.splits import task_and_split
 
 KEPT_PLANS = 64
+KEPT_SPLITS = 8  # whole splits that were walked
 
 
 class Explorer:
     """Agents in the houses of a data folder."""
 
-    def __init__(self, data: Data, agents: Sequence[ExplorerAgent], first_task: str) -> None:
-        self.data, self.agents, self.catalogue = data, tuple(agents), Catalogue(data)
-        self.first_task = first_task
+    def __init__(self, walkers: Sequence[Walker], about: Sequence[str]) -> None:
+        """`about` describes each walker, in words. The data and the first task are those of the first walker."""
+        self.walkers, self.about, self.data = tuple(walkers), tuple(about), walkers[0].data
+        self.catalogue, self.first_task = Catalogue(self.data), walkers[0].loaded.task
+        self._walked: OrderedDict[tuple[int, str], Evaluation] = OrderedDict()
         self._plans: OrderedDict[str, bytes] = OrderedDict()
         self._lock = Lock()
 
@@ -33,7 +38,8 @@ class Explorer:
         """What the page must know before anything is chosen."""
         return {
             "agents": [
-                {"name": one.name, "about": one.about, "follows_words": one.follows_words} for one in self.agents
+                {"name": walker.name, "about": about, "follows_words": not walker.agent.oracle}
+                for walker, about in zip(self.walkers, self.about, strict=True)
             ],
             "splits": list(self.catalogue.splits),
             "first": self.first,
@@ -66,18 +72,19 @@ class Explorer:
 
     def check(self, asked: Asked) -> None:
         """Refuse what nobody can walk, before it waits in a queue."""
-        agent = self.agents[asked.agent]
+        walker = self.walkers[asked.agent]
         if isinstance(asked, EpisodeAsked):
             self.catalogue.row(asked.split, asked.id)
-            if not agent.follows_words and not self.catalogue.index(asked.split).episodes.scored:
-                raise RefusedError(409, f"{asked.split} withholds its goals, and {agent.name} must know them")
+            if walker.agent.oracle and not self.catalogue.index(asked.split).episodes.scored:
+                raise RefusedError(409, f"{asked.split} withholds its goals, and {walker.name} must know them")
             return
         if asked.task not in {task_and_split(name)[0] for name in self.catalogue.splits}:
             raise RefusedError(404, "no such task here")
         if (asked.scan, asked.start) not in self.data.world.numbers:
             raise RefusedError(404, "no such viewpoint in this house; choose a start on the plan")
-        if not agent.follows_words:
-            raise RefusedError(409, f"{agent.name} must know the goal, and typed words have none; choose another agent")
+        if walker.agent.oracle:
+            line = f"{walker.name} must know the goal, and typed words have none; choose another agent"
+            raise RefusedError(409, line)
 
     def walk(self, asked: Sequence[Asked]) -> list[Answer]:
         """An answer to each; those that fit together walk as one batch."""
@@ -93,20 +100,32 @@ class Explorer:
 
     def _together(self, agent: int, asked: Sequence[Asked]) -> list[Answer]:
         try:
-            return [_json(record.to_json()) for record in self._records(self.agents[agent], asked)]
+            return [_json(record.to_json()) for record in self._records(agent, asked)]
         except RefusedError as error:
             return [error] * len(asked)
         except VlnbertError as error:  # such as a damaged file of captions
             return [RefusedError(500, str(error).splitlines()[0])] * len(asked)
 
-    def _records(self, agent: ExplorerAgent, asked: Sequence[Asked]) -> list[RecordedEpisode]:
+    def _records(self, agent: int, asked: Sequence[Asked]) -> list[RecordedEpisode]:
+        """Walk episodes of one split, or typed instructions of one task, together."""
+        walker = self.walkers[agent]
         typed = [one for one in asked if isinstance(one, InstructionAsked)]
         if typed:
             requests = [WalkRequest(one.scan, one.start, one.text, one.heading) for one in typed]
-            return agent.follow(requests, typed[0].task)
+            return walker.follow(requests, typed[0].task)
         known = [one for one in asked if isinstance(one, EpisodeAsked)]
-        index = self.catalogue.index(known[0].split)
-        return agent.walk(index.episodes, [index.row_of[one.id] for one in known])
+        split, index = known[0].split, self.catalogue.index(known[0].split)
+        rows = [index.row_of[one.id] for one in known]
+        with quiet():
+            if walker.agent.reads_tokens:
+                evaluation = walker.walk_episodes(index.episodes.select(torch.tensor(rows)), record=True)
+                return [walker.recorder.episode(evaluation, place) for place in range(len(rows))]
+            # Without text a whole split takes no time, and random numbers come out as in an evaluation of it.
+            if (agent, split) not in self._walked:
+                self._walked[agent, split] = walker.walk_episodes(index.episodes, record=True)
+                while len(self._walked) > KEPT_SPLITS:
+                    self._walked.popitem(last=False)
+            return [walker.recorder.episode(self._walked[agent, split], row) for row in rows]
 
 
 def _json(document: object) -> bytes:

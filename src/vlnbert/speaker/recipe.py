@@ -22,12 +22,12 @@ from vlnbert.navigator import fast
 from vlnbert.navigator.model import allocate
 from vlnbert.navigator.storage.folder import describes_speaker
 from vlnbert.ranks import Ranks
-from vlnbert.speaker import Paths, Speaker, SpeakerConfig
+from vlnbert.speaker.config import SpeakerConfig
 from vlnbert.speaker.experiment import PERPLEXITY, SpeakerExperiment, SpeakerTrainConfig
-from vlnbert.speaker.fitting import require_vocabulary
 from vlnbert.speaker.likelihood import batch_losses, instruction_likelihoods, perplexity
-from vlnbert.speaker.paths import connected
+from vlnbert.speaker.speaker import Speaker, require_vocabulary
 from vlnbert.tasks.batches import Batch
+from vlnbert.tasks.episodes import walkable
 from vlnbert.tasks.splits import Split
 from vlnbert.tasks.tokens import piece_count
 from vlnbert.weights.importing import find_tokenizer
@@ -101,7 +101,7 @@ class SpeakerRecipe(Recipe):
             if hops > model.config.max_hops:
                 problem = f"{name} has paths of {hops} viewpoints, the speaker reads at most {model.config.max_hops}"
                 raise UsageError(f"{problem}; let it read more: {setting('speaker.max_hops', hops)}")
-            whole = connected(data.world, Paths.of(split.episodes)).cpu()
+            whole = walkable(data.world, split.episodes.path, split.episodes.path_length).cpu()
             if not whole.all():
                 broken = (~whole).nonzero().flatten().tolist()
                 ids = listed([split.episodes.ids[row] for row in broken], 3)

@@ -1,7 +1,8 @@
-"""The speaker that is saved to a folder or the hub, and opened from there: weights, words and what it was shown."""
+"""Speakers as folders, or on the hub: weights, words and features; and whether one goes with a data folder."""
 
 import json
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
+from os.path import realpath
 from pathlib import Path
 from typing import Any, Self
 
@@ -10,9 +11,10 @@ from huggingface_hub import ModelCard, PyTorchModelHubMixin
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from vlnbert.data.data import Data
 from vlnbert.data.shown import from_kept
-from vlnbert.data.spec import FeatureSpec
-from vlnbert.errors import DataError, UsageError
+from vlnbert.data.spec import OFF, FeatureSpec
+from vlnbert.errors import DataError, UsageError, setting
 from vlnbert.navigator.storage.digests import check_file, noting
 from vlnbert.navigator.storage.folder import (
     CONFIG,
@@ -78,7 +80,7 @@ class Speaker(
     tags=["vision-and-language-navigation", "instruction-generation"],
     model_card_template=TEMPLATE,
 ):
-    """A network that tells of paths. `tokenizer` and `features`, what it was shown, are saved and loaded with it."""
+    """A network that describes paths. Its `tokenizer` and its `features` are saved and loaded with it."""
 
     def __init__(self, config: SpeakerConfig) -> None:
         super().__init__(config)
@@ -86,15 +88,15 @@ class Speaker(
         self.features = FeatureSpec()
 
     def _save_pretrained(self, save_directory: Path) -> None:
-        told = {FORMAT: NEWEST, SPEAKER: asdict(self.config), FEATURES: asdict(self.features)}
+        config = {FORMAT: NEWEST, SPEAKER: asdict(self.config), FEATURES: asdict(self.features)}
         with noting(save_directory, {WEIGHTS: self.state_dict(), CONFIG: None, TOKENIZER: None}):
             super()._save_pretrained(save_directory)
-            (save_directory / CONFIG).write_text(json.dumps(told, sort_keys=True, indent=2))
+            (save_directory / CONFIG).write_text(json.dumps(config, sort_keys=True, indent=2))
             if self.tokenizer is not None:
                 write_tokenizer(save_directory / TOKENIZER, self.tokenizer)
 
     def generate_model_card(self, *args: Any, **kwargs: Any) -> ModelCard:
-        """The card shows the configuration; it may be told `preset` and `scores`."""
+        """The card shows the configuration, and `preset` and `scores` where they are given."""
         facts = {name.replace("_", " "): value for name, value in asdict(self.config).items()}
         return super().generate_model_card(*args, facts={"views": self.features.views or "a file", **facts}, **kwargs)
 
@@ -109,7 +111,7 @@ class Speaker(
         local_files_only: bool = False,
         revision: str | None = None,
     ) -> Self:
-        """A speaker from its folder, or by its name on the hub; the options are for the latter."""
+        """A speaker from its folder, or by its name on the hub, which the options are for."""
         folder = find_folder(
             pretrained_model_name_or_path,
             GIVE,
@@ -130,7 +132,7 @@ class Speaker(
 
     @classmethod
     def unfilled(cls, folder: Path) -> Self:
-        """A speaker in the shape that a folder describes, with its words, and without room for any weights yet."""
+        """A speaker in the shape that a folder describes, with its tokenizer; its weights are on the meta device."""
         config, features = _read_config(folder / CONFIG)
         stored, layers = stored_shapes(folder / WEIGHTS), config.encoder_layers + config.decoder_layers
         if layers > max(len(stored), FEW_LAYERS):  # as many as that are not even built
@@ -144,7 +146,7 @@ class Speaker(
         return speaker
 
     def read_weights(self, folder: Path) -> dict[str, Tensor]:
-        """The weights in a folder, if they are all of this speaker's, no others, in their shapes."""
+        """The weights in a folder, which must be those of this speaker, in their shapes."""
         path = folder / WEIGHTS
         check_fit(path, stored_shapes(path), self._shapes(), SAVE_AGAIN)
         tensors, _ = read_safetensors(path)
@@ -185,13 +187,63 @@ def _spoken_problem(tensor: Tensor) -> str | None:
 
 def _read_config(path: Path) -> tuple[SpeakerConfig, FeatureSpec]:
     check_file(path)
-    told = read_json(path, "configuration")
-    if not isinstance(told, dict) or not isinstance(told.get(SPEAKER), dict):
+    values = read_json(path, "configuration")
+    if not isinstance(values, dict) or not isinstance(values.get(SPEAKER), dict):
         raise DataError(path, "does not describe a speaker", GIVE)
-    format_of(path, told, NEWEST)
+    format_of(path, values, NEWEST)
     known = {item.name for item in fields(SpeakerConfig)}
     try:
-        config = SpeakerConfig(**{name: value for name, value in told[SPEAKER].items() if name in known})
+        config = SpeakerConfig(**{name: value for name, value in values[SPEAKER].items() if name in known})
     except UsageError as error:
         raise DataError(path, str(error), SAVE_AGAIN) from None
-    return config, from_kept(read_shown(path, told.get(FEATURES, {}), "speaker", SAVE_AGAIN))
+    return config, from_kept(read_shown(path, values.get(FEATURES, {}), "speaker", SAVE_AGAIN))
+
+
+# The features that a speaker was trained with where none were named.
+UNSAID = {"views": "the only feature file", "objects": "the only object feature file", "max_objects": "without a limit"}
+
+
+def shown_to_speaker(speaker: Speaker, data: Data, name: str = "the speaker") -> Data:
+    """The data with the features of a speaker; those that the data was opened with must be the same."""
+    learned = speaker.features
+    _require_same_features(speaker, data.features, name)
+    objects = learned.objects if speaker.config.object_width else OFF
+    shown = data.seen_as(replace(learned, objects=objects))
+    require_vocabulary(speaker, shown, name)
+    found = {"view": shown.view_bank.width, "object": shown.object_width}
+    wanted = {"view": speaker.config.feature_width, "object": speaker.config.object_width}
+    for what, width in wanted.items():
+        if found[what] != width:
+            problem = f"{name} knows {what}s {width} wide, and they are {found[what]}"
+            raise UsageError(f"{problem}; give the features that it was trained with: {setting(f'features.{what}s')}")
+    return shown
+
+
+def require_vocabulary(speaker: Speaker, data: Data, name: str) -> None:
+    """Refuse a speaker of other words than the data's: neither would understand the other's tokens."""
+    own, known = speaker.tokenizer, data.tokenizer
+    if own is None or own.get_vocab() != known.get_vocab():
+        pieces = 0 if own is None else own.get_vocab_size()
+        problem = f"{name} has another vocabulary, of {pieces:,} word pieces, than {data.folder.vocabulary}"
+        raise UsageError(f"{problem}, of {known.get_vocab_size():,}; give the data that it belongs to")
+
+
+def _require_same_features(speaker: Speaker, asked: FeatureSpec, name: str) -> None:
+    """Refuse what the data was opened with, where the speaker was shown something else."""
+    config, usual = speaker.config, FeatureSpec()
+    learned = replace(speaker.features, view_width=config.feature_width, object_width=config.object_width)
+    objects = ("objects", "object_width", "max_objects") if config.object_width else ()
+    for place in ("views", "view_width", "encoder", *objects):
+        said, known = getattr(asked, place), getattr(learned, place)
+        if said != getattr(usual, place) and _what(asked, place) != _what(learned, place):
+            problem = f"{name} was shown {place} {known or UNSAID[place]}, and the data is opened with {said}"
+            raise UsageError(
+                f"{problem}; open it with what the speaker was shown, or leave out {setting(f'features.{place}')}"
+            )
+
+
+def _what(features: FeatureSpec, place: str) -> object:
+    """What a setting means: some names stand for several channels, and a file has many paths."""
+    said = getattr(features, place)
+    channels = {"views": features.view_channels, "objects": features.object_channels}.get(place)
+    return channels or (realpath(said) if isinstance(said, str) else said)
