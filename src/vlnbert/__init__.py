@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from vlnbert.environment.environment import Environment
     from vlnbert.errors import DataError, UnknownNameError, UsageError, VlnbertError
     from vlnbert.evaluation.evaluate import Evaluation, Evaluations
+    from vlnbert.learning.callbacks import Callback, register_callback
     from vlnbert.learning.experiment import Experiment, TrainConfig
     from vlnbert.learning.experiment_file import save_experiment
     from vlnbert.learning.losses import Loss, register_loss
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from vlnbert.learning.optimisers import register_optimizer, register_schedule
     from vlnbert.learning.presets import Preset, presets
     from vlnbert.learning.rewards import RewardConfig, register_reward
-    from vlnbert.learning.trainer import Callback, register_callback
     from vlnbert.navigator import Navigator, NavigatorConfig, register_backbone
     from vlnbert.plugins import load_plugin
     from vlnbert.rollout.agents import Agent, Explanation, register_agent
@@ -87,7 +87,7 @@ _HOME = {
     "vlnbert.learning.presets": ("Preset", "presets"),
     "vlnbert.learning.rewards": ("RewardConfig", "register_reward"),
     "vlnbert.speaker.experiment": ("SpeakerExperiment", "SpeakerTrainConfig"),
-    "vlnbert.learning.trainer": ("Callback", "register_callback"),
+    "vlnbert.learning.callbacks": ("Callback", "register_callback"),
     "vlnbert.navigator": ("Navigator", "NavigatorConfig", "register_backbone"),
     "vlnbert.plugins": ("load_plugin",),
     "vlnbert.rollout.agents": ("Agent", "Explanation", "register_agent"),

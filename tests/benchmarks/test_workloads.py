@@ -15,7 +15,7 @@ from vlnbert.benchmarks.workloads import (
     first_scans,
 )
 from vlnbert.learning.experiment import TrainConfig
-from vlnbert.learning.recipes import NAVIGATOR
+from vlnbert.learning.navigator_recipe import NAVIGATOR
 from vlnbert.world import World
 from vlnbert.world.build import open_world
 

@@ -152,7 +152,7 @@ def _resuming(run: Path, data: Path | None, device: str, threads: int | None, ra
 def _tell(run: "Run", data: Path | None, again: str) -> None:
     """How it ended, from the one process that talks to people; `data` is where the data lies, if not where it did."""
     from vlnbert.evaluation.tables import shown
-    from vlnbert.learning.recipes import recipe_of
+    from vlnbert.learning.recipe import recipe_of
     from vlnbert.ranks import is_first
     from vlnbert.tasks.metrics import METRICS
 

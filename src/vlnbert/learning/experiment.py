@@ -147,7 +147,7 @@ class ExperimentSettings(ABC):
 
     @property
     def seen(self) -> FeatureSpec:
-        """What is seen: objects in REVERIE alone."""
+        """The features that are seen: those of objects in REVERIE alone."""
         sees_objects = any(TASKS[name].sees_objects for name in self.tasks)
         return self.features if sees_objects else replace(self.features, objects=OFF)
 
@@ -160,13 +160,13 @@ class ExperimentSettings(ABC):
     def needs(self) -> tuple[str, ...]:
         """The kinds of data that it reads, as `data.inventory.NEEDS` names them."""
         seen, tasks = self.seen, dict.fromkeys(self.tasks, True)
-        told = {name.replace("/", " "): True for name in self.splits if name.endswith("_aug")}
+        generated = {name.replace("/", " "): True for name in self.splits if name.endswith("_aug")}
         needed = {
             "graphs": True,
             "vocabulary": True,
             **tasks,
             "augmented": AUGMENTED in self.splits,
-            **told,
+            **generated,
             "boxes": any(TASKS[name].sees_objects for name in tasks),
             "features": seen.reads_view_file,
             "object features": seen.objects is None,
@@ -295,7 +295,7 @@ class Experiment(ExperimentSettings):
 
     @property
     def aligns_words(self) -> bool:
-        """Whether it learns which words are due where, as somebody labelled them."""
+        """Whether it learns which words are due where, from labels."""
         return self.training.objective.alignment > 0
 
     @property

@@ -1,6 +1,6 @@
 """Policies that learn to navigate: Recurrent VLN-BERT, whose weights are a navigator's, or one that is registered.
 
-A training starts from random weights, from somebody's, or from those of an earlier run.
+A training starts from random weights, from others' or from those of an earlier run.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -23,7 +23,7 @@ from vlnbert.learning.checkpoints import Trained, unfilled_navigator
 from vlnbert.learning.experiment import Experiment, PolicyChoice, TrainConfig, best_metric
 from vlnbert.learning.losses import LOSSES
 from vlnbert.learning.objective import term_names
-from vlnbert.learning.recipe import Recipe, require_scored
+from vlnbert.learning.recipe import RECIPES, Recipe, require_scored
 from vlnbert.learning.rewards import REWARDS
 from vlnbert.learning.run_folder import best_weights, is_run, while_trained
 from vlnbert.learning.trainer import Trainer
@@ -208,8 +208,8 @@ WORDS = ("backbone", "matching", "language_attention")  # what a preset says of 
 def initial_navigator(experiment: Experiment, data: Data, asked: Collection[str] = ()) -> Navigator:
     """The navigator before its first update, its tokenizer in hand.
 
-    `asked` are the places of settings that somebody chose, such as navigator.layers: what of its shape the data or the
-    weights decide otherwise is refused by its name.
+    `asked` are the places of settings that were chosen explicitly, such as navigator.layers: one that the data or the
+    weights decide otherwise is refused by name.
     """
     torch.manual_seed(experiment.training.seed)
     named = {place.removeprefix(PLACE) for place in asked if place.startswith(PLACE)}
@@ -249,7 +249,7 @@ def initial_policy(experiment: Experiment, data: Data, asked: Collection[str] = 
 
 
 def trained_shape(experiment: Experiment, navigator: Navigator) -> NavigatorConfig:
-    """The shape that is trained, as a run's folder keeps it; what a new backbone reads stays as it was asked for."""
+    """The shape that is trained, as a run's folder keeps it; settings of a new backbone stay as they were requested."""
     if experiment.start is not None:
         return navigator.config
     return replace(navigator.config, backbone_settings=experiment.navigator.backbone_settings)
@@ -312,7 +312,7 @@ def own_navigator(start: Path) -> Navigator | None:
 
 
 def _fitted(loaded: Navigator, shape: NavigatorConfig, data: Data) -> Navigator:
-    """The loaded weights in float32, in a navigator with the dropout that was asked for.
+    """The loaded weights in float32, in a navigator with the requested dropout.
 
     One that saw no objects gets new weights for them, where there are some to see.
     """
@@ -333,3 +333,6 @@ def _fitted(loaded: Navigator, shape: NavigatorConfig, data: Data) -> Navigator:
     if loaded.tokenizer is None:
         require_fit(data.folder.vocabulary, data.tokenizer, config.vocabulary)
     return navigator.float()
+
+
+NAVIGATOR = RECIPES.register(NavigatorRecipe.name, NavigatorRecipe())

@@ -1,4 +1,4 @@
-"""What a policy learns from a batch: named loss terms, each with a weight, and their sum."""
+"""The objective of a policy: named loss terms, each with a weight, and their sum."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
@@ -182,7 +182,7 @@ class Objective(nn.Module):
 
 
 def require_weights(losses: Mapping[str, float], final: Mapping[str, float]) -> None:
-    """Refuse weights that are no numbers, of nothing, or of nobody."""
+    """Refuse weights out of range, weights of 0 that add nothing, and final weights of losses that are not there."""
     for place, weights in (("training.losses", losses), ("training.final_losses", final)):
         for name, weight in weights.items():
             if not 0 <= weight <= LARGEST_WEIGHT:
@@ -220,7 +220,7 @@ def _made(name: str, config: "TrainConfig", policy: Policy) -> Loss:
 
 
 def _evaluated(term: Loss, rollout: Rollout | None, batch: Batch) -> Any:
-    """What a term gives; one that knows nothing of `fast` is called under autocast to the pass's precision."""
+    """Evaluate a term; one that knows nothing of `fast` is called under autocast to the pass's precision."""
     shared = fast.current()
     if term.uses_fast or shared is None or shared.dtype is None:
         return term(rollout, batch)
@@ -234,7 +234,7 @@ def _is_one(weight: float | Tensor) -> bool:
 
 
 def _check(name: str, each: Any, rollout: Rollout | None) -> None:
-    """Look at kind and shape alone: nothing waits for the device."""
+    """Refuse what is no loss, by kind and shape alone: nothing waits for the device."""
     problem = ""
     if not isinstance(each, Tensor):
         problem = f"gives a {type(each).__name__}, not a tensor"

@@ -1,4 +1,4 @@
-"""What whoever begins or resumes a run should know of it, line by line."""
+"""Notes on a run that begins or resumes, line by line: oddities of its data, and what differs from before."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ from torch import nn
 
 from vlnbert.data.data import Data
 from vlnbert.errors import DataError, UsageError, VlnbertError, cut, listed, setting
-from vlnbert.learning.recipes import recipe_of
+from vlnbert.learning.recipe import recipe_of
 from vlnbert.learning.run_folder import POINTER
 from vlnbert.learning.run_record import RunRecord, record_format
 from vlnbert.learning.trainer import Trainer
@@ -23,7 +23,7 @@ from vlnbert.tasks.targets import report_targets
 from vlnbert.tasks.task import SUB_INSTRUCTIONS
 from vlnbert.world.objects import NONE
 
-OWN_PARTS = f"R2R_{SUB_INSTRUCTIONS}.json"  # somebody's; those that are cut from train are checked as they are made
+OWN_PARTS = f"R2R_{SUB_INSTRUCTIONS}.json"  # a user's own; those that are cut from train are checked as they are made
 
 SHOWN = 3  # houses that a line names
 LONGEST_NAME = 60  # characters of a speaker's name in it
@@ -35,11 +35,11 @@ def speaker_notes(train_on: Sequence[str], folder: DataFolder, held_out: Sequenc
         file = file_of(folder, *task_and_split(name))
         if not is_augmented(file):
             continue
-        told = read_provenance(file)
-        if told is None or told.held_out is None:
+        source = read_provenance(file)
+        if source is None or source.held_out is None:
             yield f"{name}: nobody knows in which houses its speaker learned, be it in those that are kept out"
-        elif seen := sorted(set(held_out) - set(told.held_out)):
-            who = f"{cut(told.speaker, LONGEST_NAME)}, which learned in houses that are kept out"
+        elif seen := sorted(set(held_out) - set(source.held_out)):
+            who = f"{cut(source.speaker, LONGEST_NAME)}, which learned in houses that are kept out"
             remedy = f"train a speaker with the same {setting('holdout')} and {setting('holdout_seed')}"
             raise UsageError(f"{name} was told by {who} ({listed(seen, SHOWN)}); {remedy}")
 
@@ -108,8 +108,8 @@ def _choice(record: RunRecord, data: Data, trainer: Trainer) -> Iterator[str]:
                 yield f"{name}: {houses}, so its score is partly of unseen houses"
 
 
-def _told_paths(data: Data, trainer: Trainer) -> Iterator[str]:
-    """What of augmented data, whoever made it, is of an evaluation or cannot be walked. It is told, not left out."""
+def _augmented_paths(data: Data, trainer: Trainer) -> Iterator[str]:
+    """Augmented paths that evaluations have too, or that cannot be walked. They are reported, not left out."""
     for split in trainer.batches.splits:
         file = file_of(data.folder, split.episodes.task, split.episodes.split)
         if not is_augmented(file) and file.name != OWN_PARTS:
@@ -127,10 +127,10 @@ def _told_paths(data: Data, trainer: Trainer) -> Iterator[str]:
 
 
 def _oddities(data: Data, trainer: Trainer) -> Iterator[str]:
-    """What in the data does not fit, though one can train with it: objects' features, and targets out of sight."""
+    """Oddities of the data that training allows: missing features of objects, and targets out of sight."""
     yield from data.object_notes
     yield from trainer.notes
-    yield from _told_paths(data, trainer)
+    yield from _augmented_paths(data, trainer)
     for split in trainer.batches.splits:
         yield from (f"{split.name}: {line}" for line in split.episodes.notes)
         if split.target is not None:

@@ -18,7 +18,7 @@ from vlnbert.data.spec import OFF
 from vlnbert.errors import DataError, UsageError, setting
 from vlnbert.evaluation.scoring import try_measure
 from vlnbert.learning.experiment import ExperimentSettings
-from vlnbert.learning.recipes import recipe_of
+from vlnbert.learning.recipe import recipe_of
 from vlnbert.learning.run_folder import POINTER, RECORD, has_checkpoint, kept, point_to, read_newest
 from vlnbert.learning.run_notes import begin_notes, resume_notes, speaker_notes
 from vlnbert.learning.run_record import RunRecord, extended, read_record, require_agreement, write_record
@@ -54,8 +54,8 @@ def begin_run(
 ) -> Trainer:
     """A new run in an empty folder, ready to train.
 
-    `tell` is told, line by line, what in the data or the weights does not fit. `asked` are the places of settings that
-    somebody chose, such as navigator.layers: they are kept, or refused by name.
+    `tell` is called with notes, line by line, on what in the data or the weights does not fit. `asked` are the places
+    of settings that were chosen explicitly, such as navigator.layers: they are kept, or refused by name.
     """
     recipe = recipe_of(experiment)
     with begun_alone(run, ranks):
@@ -66,9 +66,9 @@ def begin_run(
         _require_mirror(experiment)  # of features that are there: what names no file and no channel was refused above
         held_out = choose_houses(data.folder, experiment.tasks, experiment.holdout, experiment.holdout_seed)
         data = data.seen_as(experiment.seen).holding_out(held_out)
-        told_by = list(speaker_notes(experiment.train_on, data.folder, held_out))
+        of_speakers = list(speaker_notes(experiment.train_on, data.folder, held_out))
         model = recipe.initial(experiment, data, asked)
-        notes = [*recipe.start_notes(experiment, model), *told_by]
+        notes = [*recipe.start_notes(experiment, model), *of_speakers]
         record = RunRecord(
             preset=preset,
             data=str(data.folder.root.resolve()),
@@ -102,8 +102,8 @@ def resume_run(
 ) -> Trainer:
     """A run where it was left. The data may lie elsewhere now, but must be what it was.
 
-    `iterations`, where given, is how many updates it shall have in the end; run.json then says so. `tell` is told, line
-    by line, in what an older run goes on otherwise than it began.
+    `iterations`, where given, is how many updates it shall have in the end; run.json then says so. `tell` is
+    called with notes, line by line, on what differs from before.
     """
     read_record(run)  # what is no run gets no lock
     with kept(run, ranks):
@@ -191,7 +191,7 @@ def fingerprints(experiment: ExperimentSettings, folder: DataFolder) -> dict[str
 
 
 def _require_used(experiment: ExperimentSettings, asked: Collection[str]) -> None:
-    """Refuse, by name, what somebody chose for something that is not there: objects, captions, houses kept out."""
+    """Refuse, by name, a chosen setting of something that is not there: objects, captions, houses kept out."""
     seen, reasons = experiment.seen, dict[str, str]()
     if not any(TASKS[name].sees_objects for name in experiment.tasks):
         places = ("features.objects", *OF_OBJECTS)
@@ -215,7 +215,7 @@ def _require_mirror(experiment: ExperimentSettings) -> None:
 
 
 def _own_fingerprint(data: Data) -> dict[str, str]:
-    """The digest of features of somebody's own, whether a function makes them or they are held in memory."""
+    """The digest of user-defined features, whether a function makes them or they are held in memory."""
     return {"features": bank_digest(data.world, data.view_bank)} if data.features.own_views else {}
 
 

@@ -81,7 +81,7 @@ OBJECT_LOGITS, LANGUAGE_WEIGHTS = "object_logits", "language_weights"  # of a de
 
 @dataclass(frozen=True)
 class KeptDecision:
-    """What a loss may read of one step's decision, of the rows that were active.
+    """The parts of one step's decision that losses read, of the rows that were active.
 
     Attributes:
         rows: [active] which rows those are; None for all.
@@ -100,7 +100,7 @@ class KeptDecision:
 
 @dataclass(frozen=True)
 class Rollout:
-    """What happened, [time, row] unless said otherwise. Steps at which a row is not live mean nothing.
+    """A record of episodes, [time, row] unless said otherwise. Steps at which a row is not live mean nothing.
 
     Attributes:
         viewpoint: [time + 1, row] where each row stood before each choice, and at the end.
@@ -147,27 +147,27 @@ class Rollout:
 
     @cached_property
     def taught(self) -> Tensor:
-        """[row] bool: follows the teacher."""
+        """[row] bool: teacher-forced."""
         return self.row_mode == TEACHER
 
     @cached_property
     def sampled(self) -> Tensor:
-        """[row] bool: explores."""
+        """[row] bool: follows choices that it samples."""
         return self.row_mode == SAMPLE
 
     @cached_property
     def explored(self) -> Tensor:
-        """[time, row] bool: the live steps of rows that explore."""
+        """[time, row] bool: the live steps of sampled rows."""
         return self.live & self.sampled
 
     @cached_property
     def taught_rows(self) -> Tensor:
-        """[] how many rows follow the teacher."""
+        """[] the number of teacher-forced rows."""
         return self.taught.sum()
 
     @cached_property
     def explored_steps(self) -> Tensor:
-        """[] how many live steps the exploring rows took."""
+        """[] the number of live steps of sampled rows."""
         return self.explored.sum()
 
     @cached_property
@@ -204,10 +204,10 @@ class TeacherRows:
 
 @dataclass
 class MixedMemory(RowMemory):
-    """What the agent of a mixed rollout carries along; its tensors are of the active rows."""
+    """The memory of a mixed rollout's agent; its tensors are of the active rows."""
 
     memory: Any  # the policy's
-    teacher: TeacherMemory  # what the teacher knows of them
+    teacher: TeacherMemory  # the teacher's state
     noise: Tensor  # [time, row, slot] what is added to the logits before the best is taken
     count: int  # of all rows
     teacher_rows: TeacherRows | None = None
@@ -247,20 +247,20 @@ class MixedAgent(Agent):
         max_steps: int = MAX_STEPS,
         teacher_rows: TeacherRows | None = None,
         task: Task | None = None,
-        lesson: TeacherMemory | None = None,
+        teacher_state: TeacherMemory | None = None,
         flipped: Tensor | None = None,
         reads: Collection[str] = (),
     ) -> None:
         """A policy or a navigator, [row, token] instructions, how each row chooses, and the key of its noise.
 
-        `task` has the teacher, R2R by default, and `lesson` what it knows of each row, by default the goal. `flipped`
-        [row] are those who see their house in a mirror. `reads` names what losses read of each decision.
+        `task` has the teacher, R2R by default, and `teacher_state` its knowledge of each row, by default the goal.
+        `flipped` [row] are those that are flipped left to right. `reads` names the parts of decisions that losses read.
         """
         self.policy: Policy = as_policy(policy)
         self.environment, self.tokens = environment, tokens
         self.row_mode, self.key = row_mode, key
         self.max_steps, self.teacher_rows = max_steps, teacher_rows
-        self.task, self.lesson, self.flipped = task or TASKS[R2R.name], lesson, flipped
+        self.task, self.teacher_state, self.flipped = task or TASKS[R2R.name], teacher_state, flipped
         self.reads = frozenset(reads)
         self.taught_back = self.policy.taught_back and type(self.task).teacher is Task.teacher
         self.goes_back, self.hops_per_step = self.policy.goes_back, self.policy.hops_per_step
@@ -272,7 +272,7 @@ class MixedAgent(Agent):
         sampled = (self.row_mode == SAMPLE)[:, None]
         return MixedMemory(
             memory=memory,
-            teacher=(batch.require_goal(),) if self.lesson is None else self.lesson,
+            teacher=(batch.require_goal(),) if self.teacher_state is None else self.teacher_state,
             noise=noise * sampled,
             count=len(self.row_mode),
             teacher_rows=self.teacher_rows,
@@ -282,7 +282,7 @@ class MixedAgent(Agent):
         mode, viewpoint = select_rows(self.row_mode, memory.rows), observation.state.viewpoint
         decision = self._decide(observation, memory)
         logits = at_least_float32(decision.all_logits)
-        teacher, lesson = self.task.teacher(self.environment.world, viewpoint, memory.teacher)
+        teacher, state = self.task.teacher(self.environment.world, viewpoint, memory.teacher)
         if self.taught_back and decision.places is not None:
             teacher = self._place_or(teacher, viewpoint, decision, goal=memory.teacher[0])
         sampled = (logits.detach() + self._noise(decision, memory, mode)).argmax(dim=1)
@@ -290,7 +290,7 @@ class MixedAgent(Agent):
         record = {"slot": slot, "teacher": teacher, "logits": logits}
         if decision.hidden is not None:
             record["hidden"] = decision.hidden
-        record["live"] = ~observation.state.ended  # who has left has stopped
+        record["live"] = ~observation.state.ended  # rows that left have stopped
         record = {name: scatter_rows(part, memory.rows, memory.count) for name, part in record.items()}
         kept = memory.kept
         if self.reads:
@@ -298,7 +298,7 @@ class MixedAgent(Agent):
             kept = (*kept, KeptDecision(memory.rows, viewpoint, teacher, **read))
         records = [*memory.records, record]
         choice = decision.choice(slot)
-        return choice, replace(memory, memory=decision.memory, teacher=lesson, records=records, kept=kept)
+        return choice, replace(memory, memory=decision.memory, teacher=state, records=records, kept=kept)
 
     def _place_or(self, slot: Tensor, viewpoint: Tensor, decision: Decision, goal: Tensor) -> Tensor:
         """[active] the place on a shortest path to the goal that is nearest to it; the teacher's slot without one."""
@@ -322,7 +322,7 @@ class MixedAgent(Agent):
         return torch.cat((memory.noise[time], noise * (mode == SAMPLE)[:, None]), dim=1)
 
     def look_ahead(self, walked: Trajectories) -> tuple[Decision | None, Tensor | None]:
-        """What the rows that came to the limit would decide next, and which rows those are; None if there are none."""
+        """The next decision of the rows that came to the limit, and which rows those are; None if there are none."""
         memory = walked.memory.without_stopped(walked.last_state)
         if not memory.noise.shape[1]:
             return None, memory.rows

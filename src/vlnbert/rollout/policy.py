@@ -1,7 +1,7 @@
-"""What walks and learns: a policy reads instructions, remembers, and scores where it could go.
+"""The contract of policies, which walk and learn: one reads instructions, remembers, and scores where it could go.
 
-Recurrent VLN-BERT is one policy; others are registered by a name. The rollout, the losses, the
-checkpoints and the evaluation know policies by this contract alone.
+Recurrent VLN-BERT is one policy; others are registered by a name. The rollout, the losses, the checkpoints and
+the evaluation know policies by this contract alone.
 """
 
 import json
@@ -48,7 +48,7 @@ tags: [vision-and-language-navigation, embodied-ai]
 # A {policy} policy
 
 An agent that reads an instruction and walks through a house.
-{told}
+{scores}
 | configuration | |
 | --- | --- |
 {facts}
@@ -57,7 +57,7 @@ An agent that reads an instruction and walks through a house.
 
 @dataclass(frozen=True)
 class Decision:
-    """What a policy makes of one observation.
+    """A policy's answer to one observation.
 
     Attributes:
         logits: [row, slot] of the actions: slot 0 stops, -inf where nothing can be chosen.
@@ -95,7 +95,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a policy will be shown: it is made for this, beside its settings.
+    """The inputs that a policy is made for, beside its settings.
 
     Attributes:
         feature_width: Width of a view's feature.
@@ -180,12 +180,12 @@ class Policy(nn.Module):
             model_card_kwargs: What its card shall tell: preset and scores.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        told = {FORMAT: POLICY_FORMAT, POLICY: self.name, SETTINGS: dict(self.settings), INPUTS: self.inputs.values()}
-        told |= {**self.limits.values(), **({} if self.features is None else {FEATURES: self.features})}
+        values = {FORMAT: POLICY_FORMAT, POLICY: self.name, SETTINGS: dict(self.settings), INPUTS: self.inputs.values()}
+        values |= {**self.limits.values(), **({} if self.features is None else {FEATURES: self.features})}
         weights = {name: tensor.detach().contiguous() for name, tensor in self.state_dict().items()}
         with noting(folder, {WEIGHTS: weights, CONFIG: None, TOKENIZER: None}):
             save_file(weights, folder / WEIGHTS)
-            (folder / CONFIG).write_text(json.dumps(told, sort_keys=True, indent=2), encoding="utf-8")
+            (folder / CONFIG).write_text(json.dumps(values, sort_keys=True, indent=2), encoding="utf-8")
             if self.tokenizer is not None:
                 write_tokenizer(folder / TOKENIZER, self.tokenizer)
         (folder / "README.md").write_text(_card(self, model_card_kwargs or {}), encoding="utf-8")
@@ -272,18 +272,18 @@ def _leaves(tree: Any, name: str = "") -> list[tuple[str, Tensor]]:
     return [leaf for key, part in parts.items() for leaf in _leaves(part, f"{name}.{key}".strip("."))]
 
 
-def _card(policy: Policy, told: Mapping[str, Any]) -> str:
-    lines = [f"\nTrained with the preset `{told['preset']}`.\n"] if told.get("preset") else []
+def _card(policy: Policy, facts: Mapping[str, Any]) -> str:
+    lines = [f"\nTrained with the preset `{facts['preset']}`.\n"] if facts.get("preset") else []
     rates = [
         (split, *(f"{100 * score[name]:.2f}" for name in ("sr", "spl")))
-        for split, score in told.get("scores", {}).items()
+        for split, score in facts.get("scores", {}).items()
         if {"sr", "spl"} <= score.keys()
     ]
     if rates:
         lines += ["| split | SR | SPL |", "| --- | --- | --- |", *(f"| {' | '.join(row)} |" for row in rates), ""]
-    facts = {**policy.settings, **policy.inputs.values()}
-    rows = (f"| {escape(str(name))} | {escape(str(value))} |" for name, value in facts.items())
-    return CARD.format(policy=policy.name, told="\n".join(lines), facts="\n".join(rows))
+    shape = {**policy.settings, **policy.inputs.values()}
+    rows = (f"| {escape(str(name))} | {escape(str(value))} |" for name, value in shape.items())
+    return CARD.format(policy=policy.name, scores="\n".join(lines), facts="\n".join(rows))
 
 
 PAD = 0  # the token that fills short instructions up
