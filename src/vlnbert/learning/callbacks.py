@@ -157,9 +157,7 @@ class ProgressBar:
             return
         minutes = round(seconds * left / 60)
         lasts = f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
-        estimate = (
-            f"an update takes {seconds:.2f} s here, so the {left:,} that are left about {lasts}, validations aside"
-        )
+        line = f"an update takes {seconds:.2f} s here, so the {left:,} that are left about {lasts}, validations aside"
         self.bar.say(f"{line}; Ctrl-C saves and stops")
 
     def updated(self, iteration: int, learning_rate: float, parts: dict[str, float]) -> None:
