@@ -75,7 +75,8 @@ def save_checkpoint(run: Path, state: TrainingState, progress: Progress, keep: i
             metadata = {"progress": json.dumps(asdict(progress))}
             if state.callbacks:
                 metadata[CALLBACKS] = _as_json(state.callbacks)
-            tensors = {**optimiser_tensors(state.optimiser, state.names), **learning, **_beside(state)}
+            companions = {BESIDE + name: tensor.detach().contiguous() for name, tensor in state.companions.items()}
+            tensors = {**optimiser_tensors(state.optimiser, state.names), **learning, **companions}
             tensors |= {LOSSES: losses} if len(losses) else {}
             with noting(beside, {TRAINER: tensors}):
                 save_file(tensors, beside / TRAINER, metadata)
@@ -183,7 +184,3 @@ def _as_json(states: Mapping[str, Any]) -> str:
     except (TypeError, ValueError) as error:
         problem = f"the state of a callback cannot be saved ({error})"
         raise UsageError(f"{problem}; keep numbers, texts, lists and dictionaries") from None
-
-
-def _beside(state: TrainingState) -> dict[str, Tensor]:
-    return {BESIDE + name: tensor.detach().contiguous() for name, tensor in state.companions.items()}

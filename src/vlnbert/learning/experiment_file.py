@@ -49,7 +49,9 @@ def read_experiment(path: str | Path) -> Preset:
     said = dict(pairs)
     try:
         experiment = with_changes(base.experiment, said)
-        _refuse_repeated(path, places_of(experiment, [name for name, _ in pairs]))
+        places = places_of(experiment, [name for name, _ in pairs])
+        if repeated := [place for place in places if places.count(place) > 1]:
+            raise DataError(path, f"says {repeated[0]} twice", "leave one of them")
     except (UnknownNameError, UsageError) as error:
         problem, _, remedy = str(error).partition("; ")
         raise DataError(path, problem, remedy or "mend it") from None
@@ -59,12 +61,6 @@ def read_experiment(path: str | Path) -> Preset:
     )  # a saved one, in which nobody chose all it says
     asked = asked_places(experiment, base.experiment, () if whole else said)
     return replace(base, name=texts.get("name", path.stem), description=description, experiment=experiment, asked=asked)
-
-
-def _refuse_repeated(path: Path, places: list[str]) -> None:
-    """A setting may be written nested, by its place or by its name, but once."""
-    if repeated := [place for place in places if places.count(place) > 1]:
-        raise DataError(path, f"says {repeated[0]} twice", "leave one of them")
 
 
 def save_experiment(experiment: ExperimentSettings | Preset, path: str | Path) -> Path:

@@ -174,7 +174,9 @@ def _facts(ranks: Ranks, run: Path, record: RunRecord, checkpoint: Path | None) 
         path = Path(plugin)
         yield f"the plugin {path.name}", _digest(path) if path.is_file() else plugin
     for place, value in leaves(to_plain(record.experiment)):
-        yield setting(place), _without_folders(value)
+        if isinstance(value, str) and Path(value).is_absolute():
+            value = Path(value).name  # its content has a digest among the data's
+        yield setting(place), value
     yield "the houses kept out of training", " ".join(record.held_out)
     for name, digest in record.fingerprints.items():
         yield f"the data ({name})", digest
@@ -192,8 +194,3 @@ def _digest(*files: Path) -> str:
         digest.update(f"{path.name} {path.stat().st_size}\n".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()
-
-
-def _without_folders(value: Any) -> Any:
-    """A path without its folders: the content has a digest among the data's."""
-    return Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value

@@ -356,7 +356,9 @@ def collect_rollout(
     walked = run_episodes(environment, agent, batch, max_steps=agent.max_steps)
     records = walked.memory.records
     if agent.goes_back:
-        _widen(records)
+        width = max(record["logits"].shape[-1] for record in records)  # steps may offer more or fewer places
+        for record in records:
+            record["logits"] = pad(record["logits"], (0, width - record["logits"].shape[-1]), value=-torch.inf)
     columns = {name: torch.stack([record[name] for record in records]) for name in records[0]}
     if critic is not None and "hidden" not in columns:
         problem = f"{type(agent.policy).__name__} gives no Decision.hidden, which the critic reads"
@@ -377,13 +379,6 @@ def collect_rollout(
         world=environment.world,
         kept=walked.memory.kept,
     )
-
-
-def _widen(records: list[dict[str, Tensor]]) -> None:
-    """Fill the logits of all steps up to the width of the widest: steps may offer more or fewer places."""
-    width = max(record["logits"].shape[-1] for record in records)
-    for record in records:
-        record["logits"] = pad(record["logits"], (0, width - record["logits"].shape[-1]), value=-torch.inf)
 
 
 @torch.no_grad()
