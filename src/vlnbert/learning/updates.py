@@ -33,7 +33,6 @@ from vlnbert.tasks.task import TASKS
 
 TORCH = Path(torch.__file__).parent
 FLIP = -1  # the counter of that draw; from 0 up they are what is sampled
-
 MOST_LOOKED_AT = 1000  # batches, to find one of each split
 
 Update = Callable[[Batch, Tensor], Tensor]  # a batch and the keys of its noise -> [part] losses
