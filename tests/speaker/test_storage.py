@@ -87,7 +87,7 @@ def test_another_tokenizer_is_refused(folder: Path, data: Data) -> None:
         Speaker.from_pretrained(folder)
 
 
-@pytest.mark.parametrize(("name", "told"), [("word.weight", "holds NaN"), ("spoken", "which word pieces may be said")])
+@pytest.mark.parametrize(("name", "told"), [("word.weight", "holds NaN"), ("spoken", "pieces may be written")])
 def test_weights_that_are_none_are_refused(speaker: Speaker, tmp_path: Path, name: str, told: str) -> None:
     with torch.no_grad():
         speaker.state_dict()[name].fill_(torch.nan if name != "spoken" else 0)
