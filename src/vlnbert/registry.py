@@ -10,6 +10,7 @@ from vlnbert.errors import UnknownNameError, UsageError, near_names
 from vlnbert.plugins import LOAD_PLUGIN, load_announced
 
 Thing = TypeVar("Thing")
+Named = TypeVar("Named")
 
 REGISTRIES: list["Registry[Any]"] = []  # every one that there is, in the order in which they were made
 
@@ -81,10 +82,15 @@ def place(home: str) -> str:
     return home if file is None else str(Path(file).resolve())
 
 
-def by_name(registry: Registry[Thing], name: str) -> Callable[[Thing], Thing]:
+def by_name(registry: Registry[Any], name: str) -> Callable[[Named], Named]:
     """A decorator that registers what it decorates under a name."""
     require_name(registry.kind, name)
-    return lambda thing: registry.register(name, thing)
+
+    def register(thing: Named) -> Named:
+        registry.register(name, thing)
+        return thing
+
+    return register
 
 
 def require_name(kind: str, name: object) -> None:

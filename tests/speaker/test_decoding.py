@@ -11,7 +11,7 @@ from torch import Tensor
 
 from vlnbert.data.data import Data
 from vlnbert.errors import UnknownNameError, UsageError
-from vlnbert.rollout.noise import keys, uniform
+from vlnbert.rollout.mixed import keys, uniform
 from vlnbert.speaker.config import Decoding
 from vlnbert.speaker.decoding import Draft, Generated, Vocabulary, beam_search, nucleus_sample, write_word
 from vlnbert.speaker.generation import TRIES, InstructionGenerator

@@ -16,8 +16,7 @@ from vlnbert.navigator.storage.folder import describes_speaker
 from vlnbert.navigator.storage.hub import NoSuchSourceError
 from vlnbert.rollout.agents import AGENTS, Agent, AgentFactory, agent_name, as_agent, find_agent
 from vlnbert.rollout.policies import describes_policy, open_policy
-from vlnbert.rollout.policy import Policy
-from vlnbert.rollout.recurrent import as_policy
+from vlnbert.rollout.policy import Policy, as_policy
 from vlnbert.tasks.splits import full_name
 from vlnbert.tasks.task import R2R
 from vlnbert.weights.importing import open_navigator

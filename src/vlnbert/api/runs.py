@@ -16,7 +16,7 @@ from vlnbert.evaluation.options import Checkpoint
 from vlnbert.evaluation.tables import shown
 from vlnbert.evaluation.walker import LoadedAgent
 from vlnbert.learning.callbacks import read_log
-from vlnbert.learning.experiment import Experiment
+from vlnbert.learning.experiment import Experiment, ExperimentSettings
 from vlnbert.learning.recipes import recipe_of
 from vlnbert.learning.run_folder import (
     ANEW,
@@ -30,7 +30,6 @@ from vlnbert.learning.run_folder import (
     while_trained,
 )
 from vlnbert.learning.run_record import RunRecord, read_record
-from vlnbert.learning.settings import ExperimentSettings
 from vlnbert.learning.trainer import Callback
 from vlnbert.navigator import Navigator
 from vlnbert.plugins import load_recorded

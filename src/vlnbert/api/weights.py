@@ -6,9 +6,11 @@ from typing import Any
 
 from vlnbert.api.arguments import checked
 from vlnbert.api.runs import open_run
-from vlnbert.errors import UnknownNameError
+from vlnbert.errors import UnknownNameError, UsageError
 from vlnbert.learning.run_folder import is_run, while_trained
+from vlnbert.navigator.storage.folder import describes_speaker
 from vlnbert.plugins import load_recorded
+from vlnbert.rollout.policies import describes_policy
 from vlnbert.weights import exporting, importing
 from vlnbert.weights.exporting import ExportReport
 from vlnbert.weights.options import ImportOptions
@@ -59,11 +61,17 @@ def export_weights(folder: str | Path, out: str | Path) -> ExportReport:
 
 def _weights_at(source: str | Path) -> str | Path:
     """The best navigator of a run, or its last where none was validated; any other source as it is."""
-    if not is_run(Path(source)):
-        return source
-    run = open_run(source)
-    load_recorded(run.record.plugins)
-    return run.weights
+    folder = source
+    if is_run(Path(source)):
+        run = open_run(source)
+        load_recorded(run.record.plugins)
+        folder = run.weights
+    if describes_policy(Path(folder)):
+        problem = f"{source} holds a policy of its own kind, which published agents have no format for"
+        raise UsageError(f"{problem}; open it with vln.open_policy, or name a navigator")
+    if describes_speaker(Path(folder)):
+        raise UsageError(f"{source} holds a speaker, not a navigator; name a navigator or other people's weights")
+    return folder
 
 
 def _options(given: dict[str, Any]) -> ImportOptions:

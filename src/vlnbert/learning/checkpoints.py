@@ -23,8 +23,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from vlnbert.errors import DataError, UsageError
-from vlnbert.learning.averaging import AveragedWeights
-from vlnbert.learning.optimisers import check_state, optimiser_tensors, read_state, restore_state
+from vlnbert.learning.optimisers import AveragedWeights, check_state, optimiser_tensors, read_state, restore_state
 from vlnbert.learning.run_folder import (
     ANEW,
     TRAINER,

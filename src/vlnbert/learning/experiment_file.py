@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from vlnbert.errors import DataError, UnknownNameError, UsageError
+from vlnbert.learning.experiment import ExperimentSettings
 from vlnbert.learning.presets import Preset, presets
 from vlnbert.learning.recipes import RECIPES
-from vlnbert.learning.settings import ExperimentSettings
 from vlnbert.plugins import load_recorded
 from vlnbert.records import asked_places, places_of, to_plain, with_changes
 from vlnbert.sources.checks import is_list_of

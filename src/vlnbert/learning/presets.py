@@ -7,10 +7,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from vlnbert.data.spec import FeatureSpec
 from vlnbert.errors import UnknownNameError, UsageError
-from vlnbert.learning.experiment import Experiment, TrainConfig
+from vlnbert.learning.experiment import Experiment, ExperimentSettings, TrainConfig
 from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.rewards import RewardConfig
-from vlnbert.learning.settings import ExperimentSettings
 from vlnbert.navigator import SIZES, NavigatorConfig
 from vlnbert.perception.channels import WITHOUT_NAMES
 from vlnbert.tables import Table

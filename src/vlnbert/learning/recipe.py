@@ -15,8 +15,8 @@ from vlnbert.errors import UsageError
 from vlnbert.evaluation.tables import Summary
 from vlnbert.learning.batches import BatchStream
 from vlnbert.learning.checkpoints import Trained
+from vlnbert.learning.experiment import ExperimentSettings, TrainingSettings
 from vlnbert.learning.optimisers import OPTIMISERS, SCHEDULES
-from vlnbert.learning.settings import ExperimentSettings, TrainingSettings
 from vlnbert.learning.trainer import CALLBACKS, LearnerModule, Trainer
 from vlnbert.plugins import LOAD_PLUGIN
 from vlnbert.ranks import ALONE, Ranks
@@ -73,10 +73,6 @@ class Recipe(ABC):
     @abstractmethod
     def best_metric(self, best_on: str) -> str:
         """The score by which the best weights are chosen on a split."""
-
-    @abstractmethod
-    def drops(self, model: Any) -> bool:
-        """Whether anything random is dropped in training."""
 
     def anchored(self, experiment: Any) -> ExperimentSettings:
         """The experiment with the files that it names beside features and start by their whole paths."""

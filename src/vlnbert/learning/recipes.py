@@ -1,8 +1,8 @@
 """Recipes by name; those of packages behind this one are imported when a run or an experiment asks for them."""
 
+from vlnbert.learning.experiment import ExperimentSettings
 from vlnbert.learning.navigator_recipe import NavigatorRecipe
 from vlnbert.learning.recipe import Recipe
-from vlnbert.learning.settings import ExperimentSettings
 from vlnbert.registry import Registry
 
 RECIPES: Registry[Recipe] = Registry("recipe")

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from vlnbert.data.data import Data
 from vlnbert.errors import DataError, UsageError, VlnbertError, cut, listed, setting
@@ -73,9 +74,18 @@ def _other_ranks(run: Path, record: RunRecord, trainer: Trainer) -> Iterator[str
     before = (record.ranks or count, (record.threads or threads) if on_cpu else threads)
     if before == (count, threads):
         return
-    dropped = count != before[0] and recipe_of(record.experiment).drops(trainer.model)
+    dropped = count != before[0] and _drops(trainer.model)
     same = "dropout differs, and so will the weights" if dropped else "the same but for rounding: the bits will differ"
     yield f"{run} was begun by {_team(*before)} and goes on by {_team(count, threads)}: {same}"
+
+
+def _drops(model: nn.Module) -> bool:
+    """Whether some module drops at random: `nn.Dropout`, or one with a rate of its own, such as an LSTM."""
+    for module in model.modules():
+        own = ("p",) if isinstance(module, nn.modules.dropout._DropoutNd) else ("dropout", "attention_dropout")
+        if any(isinstance(rate := getattr(module, name, None), float) and rate > 0 for name in own):
+            return True
+    return False
 
 
 def _team(ranks: int, threads: int) -> str:

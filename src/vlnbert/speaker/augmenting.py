@@ -14,7 +14,7 @@ from torch import Tensor
 from vlnbert.errors import DataError, UsageError, setting
 from vlnbert.evaluation.walker import Walker
 from vlnbert.progress import Bar, say
-from vlnbert.rollout.noise import keys, uniform
+from vlnbert.rollout.mixed import keys, uniform
 from vlnbert.rollout.policy import Policy
 from vlnbert.runtime import require_within
 from vlnbert.sources.files import require_new, written_beside

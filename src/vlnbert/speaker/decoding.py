@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, decoders
 from torch import Tensor
 from torch.nn.functional import linear
 
-from vlnbert.rollout.noise import uniform
+from vlnbert.rollout.mixed import uniform
 from vlnbert.sources.instructions import PAD
 from vlnbert.speaker.config import Decoding
 from vlnbert.speaker.model import EncodedPaths, KeyValues, SpeakerModel

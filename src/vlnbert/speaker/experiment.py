@@ -6,8 +6,8 @@ A field's docstring is its help on the command line.
 from dataclasses import dataclass, field, replace
 
 from vlnbert.data.spec import NAMES, FeatureSpec
+from vlnbert.learning.experiment import ExperimentSettings, TrainingSettings
 from vlnbert.learning.presets import Preset
-from vlnbert.learning.settings import ExperimentSettings, TrainingSettings
 from vlnbert.records import require_range
 from vlnbert.speaker.config import SpeakerConfig
 from vlnbert.weights.options import MINILM

@@ -10,7 +10,7 @@ from vlnbert.environment.environment import Environment
 from vlnbert.errors import UsageError, setting
 from vlnbert.navigator import fast
 from vlnbert.progress import track
-from vlnbert.rollout.noise import keys
+from vlnbert.rollout.mixed import keys
 from vlnbert.speaker.config import Decoding
 from vlnbert.speaker.decoding import ROWS, Draft, Generated, Vocabulary, beam_search, write_word
 from vlnbert.speaker.model import EncodedPaths

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from tokenizers import Tokenizer
@@ -140,9 +140,6 @@ class SpeakerRecipe(Recipe):
 
     def best_metric(self, best_on: str) -> str:
         return PERPLEXITY
-
-    def drops(self, model: Any) -> bool:
-        return any(rate for name, rate in vars(model.config).items() if name.endswith("dropout"))
 
 
 RECIPES.register(SpeakerRecipe.name, SpeakerRecipe())
