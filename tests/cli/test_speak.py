@@ -1,16 +1,11 @@
 """`vlnbert train speaker-demo`, `vlnbert speak` and `vlnbert bench speak`."""
 
 import json
-from collections.abc import Callable
-from inspect import signature
 from pathlib import Path
 
 import pytest
 
-import vlnbert as vln
 from tests.cli.conftest import called
-from vlnbert.cli.options import DecodingOptions
-from vlnbert.speaker import Decoding
 
 SMALL = (
     *("--speaker.hidden", "16", "--speaker.heads", "2", "--speaker.inner", "32", "--training.batch", "16"),
@@ -127,11 +122,3 @@ def test_the_bench_tells_both_ways(house: Path) -> None:
     refused = called("bench", "speak", "r2r-open", "--data", house)
     assert refused.code == 2
     assert "r2r-open trains a navigator" in refused.err
-
-
-@pytest.mark.parametrize("verb", [vln.speak, vln.score_speaker, vln.augment_speak], ids=lambda verb: verb.__name__)
-def test_options_have_the_defaults_of_python_s_keywords(verb: Callable[..., object]) -> None:
-    known = {name: one.default for name, one in signature(verb).parameters.items()}
-    told = DecodingOptions("nucleus") if verb is vln.augment_speak else DecodingOptions()
-    assert {name: known[name] for name in vars(told)} == vars(told)
-    assert tuple(vars(Decoding(*vars(told).values())).values()) == (*vars(told).values(), known["seed"])

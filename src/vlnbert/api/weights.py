@@ -1,12 +1,9 @@
 """Other people's checkpoints in, the published agents' format out."""
 
-from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
-from vlnbert.api.arguments import checked
+from vlnbert.api.arguments import checked, spread
 from vlnbert.api.runs import open_run
-from vlnbert.errors import UnknownNameError
 from vlnbert.learning.run_folder import is_run, while_trained
 from vlnbert.plugins import load_recorded
 from vlnbert.weights import exporting, importing
@@ -16,7 +13,8 @@ from vlnbert.weights.report import ImportReport
 
 
 @checked()
-def import_weights(source: str | Path, out: str | Path, **options: Any) -> ImportReport:
+@spread
+def import_weights(source: str | Path, out: str | Path, *, options: ImportOptions) -> ImportReport:
     """Make a navigator of somebody's weights, and say what became of every key.
 
     Knows published Recurrent VLN-BERT agents of both kinds, pre-trained OSCAR and PREVALENT, LXMERT, and any BERT. A
@@ -25,22 +23,21 @@ def import_weights(source: str | Path, out: str | Path, **options: Any) -> Impor
     Args:
         source: A checkpoint file, a folder with model.safetensors or pytorch_model.bin, or a model's name on the hub.
         out: The navigator's folder; must be new or empty.
-        options: The navigator that they shall become, such as backbone="two-stream" or feature_width=384: the fields of
-            `vlnbert.weights.options.ImportOptions`.
+        options: ...
     """
-    return importing.import_weights(source, Path(out), _options(options))
+    return importing.import_weights(source, Path(out), options)
 
 
 @checked()
-def inspect_weights(source: str | Path, **options: Any) -> ImportReport:
+@spread
+def inspect_weights(source: str | Path, *, options: ImportOptions) -> ImportReport:
     """Say what somebody's weights are and what an import would do with every key; write nothing.
 
     Args:
         source: A checkpoint file, a folder of weights (a navigator's or a run's too), or a model's name on the hub.
-        options: As for `vln.import_weights`.
+        options: ...
     """
-    chosen = _options(options)
-    return while_trained(Path(source), lambda _: importing.inspect_weights(_weights_at(source), chosen))
+    return while_trained(Path(source), lambda _: importing.inspect_weights(_weights_at(source), options))
 
 
 @checked()
@@ -64,13 +61,3 @@ def _weights_at(source: str | Path) -> str | Path:
     run = open_run(source)
     load_recorded(run.record.plugins)
     return run.weights
-
-
-def _options(given: dict[str, Any]) -> ImportOptions:
-    known = [field.name for field in fields(ImportOptions)]
-    for name in given:
-        if name not in known:
-            raise UnknownNameError("option", name, known)
-    if given.get("vocabulary") is not None:
-        given = {**given, "vocabulary": Path(given["vocabulary"])}
-    return ImportOptions(**given)
