@@ -76,8 +76,6 @@ def make_r4r(verb: Callable[..., Any], data: Path) -> None:
 def holdout_houses(verb: Callable[..., Any], data: Path, json: bool = False, **options: Any) -> None:
     """List the houses that a training with --holdout keeps out.
 
-    List the houses that a training with --holdout keeps out, and their instructions in every train split.
-
     Example: vlnbert data holdout data --holdout 6 --holdout-seed 0
 
     Args:
@@ -100,7 +98,6 @@ def candidates(verb: Callable[..., Any], scan: str, data: Path, json: bool = Fal
     Example: vlnbert world candidates 17DRP5sb8fy --data data --json
 
     Args:
-        scan: The scan, such as 17DRP5sb8fy.
         json: Print one JSON line a viewpoint: its candidates with view, heading, elevation, distance from the view's
             centre (radians) and idx, the 1-based place in that view.
     """
@@ -126,8 +123,6 @@ def candidates(verb: Callable[..., Any], scan: str, data: Path, json: bool = Fal
 def check_world(verb: Callable[..., Any], data: Path) -> None:
     """Check the graphs of a data folder.
 
-    Check that the graphs of a data folder make a world that agents can rely on.
-
     Example: vlnbert world check --data data
     """
     world = verb(data).world
@@ -138,9 +133,6 @@ def check_world(verb: Callable[..., Any], data: Path) -> None:
 @command("features views", "vlnbert.api.features:view_features")
 def view_features(verb: Callable[..., Any], data: Path, json: bool = False, **options: Any) -> None:
     """Make channels of the views' feature.
-
-    They stand side by side in the order of their names, as vlnbert train PRESET --features.views has them. An embedding
-    that is interrupted goes on where it was.
 
     Example: vlnbert features views --data data --views captions,observations
 
@@ -181,9 +173,6 @@ def caption_features(verb: Callable[..., Any], data: Path, json: bool = False, *
 @command("features objects", "vlnbert.api.features:object_features")
 def object_features(verb: Callable[..., Any], data: Path, json: bool = False, **options: Any) -> None:
     """Make channels of the objects' feature.
-
-    They stand side by side in the order of their names, as vlnbert train PRESET --features.objects has them. It also
-    says which targets of REVERIE's instructions can be found, split by split.
 
     Example: vlnbert features objects --data data
 

@@ -3,17 +3,16 @@
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from vlnbert import __version__
 from vlnbert.cli.output import print_json, show, tell
 from vlnbert.cli.parser import command
 
 
 @command("plugins")
 def plugins(json: bool = False) -> None:
-    """List what can be chosen by name, and where it comes from.
-
-    List what can be chosen by name (rewards, features and others) and where each comes from.
+    """List rewards, features and others that can be named.
 
     Example: vlnbert --plugin my.py plugins
 
@@ -32,15 +31,33 @@ def plugins(json: bool = False) -> None:
         show(Table(("kind", "name", "from"), rows, title="what can be chosen by name"))
 
 
+@command("completion", places=["shell"], metavars={"shell": "SHELL"})
+def completion(shell: Literal["bash", "zsh", "fish"]) -> None:
+    """Print what completes commands in a shell.
+
+    Example: source <(vlnbert completion bash)
+
+    Example: source <(vlnbert completion zsh)
+
+    Example: vlnbert completion fish > ~/.config/fish/completions/vlnbert.fish
+
+    Args:
+        shell: bash, zsh or fish.
+    """
+    from vlnbert.cli.completion import script
+
+    print(script(shell), end="")
+
+
+@command("version")
+def version() -> None:
+    """Print the version."""
+    print(f"vlnbert {__version__}")
+
+
 @command("weights import", "vlnbert.api.weights:import_weights", ["source", "out"], metavars={"out": "DEST"})
 def import_weights(verb: Callable[..., Any], json: bool = False, **options: Any) -> None:
     """Make a navigator of somebody's weights.
-
-    Make a navigator of somebody's weights, and say what became of every key.
-
-    Knows published Recurrent VLN-BERT agents of both kinds, pre-trained OSCAR and PREVALENT, LXMERT, and any BERT. The
-    kind is told from the keys. Nothing in a file is ever run. A key that is not known, is missing or does not fit is an
-    error that names it; then nothing is written.
 
     Example: vlnbert weights import all-MiniLM-L6-v2 minilm --feature-width 384
 
@@ -53,8 +70,6 @@ def import_weights(verb: Callable[..., Any], json: bool = False, **options: Any)
 @command("weights inspect", "vlnbert.api.weights:inspect_weights", ["source"])
 def inspect_weights(verb: Callable[..., Any], json: bool = False, **options: Any) -> None:
     """Say what an import of weights would do.
-
-    Say what somebody's weights are and what an import would do with every key; write nothing.
 
     Example: vlnbert weights inspect snap/VLNBERT-PREVALENT-final/state_dict/best_val_unseen
 

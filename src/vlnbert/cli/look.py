@@ -186,7 +186,6 @@ def report(verb: Callable[..., Any], run: Path, out: Path | None = None, **optio
         run: The run's folder.
         out: The file to write; by default report.html in the run's folder.
         data: The data folder, if it lies elsewhere now.
-        split: The validation split to walk, such as val_unseen; by default the one that chooses the best weights.
     """
     print(verb(run, out or run / "report.html", **options))
 

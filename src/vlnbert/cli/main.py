@@ -6,7 +6,6 @@ import signal
 import sys
 import textwrap
 
-from vlnbert import __version__
 from vlnbert.cli import bench, data, extend, look, start, train  # noqa: F401  # they register their verbs
 from vlnbert.cli.interrupted import INTERRUPTED, exit_code, interrupt, speaks, tell_interrupted
 from vlnbert.cli.parser import WIDEST, Command, as_option, entry
@@ -73,8 +72,8 @@ def _run(words: list[str]) -> None:
         print(_menu())
         if not words:
             raise SystemExit(2)
-    elif words in (["--version"], ["version"]):
-        print(f"vlnbert {__version__}")
+    elif words == ["--version"]:
+        VERBS["version"].run([])
     elif words[0] == "help":
         _run([*words[1:], "--help"])
     else:

@@ -17,12 +17,7 @@ PRESET = "r2r-open"  # for which the open data is enough
 
 @command("demo", "vlnbert.api.demonstrating:demo", metavars={"task": "", "out": "DIR"})
 def demo(verb: Callable[..., Any], **options: Any) -> None:
-    """Make houses, train a tiny navigator in them, show how it walks.
-
-    Make houses, train a tiny navigator in them, and show how it walks houses it has never seen.
-
-    Needs no data and no network, and takes about three minutes on two cores (REVERIE four). Interrupted, it goes on
-    where it was when run again. Open the report in a browser when it is done.
+    """Train a tiny navigator in made-up houses, without any data.
 
     Example: vlnbert demo --out demo
 
@@ -40,10 +35,6 @@ def demo(verb: Callable[..., Any], **options: Any) -> None:
 @command("house", "vlnbert.api.demonstrating:generate_house", ["folder"])
 def house(verb: Callable[..., Any], folder: Path, **options: Any) -> None:
     """Generate houses in the formats of the real data.
-
-    Generate houses with rooms, objects and instructions, in exactly the formats of the real data.
-
-    The folder then serves wherever a data folder is asked for. The same seed gives the same houses on every machine.
 
     Example: vlnbert house my-house --seed 1 --scans 12
     """

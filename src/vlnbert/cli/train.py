@@ -27,8 +27,6 @@ FIRST = (
 def presets(name: str | None = None, json: bool = False) -> None:
     """List the experiments that can be trained by name.
 
-    List the experiments that can be trained by name, and the data that each of them needs.
-
     Example: vlnbert presets
 
     Example: vlnbert presets r2r-open > my.json
@@ -216,8 +214,6 @@ beyond its end."""
 @command("curves", "vlnbert.api.reporting:curves", ["run"], metavars={"out": "FILE"})
 def curves(verb: Callable[..., Any], run: Path, out: Path | None = None, split: str | None = None) -> None:
     """Draw the losses and scores of a run.
-
-    Draw the losses of a run and its scores on a validation split, so far.
 
     Example: vlnbert curves runs/r2r-open --out curves.svg
 
