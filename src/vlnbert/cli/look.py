@@ -115,8 +115,7 @@ def show_episode(
         out: Write the card to a file instead, by its ending: .html (a page), .svg, .png or .pdf (the floor plan).
         json: Print the record as one JSON object instead of a card.
     """
-    from vlnbert.analysis.card import require_card_name
-    from vlnbert.analysis.card_text import COLOURS, head_lines, shaded_instruction, tables
+    from vlnbert.analysis.card import COLOURS, head_lines, require_card_name, shaded_instruction, tables
 
     if out is not None:
         require_card_name(out)
