@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:  # what is public, and where it is; `_homes` reads these lines when the package is imported
-    from vlnbert.api.augment_speaking import AugmentedFile as AugmentedFile
-    from vlnbert.api.augment_speaking import augment_speak as augment_speak
     from vlnbert.api.augmenting import augment_paths as augment_paths
+    from vlnbert.api.augmenting import augment_speak as augment_speak
     from vlnbert.api.augmenting import augment_sub_instructions as augment_sub_instructions
     from vlnbert.api.comparing import AgentComparison as AgentComparison
     from vlnbert.api.comparing import compare as compare
@@ -29,7 +28,6 @@ if TYPE_CHECKING:  # what is public, and where it is; `_homes` reads these lines
     from vlnbert.api.episodes import Episode as Episode
     from vlnbert.api.episodes import episode as episode
     from vlnbert.api.evaluating import evaluate as evaluate
-    from vlnbert.api.evaluations import Evaluations as Evaluations
     from vlnbert.api.exploring import explore as explore
     from vlnbert.api.features import caption_features as caption_features
     from vlnbert.api.features import object_features as object_features
@@ -40,16 +38,13 @@ if TYPE_CHECKING:  # what is public, and where it is; `_homes` reads these lines
     from vlnbert.api.inspecting import check_world as check_world
     from vlnbert.api.inspecting import holdout_houses as holdout_houses
     from vlnbert.api.inspecting import make_r4r as make_r4r
-    from vlnbert.api.instructions import Instruction as Instruction
-    from vlnbert.api.instructions import Instructions as Instructions
     from vlnbert.api.reporting import curves as curves
     from vlnbert.api.reporting import report as report
     from vlnbert.api.runs import Run as Run
     from vlnbert.api.runs import open_run as open_run
     from vlnbert.api.scoring import score as score
     from vlnbert.api.scoring import submit as submit
-    from vlnbert.api.speaker_scores import SpeakerScores as SpeakerScores
-    from vlnbert.api.speaker_scores import score_speaker as score_speaker
+    from vlnbert.api.speaking import score_speaker as score_speaker
     from vlnbert.api.speaking import speak as speak
     from vlnbert.api.training import resume as resume
     from vlnbert.api.training import train as train
@@ -66,6 +61,7 @@ if TYPE_CHECKING:  # what is public, and where it is; `_homes` reads these lines
     from vlnbert.errors import UsageError as UsageError
     from vlnbert.errors import VlnbertError as VlnbertError
     from vlnbert.evaluation.evaluate import Evaluation as Evaluation
+    from vlnbert.evaluation.evaluate import Evaluations as Evaluations
     from vlnbert.learning.experiment import Experiment as Experiment
     from vlnbert.learning.experiment import TrainConfig as TrainConfig
     from vlnbert.learning.experiment_file import save_experiment as save_experiment
@@ -78,8 +74,6 @@ if TYPE_CHECKING:  # what is public, and where it is; `_homes` reads these lines
     from vlnbert.learning.presets import presets as presets
     from vlnbert.learning.rewards import RewardConfig as RewardConfig
     from vlnbert.learning.rewards import register_reward as register_reward
-    from vlnbert.learning.speaker_experiment import SpeakerExperiment as SpeakerExperiment
-    from vlnbert.learning.speaker_experiment import SpeakerTrainConfig as SpeakerTrainConfig
     from vlnbert.learning.trainer import Callback as Callback
     from vlnbert.learning.trainer import register_callback as register_callback
     from vlnbert.navigator import Navigator as Navigator
@@ -95,8 +89,14 @@ if TYPE_CHECKING:  # what is public, and where it is; `_homes` reads these lines
     from vlnbert.rollout.policy import Decision as Decision
     from vlnbert.rollout.policy import Inputs as Inputs
     from vlnbert.rollout.policy import Policy as Policy
-    from vlnbert.speaker import Speaker as Speaker
-    from vlnbert.speaker import SpeakerConfig as SpeakerConfig
+    from vlnbert.speaker.augmenting import AugmentedFile as AugmentedFile
+    from vlnbert.speaker.config import SpeakerConfig as SpeakerConfig
+    from vlnbert.speaker.experiment import SpeakerExperiment as SpeakerExperiment
+    from vlnbert.speaker.experiment import SpeakerTrainConfig as SpeakerTrainConfig
+    from vlnbert.speaker.scores import SpeakerScores as SpeakerScores
+    from vlnbert.speaker.speaker import Speaker as Speaker
+    from vlnbert.speaker.speaking import Instruction as Instruction
+    from vlnbert.speaker.speaking import Instructions as Instructions
     from vlnbert.tasks.metrics import Metric as Metric
     from vlnbert.tasks.task import R2R as R2R
     from vlnbert.tasks.task import REVERIE as REVERIE

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 from vlnbert.errors import RenamedError, UnknownNameError, UsageError, setting
 
 Settings = TypeVar("Settings")
+MOST = 1_000_000_000  # of anything that is counted
 # What settings are called elsewhere in the field, and here.
 FIELD_WORDS = {
     **{"lr": "learning_rate", "batch_size": "batch", "bs": "batch", "clip": "grad_clip", "val_every": "validate_every"},

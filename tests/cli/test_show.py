@@ -8,7 +8,7 @@ import pytest
 
 import vlnbert as vln
 from tests.cli.conftest import TINY, Run, called
-from vlnbert.analysis.card_text import shaded_instruction
+from vlnbert.analysis.card import shaded_instruction
 
 SPLIT = ("--split", "r2r/val_unseen")
 

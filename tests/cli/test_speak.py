@@ -1,11 +1,15 @@
 """`vlnbert train speaker-demo`, `vlnbert speak` and `vlnbert bench speak`."""
 
 import json
+from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
 
 import pytest
 
+import vlnbert as vln
 from tests.cli.conftest import called
+from vlnbert.speaker.config import Decoding
 
 SMALL = (
     *("--speaker.hidden", "16", "--speaker.heads", "2", "--speaker.inner", "32", "--training.batch", "16"),
@@ -122,3 +126,10 @@ def test_the_bench_tells_both_ways(house: Path) -> None:
     refused = called("bench", "speak", "r2r-open", "--data", house)
     assert refused.code == 2
     assert "r2r-open trains a navigator" in refused.err
+
+
+@pytest.mark.parametrize("verb", [vln.speak, vln.score_speaker, vln.augment_speak], ids=lambda verb: verb.__name__)
+def test_keywords_have_the_defaults_of_decoding(verb: Callable[..., object]) -> None:
+    known = {name: one.default for name, one in signature(verb).parameters.items()}
+    usual = Decoding("nucleus") if verb is vln.augment_speak else Decoding()
+    assert {name: known[name] for name in vars(usual)} == vars(usual)

@@ -20,7 +20,7 @@ from tests.learning.samples import same, weights
 from tests.processes import PATIENCE, PROCESSES
 from vlnbert.cli.train import _again
 from vlnbert.learning.callbacks import read_log
-from vlnbert.learning.presets import PRESETS
+from vlnbert.learning.presets import presets
 from vlnbert.navigator import Navigator
 
 ITERATIONS = 30
@@ -148,7 +148,7 @@ def test_torchrun_trains_together(run: Callable, house: Path, tmp_path: Path) ->
 def test_the_menu_of_presets(run: Callable) -> None:
     outcome = run("train", "--help")
     assert outcome.code == 0
-    for preset in PRESETS:
+    for preset in presets.values():
         assert f"  {preset.name} " in outcome.out
         assert preset.description in outcome.out
     assert run("train").code == 2

@@ -25,9 +25,9 @@ HERE = "tests/cli/test_trial.py"
 ROWS = mistakes()
 # Where long work is when the user has enough of it.
 PLACES = {
-    "evaluate": "vlnbert.analysis.equipped_agent.evaluate_agent",
+    "evaluate": "vlnbert.evaluation.walker.evaluate_agent",
     "house": "vlnbert.house.write.build",
-    "data check": "vlnbert.api.inspecting.take_inventory",
+    "data check": "vlnbert.data.inventory.take_inventory",
     "data r4r": "vlnbert.tasks.r4r.joined_items",
     "features captions": "vlnbert.perception.texts.open_encoder",
     "report": "vlnbert.api.reporting.compare_with_baselines",
@@ -188,6 +188,6 @@ def test_an_interrupted_verb_prints_no_half_of_an_object(
     house: Path, monkeypatch: pytest.MonkeyPatch, kind: signal.Signals, code: int
 ) -> None:
     """What reads `--json` gets an object or nothing."""
-    monkeypatch.setattr("vlnbert.analysis.equipped_agent.evaluate_agent", lambda *_, **__: signal.raise_signal(kind))
+    monkeypatch.setattr("vlnbert.evaluation.walker.evaluate_agent", lambda *_, **__: signal.raise_signal(kind))
     outcome = called("evaluate", "--agent", "random", "--data", house, "--json")
     assert (outcome.code, outcome.out, outcome.err) == (code, "", "vlnbert: interrupted\n")

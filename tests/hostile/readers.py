@@ -32,7 +32,7 @@ from vlnbert.sources.object_features import read_object_features
 from vlnbert.sources.observations import read_observations
 from vlnbert.sources.tokenizer_check import read_tokenizer_file
 from vlnbert.sources.word_labels import read_word_labels
-from vlnbert.speaker import Speaker
+from vlnbert.speaker.speaker import Speaker
 from vlnbert.tasks.alignment import align_words
 from vlnbert.tasks.tokens import load_tokenizer
 from vlnbert.world import open_features

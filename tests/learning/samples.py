@@ -14,9 +14,9 @@ import torch
 
 from vlnbert.data.data import open_data
 from vlnbert.environment.environment import Environment
-from vlnbert.learning.averaging import AveragedWeights
 from vlnbert.learning.checkpoints import TrainingState
 from vlnbert.learning.experiment import Experiment, TrainConfig
+from vlnbert.learning.optimisers import AveragedWeights
 from vlnbert.learning.recipes import NAVIGATOR
 from vlnbert.learning.run_folder import POINTER, last_checkpoint
 from vlnbert.learning.runs import begin_run

@@ -14,9 +14,8 @@ from vlnbert.environment.environment import Environment, State
 from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.rewards import RewardConfig, Rewards
 from vlnbert.navigator import Navigator, fast
-from vlnbert.rollout.mixed import SAMPLE, TEACHER, MixedAgent, Rollout
-from vlnbert.rollout.noise import keys
-from vlnbert.rollout.recurrent import encode_tokens
+from vlnbert.rollout.mixed import SAMPLE, TEACHER, MixedAgent, Rollout, keys
+from vlnbert.rollout.policy import encode_tokens
 from vlnbert.sources.boxes import BoxedObject, ViewpointObjects
 from vlnbert.tasks.episodes import pad_paths
 from vlnbert.world import STOP, FeatureBank, ObjectBank, World

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from functools import cache, wraps
 from inspect import Parameter, cleandoc, isabstract, signature, unwrap
 from textwrap import fill
@@ -69,7 +69,8 @@ def spread(verb: Callable[..., T]) -> Callable[..., T]:
             parameters.append(one)
             continue
         kind = groups[name]
-        hints, docs, usual = get_type_hints(kind), field_docs(kind), kind()
+        hints, docs = get_type_hints(kind), field_docs(kind)
+        usual = kind() if one.default is Parameter.empty else one.default
         parameters += [
             Parameter(item.name, Parameter.KEYWORD_ONLY, default=getattr(usual, item.name), annotation=hints[item.name])
             for item in fields(kind)
@@ -80,7 +81,9 @@ def spread(verb: Callable[..., T]) -> Callable[..., T]:
     @wraps(verb)
     def call(*values: Any, **named: Any) -> T:
         for name, kind in groups.items():
-            named[name] = kind(**{item.name: named.pop(item.name) for item in fields(kind) if item.name in named})
+            usual = known.parameters[name].default
+            given = {item.name: named.pop(item.name) for item in fields(kind) if item.name in named}
+            named[name] = kind(**given) if usual is Parameter.empty else replace(usual, **given)
         return verb(*values, **named)
 
     call.__doc__, call.__signature__ = doc, known.replace(parameters=parameters)  # type: ignore[attr-defined]

@@ -15,14 +15,13 @@ from vlnbert.data.own import Features, is_own
 from vlnbert.data.spec import FeatureSpec
 from vlnbert.errors import DataError, setting
 from vlnbert.learning.callbacks import JsonLog, ProgressBar, TensorBoard, Watching, require_callbacks
+from vlnbert.learning.experiment import ExperimentSettings
 from vlnbert.learning.experiment_file import SUFFIX, read_experiment
 from vlnbert.learning.presets import Preset, presets
-from vlnbert.learning.run_folder import CHECKPOINTS, POINTER, RECORD, is_run
-from vlnbert.learning.run_lock import begun_alone, kept
+from vlnbert.learning.run_folder import CHECKPOINTS, POINTER, RECORD, is_run, kept
 from vlnbert.learning.run_record import RENAMED, read_record
-from vlnbert.learning.runs import begin_run, resume_run
-from vlnbert.learning.settings import ExperimentSettings
-from vlnbert.learning.trainer import Callback, Trainer
+from vlnbert.learning.runs import begin_run, begun_alone, resume_run
+from vlnbert.learning.trainer import Callback, Trainer, TrainingError
 from vlnbert.plugins import load_recorded
 from vlnbert.progress import Bar, quiet, say
 from vlnbert.ranks import TIMEOUT, RankError, Ranks, is_first, joined
@@ -178,9 +177,11 @@ def _nothing_left(trainer: Trainer) -> Iterator[None]:
         yield
     except (DataError, RankError):  # such as a full disk or a lost process: the run can be resumed
         raise
-    except Exception:
-        # A GPU records the second update, which is when it is told that something waits for it.
-        if trainer.ranks.writes and trainer.progress.iteration <= 1 and not trainer.saved:
+    except Exception as error:
+        # A GPU records the second update, which is when it is told that something waits for it; losses that are no
+        # numbers are seen when they are reported.
+        first = trainer.progress.iteration <= 1 or isinstance(error, TrainingError)
+        if trainer.ranks.writes and first and not trainer.saved:
             with uninterrupted():
                 for name in (RECORD, POINTER, LOG):
                     (trainer.run / name).unlink(missing_ok=True)

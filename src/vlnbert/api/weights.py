@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vlnbert.api.arguments import checked, spread
+from vlnbert.errors import UsageError
 from vlnbert.weights.options import ImportOptions
 
 if TYPE_CHECKING:
@@ -66,10 +67,18 @@ def _weights_at(source: str | Path) -> str | Path:
     """The best navigator of a run, or its last where none was validated; any other source as it is."""
     from vlnbert.api.runs import open_run
     from vlnbert.learning.run_folder import is_run
+    from vlnbert.navigator.storage.folder import describes_speaker
     from vlnbert.plugins import load_recorded
+    from vlnbert.rollout.policies import describes_policy
 
-    if not is_run(Path(source)):
-        return source
-    run = open_run(source)
-    load_recorded(run.record.plugins)
-    return run.weights
+    folder = source
+    if is_run(Path(source)):
+        run = open_run(source)
+        load_recorded(run.record.plugins)
+        folder = run.weights
+    if describes_policy(Path(folder)):
+        problem = f"{source} holds a policy of its own kind, which published agents have no format for"
+        raise UsageError(f"{problem}; open it with vln.open_policy, or name a navigator")
+    if describes_speaker(Path(folder)):
+        raise UsageError(f"{source} holds a speaker, not a navigator; name a navigator or other people's weights")
+    return folder

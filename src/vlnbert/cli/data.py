@@ -221,19 +221,18 @@ def augment_paths(verb: Callable[..., Any], out: Path, json: bool = False, **opt
 
 @command(
     "augment speak",
-    "vlnbert.api.augment_speaking:augment_speak",
+    "vlnbert.api.augmenting:augment_speak",
     ["speaker"],
     metavars={"speaker": "RUN", "out": "FILE"},
 )
 def augment_speak(verb: Callable[..., Any], json: bool = False, **options: Any) -> None:
     """Let a speaker describe paths, as data to train on.
 
-    Let a speaker tell every path of a file, as augmented data that a training learns from.
-
-    A file r2r/NAME_aug.json of a data folder is the split r2r/NAME_aug. Instructions without words or without an end
-    are left out and counted; so are paths outside of the train houses, and those that val_seen describes. The file is
-    written whole or not at all: what was interrupted starts over. A small file beside it, NAME_aug.about.json, says who
-    told it, and which houses that speaker had not seen. Fewer tellings are the first of more.
+    It writes instructions for every path of a file, as augmented data that a training learns from. A file
+    r2r/NAME_aug.json of a data folder is the split r2r/NAME_aug. Instructions without words or without an end are left
+    out and counted; so are paths outside of the train houses, and those that val_seen describes. The file is written
+    whole or not at all: what was interrupted starts over. A small file beside it, NAME_aug.about.json, names the
+    speaker and the houses that it had not seen. Fewer tellings are the first of more.
 
     Example: vlnbert augment paths --data data --out paths.json --count 75000
 
@@ -242,8 +241,8 @@ def augment_speak(verb: Callable[..., Any], json: bool = False, **options: Any) 
     Example: vlnbert train r2r-open-told --data data --out runs/told --device cuda
 
     Args:
-        speaker: A run of a speaker, whose best weights speak; or a speaker's folder or hub name. One of REVERIE tells
-            of an object that is seen where the path ends: the file's, or one that is drawn for each telling.
+        speaker: A run of a speaker, whose best weights speak; or a speaker's folder or hub name. One of REVERIE
+            describes an object that is seen where the path ends: the file's, or one that is drawn for each telling.
         paths: The paths, in R2R's form, as vlnbert augment paths writes them; or in REVERIE's.
         data: The data folder; by default the one that a run was trained on.
         device: Where the tensors are, such as cpu or cuda.

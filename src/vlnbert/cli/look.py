@@ -61,7 +61,7 @@ def evaluate(
         json: Print one JSON object, keyed by split, instead of a table.
         per_episode: Print that JSON object of single episodes: by split and id, how each ended and its scores.
     """
-    from vlnbert.api.walkers import run_or_source, usual_task
+    from vlnbert.api.agents import as_run, usual_task
     from vlnbert.rollout.agents import find_agent
     from vlnbert.tasks.splits import full_name
 
@@ -69,7 +69,7 @@ def evaluate(
         raise UsageError("name a navigator or an --agent, and not both; for example --agent random")
     if not splits:
         raise UsageError("no split to walk; for example --splits val_unseen")
-    chosen = run_or_source(run) if run else find_agent(agent or "")
+    chosen = as_run(run) if run else find_agent(agent or "")
     usual = task or usual_task(chosen)
     names = [split_of_task(split, task) if task else full_name(split, usual) for split in splits]
     found = verb(chosen, options.pop("data", None), names, **options)
@@ -115,8 +115,7 @@ def show_episode(
         out: Write the card to a file instead, by its ending: .html (a page), .svg, .png or .pdf (the floor plan).
         json: Print the record as one JSON object instead of a card.
     """
-    from vlnbert.analysis.card import require_card_name
-    from vlnbert.analysis.card_text import COLOURS, head_lines, shaded_instruction, tables
+    from vlnbert.analysis.card import COLOURS, head_lines, require_card_name, shaded_instruction, tables
 
     if out is not None:
         require_card_name(out)
@@ -296,18 +295,17 @@ def speak(
 ) -> None:
     """Let a speaker describe paths, or score it.
 
-    Let a speaker tell of the paths of a split, or of any path: an instruction for each.
+    It writes an instruction for each path of a split, or for any path. Empty ones, and those without an end, are
+    written again by nucleus sampling, and left out otherwise, by name.
 
-    Empty sentences, and those without an end, are told again by nucleus sampling and else left out, by name.
-
-    With --score it is scored instead: BLEU-4 and CIDEr against what people said, the perplexity of that and, with
-    --navigator, how well an agent follows what was told, beside how well it follows people on the same paths.
+    With --score it is scored instead: BLEU-4 and CIDEr against people's instructions, the perplexity of those and, with
+    --navigator, how well an agent follows the speaker, beside how well it follows people on the same paths.
 
     Example: vlnbert train speaker-open --data data --out runs/speaker
 
     Example: vlnbert speak runs/speaker --split r2r/val_unseen
 
-    Example: vlnbert speak runs/speaker --split r2r/val_unseen --decoding nucleus --seed 1 --out told.json
+    Example: vlnbert speak runs/speaker --split r2r/val_unseen --decoding nucleus --seed 1 --out generated.json
 
     Example: vlnbert speak runs/speaker --path scan:viewpoint,viewpoint,viewpoint
 
@@ -316,11 +314,11 @@ def speak(
     Args:
         speaker: A run of a speaker, whose best weights speak; or a speaker's folder or hub name.
         data: The data folder; by default the one that a run was trained on.
-        split: The split whose paths to tell, each once, such as val_unseen, with its task where that is not the run's,
-            or r2r. dev_unseen is made of the houses that a run kept out of its training.
+        split: The split whose paths to describe, each once, such as val_unseen, with its task where that is not the
+            run's, or r2r. dev_unseen is made of the houses that a run kept out of its training.
         path: Instead of a split, one path or several by their viewpoints, one step apart: scan:viewpoint,viewpoint,...
         device: Where the tensors are, such as cpu or cuda.
-        score: Print scores of what is told instead of telling it.
+        score: Print scores of the instructions instead of them.
         navigator: With --score: a run, navigator or agent that follows; best one that learned from people alone.
         out: A file to write, a JSON list in R2R's form, instead of printing.
         json: Print that list, or the scores as one object, instead of a table.
@@ -328,7 +326,7 @@ def speak(
     if navigator is not None and not score:
         raise UsageError("--navigator follows to score a speaker; say so: --score")
     if score:
-        from vlnbert.api.speaker_scores import score_speaker
+        from vlnbert.api.speaking import score_speaker
 
         if split is None or path or out is not None:
             problem = "--score scores a split, and prints"

@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from vlnbert.analysis.web import viewer_script, viewer_style
+from vlnbert.analysis.page import viewer_script, viewer_style
 from vlnbert.explorer.explorer import Explorer
 from vlnbert.explorer.guard import LOOPBACK, Guard, refusal
 from vlnbert.explorer.pages import card_page, front_page
@@ -116,19 +116,19 @@ class _Pages:
         return await self._walk(self._asked_episode(request))
 
     async def walk_instruction(self, request: Request) -> Response:
-        return await self._walk(read_instruction(await request.body(), len(self.explorer.agents)))
+        return await self._walk(read_instruction(await request.body(), len(self.explorer.walkers)))
 
     def _asked_episode(self, request: Request) -> Asked:
         asked = read_query(request.url.query.encode(), "split", "id", optional=("agent", "step"))
         return EpisodeAsked(
-            agent_number(asked.get("agent", "0"), len(self.explorer.agents)), asked["split"], asked["id"]
+            agent_number(asked.get("agent", "0"), len(self.explorer.walkers)), asked["split"], asked["id"]
         )
 
     def _asked_instruction(self, request: Request) -> Asked:
         fields = ("task", "scan", "start", "heading", "text")
         asked = read_query(request.url.query.encode(), *fields, optional=("agent", "step"))
         return InstructionAsked(
-            agent=agent_number(asked.get("agent", "0"), len(self.explorer.agents)),
+            agent=agent_number(asked.get("agent", "0"), len(self.explorer.walkers)),
             task=asked["task"],
             scan=asked["scan"],
             start=asked["start"],

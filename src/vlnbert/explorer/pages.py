@@ -92,8 +92,8 @@ VIEWER = """<section class="agent" aria-labelledby="agent-{number}">
 def front_page(explorer: Explorer) -> str:
     """The page; without JavaScript it links the cards of some episodes."""
     viewers = (
-        VIEWER.format(number=number, name=escape(one.name), about=escape(one.about))
-        for number, one in enumerate(explorer.agents)
+        VIEWER.format(number=number, name=escape(walker.name), about=escape(about))
+        for number, (walker, about) in enumerate(zip(explorer.walkers, explorer.about, strict=True))
     )
     links, example = [], "Leave the bedroom and turn left. Stop beside the red chair."
     if first := explorer.first:
@@ -104,7 +104,7 @@ def front_page(explorer: Explorer) -> str:
             address = "/episode?" + urlencode({"split": first["split"], "id": index.episodes.ids[row]})
             links.append(f'<li><a href="{escape(address)}">{escape(index.episodes.texts[row])}</a></li>')
     body = FRONT.format(
-        agents=len(explorer.agents),
+        agents=len(explorer.walkers),
         viewers="".join(viewers),
         links="".join(links),
         most=MOST_CHARACTERS,

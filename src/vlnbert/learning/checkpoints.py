@@ -23,8 +23,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from vlnbert.errors import DataError, UsageError
-from vlnbert.learning.averaging import AveragedWeights
-from vlnbert.learning.optimisers import check_state, optimiser_tensors, read_state, restore_state
+from vlnbert.learning.optimisers import AveragedWeights, check_state, optimiser_tensors, read_state, restore_state
 from vlnbert.learning.run_folder import (
     ANEW,
     TRAINER,
@@ -39,13 +38,11 @@ from vlnbert.navigator import Navigator
 from vlnbert.navigator.model import allocate, make_backbone
 from vlnbert.navigator.storage.digests import DIGESTS, DigestError, noting
 from vlnbert.navigator.storage.folder import CONFIG, read_config, read_safetensors, require_fit, weight_problem
-from vlnbert.rollout.policy import Policy
 from vlnbert.sources.folders import replaced
 from vlnbert.sources.formats import NewerFormatError
 from vlnbert.sources.moves import remove
-from vlnbert.speaker import Speaker
 
-Trained = Navigator | Policy | Speaker
+Trained = Any  # a module that saves itself to a folder and reads its weights from one
 
 ROOM = "free some space and resume"
 LEARNING = "weights."  # before the names of weights that go on learning, beside their average
@@ -119,7 +116,7 @@ def save_trained(folder: Path, model: Trained, card: Mapping[str, Any]) -> None:
 
 def unfilled_navigator(folder: Path) -> Navigator:
     """A navigator in the shape of a checkpoint's, with its tokenizer; `load_checkpoint` must give it weights."""
-    with _ours():
+    with file_of_a_run():
         config = read_config(folder / CONFIG)
         require_fit(folder, config)
         backbone = make_backbone(config)  # a foreign one may have buffers that no file holds
@@ -130,21 +127,13 @@ def unfilled_navigator(folder: Path) -> Navigator:
     return navigator
 
 
-def unfilled_speaker(folder: Path) -> Speaker:
-    """The same for a speaker."""
-    with _ours():
-        speaker = Speaker.unfilled(folder)
-    allocate(speaker, "cpu")
-    return speaker
-
-
 def load_checkpoint(folder: Path, state: TrainingState) -> tuple[Progress, Tensor, dict[str, Any]]:
     """Put a run back exactly where it was: weights, average, optimiser and what the learner holds beside.
 
     Gives how far it is, the losses [batch, part] that nobody was told of yet, and what named callbacks kept.
     """
     model, averaged = state.model, state.averaged
-    with _ours():
+    with file_of_a_run():
         weights = model.read_weights(folder)
     model.load_state_dict(weights)
     try:
@@ -178,7 +167,7 @@ def load_checkpoint(folder: Path, state: TrainingState) -> tuple[Progress, Tenso
 
 
 @contextmanager
-def _ours() -> Iterator[None]:
+def file_of_a_run() -> Iterator[None]:
     """A damaged file of a run, unlike others of its kind, can neither be fetched nor saved again."""
     try:
         yield

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from vlnbert.errors import DataError, UnknownNameError, UsageError
+from vlnbert.learning.experiment import ExperimentSettings
 from vlnbert.learning.presets import Preset, presets
 from vlnbert.learning.recipes import RECIPES
-from vlnbert.learning.settings import ExperimentSettings
 from vlnbert.plugins import load_recorded
 from vlnbert.records import asked_places, places_of, to_plain, with_changes
 from vlnbert.sources.checks import is_list_of
@@ -42,7 +42,7 @@ def read_experiment(path: str | Path) -> Preset:
     beside = [str((path.parent / plugin).resolve()) if plugin.endswith(".py") else plugin for plugin in plugins]
     load_recorded(beside, f"{path} names")
     named = {name.partition(".")[0] for name in settings}
-    recipe = next((one for one in RECIPES.values() if one.shape in named), RECIPES["navigator"])
+    recipe = RECIPES[next((name for name in RECIPES if name in named), "navigator")]
     plain = Preset("", "", recipe.experiment())
     base = presets[told["preset"]] if "preset" in told else plain
     pairs = list(_settings(settings, set(_tables(base.experiment))))

@@ -15,8 +15,8 @@ from vlnbert.errors import UsageError
 from vlnbert.evaluation.tables import Summary
 from vlnbert.learning.batches import BatchStream
 from vlnbert.learning.checkpoints import Trained
+from vlnbert.learning.experiment import ExperimentSettings, TrainingSettings
 from vlnbert.learning.optimisers import OPTIMISERS, SCHEDULES
-from vlnbert.learning.settings import ExperimentSettings, TrainingSettings
 from vlnbert.learning.trainer import CALLBACKS, LearnerModule, Trainer
 from vlnbert.plugins import LOAD_PLUGIN
 from vlnbert.ranks import ALONE, Ranks
@@ -33,9 +33,8 @@ class Recipe(ABC):
     """What is trained, and how; one object serves all runs of its kind."""
 
     name: ClassVar[str]
+    """Also the field of the experiment that says what is trained, such as navigator."""
     experiment: ClassVar[type[ExperimentSettings]]
-    shape: ClassVar[str]
-    """The field of the experiment that says what is trained, such as navigator."""
     walks: ClassVar[bool] = False
     """Whether what it trains is an agent, which can be evaluated, shown and explored."""
 
@@ -46,6 +45,10 @@ class Recipe(ABC):
     @abstractmethod
     def reopen(self, checkpoint: Path) -> Trained:
         """The same in the shape of a checkpoint's; `load_checkpoint` must give it weights."""
+
+    @abstractmethod
+    def open(self, folder: Path) -> Any:
+        """What was trained, in a folder of its own: a run's best, or one of its checkpoints."""
 
     @abstractmethod
     def as_trained(self, experiment: Any, model: Any) -> ExperimentSettings:
@@ -70,10 +73,6 @@ class Recipe(ABC):
     @abstractmethod
     def best_metric(self, best_on: str) -> str:
         """The score by which the best weights are chosen on a split."""
-
-    @abstractmethod
-    def drops(self, model: Any) -> bool:
-        """Whether anything random is dropped in training."""
 
     def anchored(self, experiment: Any) -> ExperimentSettings:
         """The experiment with the files that it names beside features and start by their whole paths."""

@@ -1,15 +1,13 @@
-"""Recipes by name."""
+"""Recipes by name; those of packages behind this one are imported when a run or an experiment asks for them."""
 
+from vlnbert.learning.experiment import ExperimentSettings
 from vlnbert.learning.navigator_recipe import NavigatorRecipe
 from vlnbert.learning.recipe import Recipe
-from vlnbert.learning.settings import ExperimentSettings
-from vlnbert.learning.speaker_recipe import SpeakerRecipe
 from vlnbert.registry import Registry
 
 RECIPES: Registry[Recipe] = Registry("recipe")
-NAVIGATOR, SPEAKER = NavigatorRecipe(), SpeakerRecipe()
-RECIPES.register(NAVIGATOR.name, NAVIGATOR, NavigatorRecipe.__module__)
-RECIPES.register(SPEAKER.name, SPEAKER, SpeakerRecipe.__module__)
+NAVIGATOR = RECIPES.register(NavigatorRecipe.name, NavigatorRecipe())
+RECIPES.announce("speaker", "vlnbert.speaker.recipe")
 
 
 def recipe_of(experiment: ExperimentSettings) -> Recipe:

@@ -1,15 +1,16 @@
 """A run's folder: where its checkpoints and its best weights lie, how far it is, and what a kill may have left there.
 
 `last.json` is the pointer to the newest whole checkpoint. What comes of the validation of a checkpoint, which is saved
-before, is told by the pointer, so that to tell it is one move.
+before, is told by the pointer, so that to tell it is one move. The folder is kept to one process, from before it is
+looked at until the training ends.
 """
 
 import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,13 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from vlnbert.errors import DataError, UsageError
-from vlnbert.learning.settings import MOST
 from vlnbert.navigator.storage.hub import exists
-from vlnbert.records import from_plain
+from vlnbert.ranks import Ranks
+from vlnbert.records import MOST, from_plain
 from vlnbert.sources.files import read_json, require_regular, sweep, write_json
 from vlnbert.sources.folders import Read, read_whole
 from vlnbert.sources.formats import NewerFormatError
+from vlnbert.sources.locks import locked
 from vlnbert.sources.moves import aside, remove
 
 RECORD, POINTER, CHECKPOINTS, BEST = "run.json", "last.json", "checkpoints", "best"  # in a run's folder
@@ -229,6 +231,15 @@ def point_to(run: Path, checkpoint: Path, keep: int, progress: Progress | None =
     after = {} if progress is None else {"progress": asdict(progress)}
     pointer = {"checkpoint": checkpoint.name, KEPT: [path.name for path in (checkpoint, *older)], **after}
     write_json(run / POINTER, {**pointer, DIGEST: _digest(pointer)}, lasting=True)
+
+
+@contextmanager
+def kept(run: Path, ranks: Ranks) -> Iterator[None]:
+    """Keep a run's folder to these ranks, and remove what a killed training left half done. Blocks may be nested."""
+    with locked(run) if ranks.writes else nullcontext():
+        if ranks.writes:
+            sweep_run(run)
+        yield
 
 
 def sweep_run(run: Path) -> None:

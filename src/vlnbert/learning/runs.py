@@ -4,7 +4,8 @@ A run's folder holds `run.json` (the preset's name, all settings, the data folde
 `checkpoints/` and `last.json`, `best/` (a navigator's folder) and the logs.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,21 +16,21 @@ from vlnbert.data.features import object_feature_file, view_feature_file
 from vlnbert.data.own import bank_digest
 from vlnbert.data.spec import OFF
 from vlnbert.errors import DataError, UsageError, setting
-from vlnbert.evaluation.scoring import try_measure
-from vlnbert.learning.agreement import require_agreement
+from vlnbert.evaluation.metrics import try_measure
+from vlnbert.learning.experiment import ExperimentSettings
 from vlnbert.learning.recipes import recipe_of
-from vlnbert.learning.run_folder import POINTER, has_checkpoint, point_to, read_newest
-from vlnbert.learning.run_lock import begun_alone, kept
-from vlnbert.learning.run_notes import begin_notes, resume_notes
-from vlnbert.learning.run_record import RunRecord, extended, read_record, write_record
-from vlnbert.learning.settings import ExperimentSettings
-from vlnbert.learning.told_splits import speaker_notes
+from vlnbert.learning.run_folder import POINTER, RECORD, has_checkpoint, kept, point_to, read_newest
+from vlnbert.learning.run_notes import begin_notes, resume_notes, speaker_notes
+from vlnbert.learning.run_record import RunRecord, extended, read_record, require_agreement, write_record
 from vlnbert.learning.trainer import Trainer
+from vlnbert.navigator.storage.hub import exists
 from vlnbert.perception.sentences import encoder_digest
 from vlnbert.plugins import load_recorded, loaded_plugins, trust_loaded
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.sources.boxes import box_files
+from vlnbert.sources.folders import refuse_full
 from vlnbert.sources.layout import DataFolder
+from vlnbert.sources.locks import LOCK
 from vlnbert.sources.word_labels import require_word_labels
 from vlnbert.tasks.holdout import choose_houses, file_of
 from vlnbert.tasks.leaks import files_looked_at
@@ -38,6 +39,7 @@ from vlnbert.tasks.sub_instructions import is_cut_from_train
 from vlnbert.tasks.task import TASKS
 from vlnbert.world.cache import Key
 
+ANOTHER = "resume it with: vlnbert train --resume {run}, or choose another folder"
 OF_OBJECTS = ("features.object_width", "features.max_objects")
 
 
@@ -140,6 +142,23 @@ def resume_run(
                 tell(line)
         trust_loaded()
         return trainer
+
+
+@contextmanager
+def begun_alone(run: Path, ranks: Ranks) -> Iterator[None]:
+    """Keep a new run's folder to these ranks; it must be new or empty, and stays so where the block fails."""
+    if not exists(run / LOCK):  # a folder that was never a run's gets no lock
+        refuse_used(run)
+    with kept(run, ranks):
+        refuse_used(run)
+        yield
+
+
+def refuse_used(run: Path) -> None:
+    """Only a new or an empty folder may become a run; the lock of one that never came to be is no obstacle."""
+    if exists(run / RECORD):
+        raise DataError(run, f"holds a run of {read_record(run).preset}", ANOTHER.format(run=run))
+    refuse_full(run, besides=(LOCK,))
 
 
 def fingerprints(experiment: ExperimentSettings, folder: DataFolder) -> dict[str, str]:

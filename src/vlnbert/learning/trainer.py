@@ -21,23 +21,29 @@ from vlnbert.environment.environment import Environment
 from vlnbert.errors import DataError, UsageError, VlnbertError
 from vlnbert.evaluation.tables import Summary, is_better
 from vlnbert.external import ExternalCall, guarded
-from vlnbert.learning.averaging import AveragedWeights
 from vlnbert.learning.batches import BatchStream
 from vlnbert.learning.checkpoints import Trained, TrainingState, load_checkpoint, save_checkpoint, save_trained
-from vlnbert.learning.optimisers import can_be_captured, learning_rate_at, make_optimiser, set_learning_rate
+from vlnbert.learning.optimisers import (
+    AveragedWeights,
+    LearningRate,
+    can_be_captured,
+    make_optimiser,
+    require_saveable,
+    set_learning_rate,
+)
 from vlnbert.learning.run_folder import (
     BEST,
     Progress,
     after_validation,
     checkpoint_of,
+    kept,
     point_to,
     read_newest,
     remove_surplus,
 )
-from vlnbert.learning.run_lock import kept
 from vlnbert.learning.updates import EagerUpdate, GraphUpdate, Update
 from vlnbert.ranks import ALONE, Ranks, launcher
-from vlnbert.registry import Registry, require_name
+from vlnbert.registry import Registry, by_name
 from vlnbert.tasks.splits import Split
 
 MOST_LOOKED_AT = 1000  # batches, to find one of each split
@@ -116,7 +122,7 @@ class Trainer:
         free = set(learner.unclipped())
         clipped = [weight for weight in learned.values() if weight not in free]
         self.optimiser, self.names = make_optimiser(config, learned, device)
-        self.averaged = AveragedWeights(model, config.ema)
+        self.learning_rate, self.averaged = LearningRate(config), AveragedWeights(model, config.ema)
         if ranks.count > 1:
             unused = ranks.any(leaves_some_unused(self.learner, batches, list(learned.values())), device)
             self.learner = DistributedDataParallel(self.learner, find_unused_parameters=unused)
@@ -186,8 +192,11 @@ class Trainer:
         elif self.ranks.writes and self.saved is not None:
             remove_surplus(self.run, self.checkpoint, self.config.keep)  # left by a kill
         stopped = self._validate_if_due(stopped=False)  # where a kill came between
+        begun = self.progress.iteration
         while self.progress.iteration < self.config.iterations and not stopped and not self.stale:
             self.advance(self.progress.iteration)
+            if self.progress.iteration == begun:
+                require_saveable(self.optimiser, self.config.optimizer)
             self.progress = replace(self.progress, iteration=self.progress.iteration + 1)
             self.advanced(self.progress.iteration)
             validate = self.due(self.config.validate_every)
@@ -244,7 +253,7 @@ class Trainer:
         self.averaged.update(iteration)
 
     def _learn(self, iteration: int) -> None:
-        set_learning_rate(self.optimiser, learning_rate_at(self.config, iteration))
+        set_learning_rate(self.optimiser, self.learning_rate.at(iteration))
         self.begin_update(iteration)
         self.learner.train()
         torch.manual_seed(dropout_seed(self.config.seed, iteration, self.ranks.rank))
@@ -267,9 +276,9 @@ class Trainer:
         losses = self.ranks.mean(torch.stack(self.unreported))
         self.unreported = []
         first = self.progress.iteration * self.config.accumulate - len(losses)
-        for number, total in enumerate(losses[:, 0].tolist(), first):
-            if not math.isfinite(total):
-                self._give_up(number, total)
+        for number, parts in enumerate(losses.tolist(), first):
+            if not math.isfinite(parts[0]):
+                self._give_up(number, dict(zip(self.parts, parts, strict=True)))
         self.carried = torch.cat([self.carried.to(losses.dtype), losses])
 
     def _report(self) -> None:
@@ -277,7 +286,7 @@ class Trainer:
         parts = dict(zip(self.parts, self.carried.mean(dim=0).tolist(), strict=True))
         self.carried = self.carried[:0]
         for callback in self.watching:
-            callback.updated(self.progress.iteration, learning_rate_at(self.config, self.progress.iteration - 1), parts)
+            callback.updated(self.progress.iteration, self.learning_rate.at(self.progress.iteration - 1), parts)
 
     def _require_numbers(self) -> None:
         """Weights that are no longer numbers must not be saved, though the loss that they were learned from was one."""
@@ -287,12 +296,17 @@ class Trainer:
 
     @property
     def _remedy(self) -> str:
+        if not self.saved:
+            return "nothing was saved yet; begin again with a lower learning rate"
         return f"{self.run} still holds the last good checkpoint; begin another run with a lower learning rate"
 
-    def _give_up(self, number: int, total: float) -> None:
+    def _give_up(self, number: int, parts: Mapping[str, float]) -> None:
+        """Say which batch has a loss that is no number, and which of its terms are none."""
         episodes = self.batches.split_of(number).episodes
         names = ", ".join(episodes.ids[row] for row in self.batches.rows(number).tolist())
-        problem = f"the loss of batch {number} is {total} (instructions {names})"
+        terms = [name for name, value in parts.items() if name != "total" and not math.isfinite(value)]
+        of_terms = f", in its term{'s' * (len(terms) > 1)} {', '.join(terms)}" if terms else ""
+        problem = f"the loss of batch {number} is {parts['total']}{of_terms} (instructions {names})"
         if number < self.config.accumulate:  # of the first update
             raise TrainingError(f"{problem}; nothing was learned yet: {NOT_FINITE}")
         raise TrainingError(f"{problem}; {self._remedy}")
@@ -355,13 +369,7 @@ def register_callback(name: str) -> Callable[[AnyCallback], AnyCallback]:
     Args:
         name: What the training's setting `callbacks` calls it.
     """
-    require_name(CALLBACKS.kind, name)
-
-    def register(make: AnyCallback) -> AnyCallback:
-        CALLBACKS.register(name, make)
-        return make
-
-    return register
+    return by_name(CALLBACKS, name)
 
 
 def make_callback(name: str) -> Callback:

@@ -24,9 +24,8 @@ from vlnbert.learning.objective import Objective
 from vlnbert.learning.rewards import OpenReward
 from vlnbert.navigator import fast
 from vlnbert.ranks import Ranks
-from vlnbert.rollout.mixed import MixedAgent, Rollout, TeacherRows, collect_rollout
-from vlnbert.rollout.noise import uniform
-from vlnbert.rollout.recurrent import as_policy
+from vlnbert.rollout.mixed import MixedAgent, Rollout, TeacherRows, collect_rollout, uniform
+from vlnbert.rollout.policy import as_policy
 from vlnbert.tasks.batches import Batch
 from vlnbert.tasks.task import TASKS
 
@@ -49,7 +48,7 @@ class Learner(nn.Module):
         config: TrainConfig,
         ranks: Ranks,
         teacher_rows: TeacherRows,
-        row_policy: Tensor,
+        row_mode: Tensor,
     ) -> None:
         """`policy` is one, or a navigator."""
         super().__init__()
@@ -57,7 +56,7 @@ class Learner(nn.Module):
         seen = environment.showing(self.policy.wants, f"{type(self.policy).__name__}.wants")
         self.environment = seen.in_dtype(fast.dtype_of(config.precision))
         # No buffer: what is random differs between ranks, and so may this.
-        self.teacher_rows, self.row_policy = teacher_rows, row_policy
+        self.teacher_rows, self.row_mode = teacher_rows, row_mode
         reward = OpenReward(config.reward, environment.world, config.rewards)
         self.objective = Objective(config, self.policy, reward, ranks, environment.world.device)
         self.sides = other_sides(self.policy.tokenizer).to(environment.world.device) if config.flip else None
@@ -83,7 +82,10 @@ class Learner(nn.Module):
         with fast.enabled(fast.dtype_of(self.config.precision)):
             rollout = self._rollout(batch, key) if self.objective.needs_rollout else None
             losses: Tensor = self.objective(rollout, batch)
-            return losses
+        if torch.is_grad_enabled() and not losses.requires_grad:
+            problem = f"all losses ({', '.join(self.parts[1:])}) are detached from what is trained"
+            raise UsageError(f"{problem}; add one that is computed of what the policy gives")
+        return losses
 
     def _rollout(self, batch: Batch, key: Tensor) -> Rollout:
         task, environment = TASKS[batch.task], self.environment.for_task(batch.task)
@@ -95,7 +97,7 @@ class Learner(nn.Module):
             self.policy,
             environment,
             tokens,
-            row_policy=self.row_policy,
+            row_mode=self.row_mode,
             key=key,
             max_steps=self.config.max_steps or task.max_steps,
             teacher_rows=self.teacher_rows,

@@ -23,6 +23,8 @@ from vlnbert.registry import Registry, by_name
 from vlnbert.tasks.episodes import Extra
 from vlnbert.world.objects import NONE
 
+METHODS = ("begin", "act", "name_object", "explain")  # of an agent: what it is asked
+TRAITS = ("oracle", "reads_tokens", "sees_features", "wants", "goes_back", "hops_per_step")  # what it says of itself
 HOPS_PER_STEP = 3  # as many hops has an episode as decisions, times this, for agents that go back
 
 
@@ -97,6 +99,11 @@ class Agent:
     wants: tuple[str, ...] = ()  # what else it sees, "neighbours" and "panorama": fields of `Observation`
     goes_back = False  # whether it may go to viewpoints seen before
     hops_per_step = HOPS_PER_STEP  # then an episode may have as many hops as decisions, times this
+    external: frozenset[str] = frozenset()  # which of its methods are not ours, and are guarded where they are called
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.external = frozenset(name for name in METHODS if not is_ours(getattr(cls, name)))
 
     def begin(self, batch: EpisodeBatch) -> Any:
         """The memory with which these episodes start: anything, by default None."""
@@ -130,23 +137,15 @@ class Agent:
         return None
 
 
-class _Foreign(Agent):
+class _External(Agent):
     """An agent that does not derive from `Agent`."""
 
     def __init__(self, inner: Any) -> None:
-        self.inner, self.begin, self.act = inner, inner.begin, inner.act  # type: ignore[method-assign]
-        for name in (
-            "oracle",
-            "reads_tokens",
-            "sees_features",
-            "wants",
-            "goes_back",
-            "hops_per_step",
-            "name_object",
-            "explain",
-        ):
+        self.inner = inner
+        for name in (*METHODS, *TRAITS):
             if hasattr(inner, name):
                 setattr(self, name, getattr(inner, name))
+        self.external = frozenset(METHODS) & vars(self).keys()
 
 
 def as_agent(thing: object) -> Agent:
@@ -159,7 +158,7 @@ def as_agent(thing: object) -> Agent:
         what = f"the class {thing.__name__}" if isinstance(thing, type) else f"a {type(thing).__name__}"
         raise UsageError(f"{what} is no agent; give an object with begin(batch) and act(observation, memory)")
     _require_arguments(thing)
-    return _Foreign(thing)
+    return _External(thing)
 
 
 def _require_arguments(agent: Any) -> None:
@@ -176,7 +175,7 @@ def _require_arguments(agent: Any) -> None:
 def asked(agent: Agent, method: str, given: Any, *memory: Any) -> Any:
     """What a method of an agent answers; one that is not ours cannot move anybody by writing into what it is given."""
     call = getattr(agent, method)
-    if is_ours(call):
+    if method not in agent.external:
         return call(given, *memory)
     given = lent(given) if isinstance(given, EpisodeBatch) else replace(given, state=lent(given.state))
     with ExternalCall(f"the agent {agent_name(agent)}"):
@@ -185,7 +184,7 @@ def asked(agent: Agent, method: str, given: Any, *memory: Any) -> Any:
 
 def agent_name(agent: Agent) -> str:
     """What to call an agent: its class."""
-    return type(agent.inner if isinstance(agent, _Foreign) else agent).__name__
+    return type(agent.inner if isinstance(agent, _External) else agent).__name__
 
 
 def names_objects(agent: object) -> bool:

@@ -105,9 +105,10 @@ def run_episodes(
             memory = memory.without_stopped(state)
             rows = memory.rows
         observation = environment.observe(select_rows(state, rows))
-        slot, memory = _checked_act(
-            agent, asked(agent, "act", observation, memory), observation.state, environment.world.slots
-        )
+        answer = asked(agent, "act", observation, memory)
+        if "act" in agent.external:
+            _check_act(agent, answer, observation.state, environment.world.slots)
+        slot, memory = answer
         slot = scatter_rows(slot, rows, count)
         if record and time < max_steps:
             told = _checked_explanation(agent, asked(agent, "explain", observation, memory), observation)
@@ -144,8 +145,8 @@ def run_episodes(
     return replace(walked, hops=hops)
 
 
-def _checked_act(agent: Agent, answer: Any, state: State, slots: int) -> tuple[Tensor, Any]:
-    """What `act` gave, if it is what it should be. Out of range is only looked for where to look is not to wait."""
+def _check_act(agent: Agent, answer: Any, state: State, slots: int) -> None:
+    """Refuse what `act` may not give. Out of range is only looked for where to look is not to wait."""
     if not isinstance(answer, tuple) or len(answer) != 2:
         kind = type(answer).__name__
         raise UsageError(f"{agent_name(agent)}.act gave a {kind}; it must give slots and memory, (slot, memory)")
@@ -155,7 +156,6 @@ def _checked_act(agent: Agent, answer: Any, state: State, slots: int) -> tuple[T
         if least < 0 or (most >= slots and not agent.goes_back):
             problem = f"{agent_name(agent)}.act chose slot {least if least < 0 else most}"
             raise UsageError(f"{problem}; slots are 0 (stop) to {slots - 1}, see observation.choosable")
-    return slot, answer[1]
 
 
 def _checked_rows(agent: Agent, method: str, given: Any, state: State) -> Tensor:

@@ -1,4 +1,9 @@
-"""Rollouts to learn from: each row follows the teacher, samples or takes the best, and everything is recorded."""
+"""Rollouts to learn from: each row follows the teacher, samples or takes the best, and everything is recorded.
+
+What is sampled depends on a key and a counter, and on nothing else: noise is their hash, computed where it is needed.
+It is the same whatever the batch, the device or the number of processes, and there is no generator whose state could be
+lost.
+"""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
@@ -23,15 +28,54 @@ from vlnbert.rollout.episodes import (
     scatter_rows,
     select_rows,
 )
-from vlnbert.rollout.noise import gumbel, mix
-from vlnbert.rollout.policy import Decision, Policy, checked, require_rows
-from vlnbert.rollout.recurrent import as_policy
+from vlnbert.rollout.policy import Decision, Policy, as_policy, checked_decision, require_rows
 from vlnbert.tasks.batches import Batch
 from vlnbert.tasks.task import R2R, TASKS, Task, TeacherMemory, metres_to_nearest, nearest
 from vlnbert.world.world import World
 
+MASK = (1 << 64) - 1
+GOLDEN = 0x9E3779B97F4A7C15  # splitmix64's increment and multipliers, below
+FIRST, SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+
+
+def keys(seed: int, iteration: int, episode: Tensor) -> Tensor:
+    """[row] a key for each episode in one iteration of one run."""
+    return mix(episode + _signed(seed * GOLDEN + iteration * SECOND))
+
+
+def gumbel(key: Tensor, steps: int, slots: int) -> Tensor:
+    """[time, row, slot] standard Gumbel noise: added to a step's logits, its argmax is a sample of their softmax."""
+    counter = torch.arange(steps * slots, device=key.device).view(steps, 1, slots)
+    return -torch.log(-torch.log(uniform(key[:, None], counter)))
+
+
+def uniform(key: Tensor, counter: Tensor) -> Tensor:
+    """Float64 numbers between 0 and 1, one for each pair of a key and a counter, whose shapes broadcast."""
+    bits = mix(key + counter * _signed(GOLDEN))
+    return (((bits >> 11) & ((1 << 53) - 1)).double() + 0.5) * 2.0**-53
+
+
+def mix(value: Tensor) -> Tensor:
+    """splitmix64's finaliser on int64, whose overflow wraps as it should."""
+    value = value + _signed(GOLDEN)
+    value = (value ^ _shifted(value, 30)) * _signed(FIRST)
+    value = (value ^ _shifted(value, 27)) * _signed(SECOND)
+    return value ^ _shifted(value, 31)
+
+
+def _shifted(value: Tensor, by: int) -> Tensor:
+    """A logical shift to the right; torch's own keeps the sign."""
+    return (value >> by) & ((1 << (64 - by)) - 1)
+
+
+def _signed(number: int) -> int:
+    """The int64 with the same bits."""
+    number &= MASK
+    return number - (1 << 64) if number >> 63 else number
+
+
 TOLERANCE = 1e-6  # metres by which a way may be longer and still be a shortest one
-TEACHER, SAMPLE, GREEDY = 0, 1, 2  # row policies: how a row chooses
+TEACHER, SAMPLE, GREEDY = 0, 1, 2  # the modes in which a row chooses
 OBJECT_LOGITS, LANGUAGE_WEIGHTS = "object_logits", "language_weights"  # of a decision, kept where a loss reads them
 
 
@@ -67,7 +111,7 @@ class Rollout:
         logits: [time, row, slot] of the policy, at least float32; places that it could go back to come after the
             slots.
         ended: [row] bool: stopped within the limit.
-        row_policy: [row] how each row chose: TEACHER, SAMPLE or GREEDY.
+        row_mode: [row] how each row chose: TEACHER, SAMPLE or GREEDY.
         goal: [row] the viewpoint where each should stop; [row, any] where there are several.
         world: The houses that they walked in.
         hidden: [time, row, width] the policy's hidden vectors at the end of each step, if it gives any.
@@ -89,7 +133,7 @@ class Rollout:
     live: Tensor
     logits: Tensor
     ended: Tensor
-    row_policy: Tensor
+    row_mode: Tensor
     goal: Tensor
     world: World
     hidden: Tensor | None = None
@@ -104,12 +148,12 @@ class Rollout:
     @cached_property
     def taught(self) -> Tensor:
         """[row] bool: follows the teacher."""
-        return self.row_policy == TEACHER
+        return self.row_mode == TEACHER
 
     @cached_property
     def sampled(self) -> Tensor:
         """[row] bool: explores."""
-        return self.row_policy == SAMPLE
+        return self.row_mode == SAMPLE
 
     @cached_property
     def explored(self) -> Tensor:
@@ -198,7 +242,7 @@ class MixedAgent(Agent):
         policy: nn.Module,
         environment: Environment,
         tokens: Tensor,
-        row_policy: Tensor,
+        row_mode: Tensor,
         key: Tensor,
         max_steps: int = MAX_STEPS,
         teacher_rows: TeacherRows | None = None,
@@ -214,7 +258,7 @@ class MixedAgent(Agent):
         """
         self.policy: Policy = as_policy(policy)
         self.environment, self.tokens = environment, tokens
-        self.row_policy, self.key = row_policy, key
+        self.row_mode, self.key = row_mode, key
         self.max_steps, self.teacher_rows = max_steps, teacher_rows
         self.task, self.lesson, self.flipped = task or TASKS[R2R.name], lesson, flipped
         self.reads = frozenset(reads)
@@ -223,26 +267,26 @@ class MixedAgent(Agent):
 
     def begin(self, batch: EpisodeBatch) -> MixedMemory:
         memory = self.policy.begin(replace(batch, goal=None, goals=None))  # the teacher's to know
-        require_rows(self.policy, memory, len(self.row_policy))
+        require_rows(self.policy, memory, len(self.row_mode))
         noise = gumbel(self.key, self.max_steps, self.environment.world.slots)
-        sampled = (self.row_policy == SAMPLE)[:, None]
+        sampled = (self.row_mode == SAMPLE)[:, None]
         return MixedMemory(
             memory=memory,
             teacher=(batch.require_goal(),) if self.lesson is None else self.lesson,
             noise=noise * sampled,
-            count=len(self.row_policy),
+            count=len(self.row_mode),
             teacher_rows=self.teacher_rows,
         )
 
     def act(self, observation: Observation, memory: MixedMemory) -> tuple[Tensor, MixedMemory]:
-        policy, viewpoint = select_rows(self.row_policy, memory.rows), observation.state.viewpoint
+        mode, viewpoint = select_rows(self.row_mode, memory.rows), observation.state.viewpoint
         decision = self._decide(observation, memory)
         logits = at_least_float32(decision.all_logits)
         teacher, lesson = self.task.teacher(self.environment.world, viewpoint, memory.teacher)
         if self.taught_back and decision.places is not None:
             teacher = self._place_or(teacher, viewpoint, decision, goal=memory.teacher[0])
-        sampled = (logits.detach() + self._noise(decision, memory, policy)).argmax(dim=1)
-        slot = torch.where(policy == TEACHER, teacher, sampled)
+        sampled = (logits.detach() + self._noise(decision, memory, mode)).argmax(dim=1)
+        slot = torch.where(mode == TEACHER, teacher, sampled)
         record = {"slot": slot, "teacher": teacher, "logits": logits}
         if decision.hidden is not None:
             record["hidden"] = decision.hidden
@@ -269,13 +313,13 @@ class MixedAgent(Agent):
         least, place = left.masked_fill(~on_the_way, torch.inf).min(dim=1)
         return torch.where(least.isfinite(), decision.logits.shape[1] + place, slot)
 
-    def _noise(self, decision: Decision, memory: MixedMemory, policy: Tensor) -> Tensor:
+    def _noise(self, decision: Decision, memory: MixedMemory, mode: Tensor) -> Tensor:
         """[active, slot] this step's noise; that of places is drawn beside it, so that slots keep theirs."""
         time = len(memory.records)
         if decision.places is None:
             return memory.noise[time]
         noise = gumbel(mix(select_rows(self.key, memory.rows) + time + 1), 1, decision.places.shape[1])[0]
-        return torch.cat((memory.noise[time], noise * (policy == SAMPLE)[:, None]), dim=1)
+        return torch.cat((memory.noise[time], noise * (mode == SAMPLE)[:, None]), dim=1)
 
     def look_ahead(self, walked: Trajectories) -> tuple[Decision | None, Tensor | None]:
         """What the rows that came to the limit would decide next, and which rows those are; None if there are none."""
@@ -289,7 +333,7 @@ class MixedAgent(Agent):
         if self.flipped is not None:
             seen = flip_observation(observation, select_rows(self.flipped, memory.rows))
         decision = self.policy.step(seen, memory.memory, attention=LANGUAGE_WEIGHTS in self.reads)
-        return checked(self.policy, decision, *seen.choosable.shape)
+        return checked_decision(self.policy, decision, seen)
 
 
 def collect_rollout(
@@ -328,7 +372,7 @@ def collect_rollout(
         **places,
         **columns,
         ended=walked.ended,
-        row_policy=agent.row_policy,
+        row_mode=agent.row_mode,
         goal=goal,
         world=environment.world,
         kept=walked.memory.kept,

@@ -1,14 +1,14 @@
 """Policies by name, and their folders: made from a configuration and from what they will be shown, saved and opened."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, is_dataclass, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 import torch
 
-from vlnbert.errors import DataError, UsageError, VlnbertError
+from vlnbert.errors import DataError, UnknownNameError, UsageError, VlnbertError
 from vlnbert.external import ExternalCall, guarded, is_ours
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.storage.digests import check_file
@@ -28,8 +28,7 @@ from vlnbert.navigator.storage.shown import FEATURES, read_shown, require_no_pat
 from vlnbert.plugins import LOAD_PLUGIN
 from vlnbert.records import from_plain
 from vlnbert.registry import Registry, require_name
-from vlnbert.rollout.policy import INPUTS, NEWEST, POLICY, SETTINGS, Inputs, Policy
-from vlnbert.rollout.recurrent import RecurrentPolicy
+from vlnbert.rollout.policy import INPUTS, POLICY, POLICY_FORMAT, SETTINGS, Inputs, Policy, RecurrentPolicy
 from vlnbert.sources.files import read_json
 from vlnbert.sources.folders import read_whole
 from vlnbert.sources.formats import format_of
@@ -106,6 +105,9 @@ def make_policy(name: str, settings: Mapping[str, Any], inputs: Inputs) -> Polic
 
 def whole_settings(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """All settings of a policy, with its defaults where nothing else is said."""
+    known = [one.name for one in fields(POLICIES[name].settings)]
+    if unknown := next((one for one in settings if one not in known), None):
+        raise UnknownNameError(f"setting of the policy '{name}' called", unknown, known)
     return asdict(from_plain(POLICIES[name].settings, settings, PLACE))
 
 
@@ -138,7 +140,7 @@ def unfilled_policy(folder: Path) -> Policy:
     told = read_json(path, "configuration")
     if not isinstance(told, dict) or not isinstance(told.get(POLICY), str):
         raise DataError(path, "does not describe a policy", GIVE)
-    format_of(path, told, NEWEST)
+    format_of(path, told, POLICY_FORMAT)
     name = told[POLICY]
     if name not in POLICIES:
         raise DataError(path, f"names the policy '{name:.60}', which nobody registers here", LOAD_PLUGIN)

@@ -1,108 +1,97 @@
-"""Writing instructions: greedy or nucleus, a word of every row at a time, with keys and values kept.
+"""How instructions are written: greedy or nucleus, a word of every row at a time; or by beam search.
 
 Shapes are static and nothing waits for the device, so that one step can be recorded as a CUDA graph and replayed for
 each word. What nucleus sampling draws is a hash of the seed, the path and the word's place: a row's instruction is the
 same in any batch.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 import torch
+from tokenizers import Tokenizer, decoders
 from torch import Tensor
+from torch.nn.functional import linear
 
-from vlnbert.errors import UnknownNameError, UsageError, setting
-from vlnbert.rollout.noise import uniform
-from vlnbert.speaker.layers import KeyValues
-from vlnbert.speaker.likelihood import PAD
-from vlnbert.speaker.model import EncodedPaths, SpeakerModel
+from vlnbert.rollout.mixed import uniform
+from vlnbert.sources.instructions import PAD
+from vlnbert.speaker.config import Decoding
+from vlnbert.speaker.model import EncodedPaths, KeyValues, SpeakerModel
 
-Method = Literal["greedy", "nucleus", "beam"]
-MOST_BEAMS = 64
-# settings that one method alone has
-OF_METHOD = {"top_p": "nucleus", "temperature": "nucleus", "beams": "beam", "length_penalty": "beam"}
-
-
-@dataclass(frozen=True)
-class Decoding:
-    """How instructions are chosen among all that could be said."""
-
-    method: Method = "greedy"
-    """greedy takes the likeliest word at each place; nucleus draws one among the likeliest words that together have a
-    probability of top_p; beam looks for the likeliest instruction."""
-    top_p: float = 0.9
-    """Of nucleus: 1 draws among all words."""
-    temperature: float = 0.9
-    """Of nucleus: below 1 the likely gets likelier."""
-    beams: int = 4
-    """Of beam: instructions that are kept at each place."""
-    length_penalty: float = 0.6
-    """Of beam: the logarithm of a probability is divided by the number of words to this power; 0 for the likeliest
-    instruction, which is often a short one."""
-    max_tokens: int | None = None
-    """Longest instruction, in word pieces, [CLS] and [SEP] included; by default the speaker's."""
-    seed: int = 0
-    """Of nucleus."""
-
-    def __post_init__(self) -> None:
-        if self.method not in get_args(Method):
-            raise UnknownNameError("decoding", str(self.method), get_args(Method))
-        limits = {"top_p": (1e-6, 1.0), "temperature": (1e-3, 100.0), "length_penalty": (0.0, 10.0)}
-        limits |= {"beams": (1, MOST_BEAMS), "seed": (0, 2**63 - 1)}
-        limits |= {"max_tokens": (3, 2**20)} if self.max_tokens is not None else {}
-        for name, (least, most) in limits.items():
-            value = getattr(self, name)
-            whole = name in ("beams", "seed", "max_tokens")
-            if (
-                isinstance(value, bool)
-                or not isinstance(value, int if whole else int | float)
-                or not least <= value <= most
-            ):
-                raise UsageError(f"{setting(name)} is {value!r}; choose {least:,} to {most:,}")
-        for name, method in OF_METHOD.items():
-            if method != self.method and (value := getattr(self, name)) != getattr(Decoding, name):
-                problem = f"{setting(name, value)} is of {method} decoding, which was not asked for"
-                raise UsageError(f"{problem}; leave it out, or add {setting('decoding', method)}")
+JOINED = decoders.WordPiece(prefix="##", cleanup=True)
+ROWS = ("tokens", "log_probability", "ended")  # the tensors of Generated
+NEVER = float("-inf")
+UNENDED = 1e6  # taken from the rank of a beam without an end, so that every beam that has one comes before it
 
 
 @dataclass(frozen=True)
-class Written:
-    """Instructions as they were written."""
+class Generated:
+    """Generated instructions, one a row."""
 
-    tokens: Tensor  # [row, token] from [CLS] on; [PAD] behind [SEP]
-    log_probability: Tensor  # [row] of all that was written, by the speaker itself, whatever the temperature
-    ended: Tensor  # [row] bool: whether [SEP] was written within the limit
+    tokens: Tensor  # [row, token] from [CLS] to [SEP], then [PAD]
+    log_probability: Tensor  # [row] of the instruction, by the speaker itself, whatever the temperature
+    ended: Tensor  # [row] bool: whether [SEP] came within the limit
+    retries: int = 0  # rows that were generated again, counted each time
 
     @classmethod
-    def nothing(cls, tokens: int, device: torch.device) -> "Written":
-        """No row, of so many tokens."""
-        rows = torch.zeros(0, device=device)
-        return cls(torch.zeros(0, tokens, dtype=torch.long, device=device), rows, rows.bool())
+    def joined(cls, parts: Sequence["Generated"], limit: int, device: torch.device) -> "Generated":
+        """The rows of all parts, which may be none; `limit` is their number of tokens."""
+        none = torch.zeros(0, device=device)
+        parts = [cls(torch.zeros(0, limit, dtype=torch.long, device=device), none, none.bool()), *parts]
+        tokens, log_probability, ended = (torch.cat([getattr(part, name) for part in parts]) for name in ROWS)
+        return cls(tokens, log_probability, ended)
 
-    def first(self, rows: int) -> "Written":
-        return Written(self.tokens[:rows], self.log_probability[:rows], self.ended[:rows])
+    def first(self, rows: int) -> "Generated":
+        return Generated(self.tokens[:rows], self.log_probability[:rows], self.ended[:rows])
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def empty(self) -> Tensor:
+        """[row] bool: whether it has no words."""
+        return self.ended & (self.tokens[:, 2] == PAD)
+
+    @property
+    def usable(self) -> Tensor:
+        """[row] bool: whether it has words and an end."""
+        return self.ended & ~self.empty
+
+    def texts(self, tokenizer: Tokenizer) -> list[str]:
+        """The instructions as texts, without marks."""
+        marks = {PAD, *(tokenizer.token_to_id(mark) for mark in ("[CLS]", "[SEP]"))}
+        rows = self.tokens.tolist()
+        return [
+            JOINED.decode([tokenizer.id_to_token(token) or "" for token in row if token not in marks]) for row in rows
+        ]
+
+    def problems(self) -> list[str]:
+        """How many are empty and how many have no end, in words."""
+        empty, endless, limit = int(self.empty.sum()), int((~self.ended).sum()), self.tokens.shape[1]
+        problems = [f"{empty:,} of {len(self):,} are empty"] if empty else []
+        return problems + ([f"{endless:,} of {len(self):,} have no end within {limit} word pieces"] if endless else [])
 
 
 class Vocabulary:
-    """The word pieces that may be written, laid out side by side, and the marks of beginning and end."""
+    """The word pieces that may be written, side by side, and the marks of beginning and end."""
 
     def __init__(self, model: SpeakerModel, begin: int, end: int) -> None:
         pieces = model.spoken.nonzero().flatten()
         self.pieces, self.begin, self.end = pieces, begin, end  # [piece] their ids
         self.weight, self.bias = model.word.weight[pieces], model.bias[pieces]
 
-    def log_probabilities(self, thought: Tensor) -> Tensor:
+    def log_probabilities(self, output: Tensor) -> Tensor:
         """[row, piece] of the next word, in float32."""
-        return torch.nn.functional.linear(thought, self.weight, self.bias).float().log_softmax(dim=-1)
+        return linear(output, self.weight, self.bias).float().log_softmax(dim=-1)
 
 
 class Draft:
-    """Instructions under way, in tensors that stay where they are: what a recorded graph reads and writes."""
+    """Unfinished instructions, in tensors that stay in their places: a recorded graph reads and writes them."""
 
     def __init__(self, model: SpeakerModel, words: Vocabulary, paths: EncodedPaths, tokens: int, key: Tensor) -> None:
         rows, device = len(key), key.device
         self.paths, self.key = paths, key.clone()
-        self.before: tuple[KeyValues, ...] = model.room(rows, tokens)
+        self.cache: tuple[KeyValues, ...] = model.empty_cache(rows, tokens)
         self.tokens = torch.full((rows, tokens), PAD, device=device)
         self.position = torch.zeros(1, dtype=torch.long, device=device)
         self.token = torch.full((rows,), words.begin, device=device)
@@ -112,8 +101,8 @@ class Draft:
         self.restart(paths, key)
 
     def restart(self, paths: EncodedPaths, key: Tensor) -> None:
-        """Begin anew, in the same memory, with other paths of the same shape. What was kept of old words is masked."""
-        for old, new in zip(self.paths.kept, paths.kept, strict=True):
+        """Begin anew, in the same memory, with other paths of the same shape. The cache of old words is masked."""
+        for old, new in zip(self.paths.key_values, paths.key_values, strict=True):
             if old is not new:
                 old.keys.copy_(new.keys)
                 old.values.copy_(new.values)
@@ -127,15 +116,14 @@ class Draft:
         self.ended.zero_()
         self.log_probability.zero_()
 
-    def written(self) -> Written:
-        return Written(self.tokens.clone(), self.log_probability.clone(), self.ended.clone())
+    def result(self) -> Generated:
+        return Generated(self.tokens.clone(), self.log_probability.clone(), self.ended.clone())
 
 
 def write_word(model: SpeakerModel, words: Vocabulary, draft: Draft, decoding: Decoding) -> None:
-    """One more word of every row that has not ended. Changes the draft in place, and never waits for the device."""
-    thought = model.step(draft.token, draft.position, draft.before, draft.paths)
-    log_probability = words.log_probabilities(thought)
-    if decoding.method == "nucleus":
+    """Write one more word of every row that has not ended. Changes the draft in place, never waits for the device."""
+    log_probability = words.log_probabilities(model.step(draft.token, draft.position, draft.cache, draft.paths))
+    if decoding.decoding == "nucleus":
         drawn = uniform(draft.key, draft.position)
         place = nucleus_sample(log_probability, drawn, decoding.top_p, decoding.temperature)
     else:
@@ -162,3 +150,52 @@ def nucleus_sample(log_probability: Tensor, drawn: Tensor, top_p: float, tempera
     chosen = torch.searchsorted(within, (drawn.double() * within[:, -1])[:, None], right=True)
     chosen = chosen.minimum(nucleus.sum(dim=-1, keepdim=True) - 1)  # rounding must not lead beyond its end
     return order.gather(1, chosen).squeeze(1)
+
+
+def beam_search(
+    model: SpeakerModel, words: Vocabulary, paths: EncodedPaths, tokens: int, decoding: Decoding
+) -> Generated:
+    """The best of `decoding.beams` instructions for each path, all rows and beams in one batch."""
+    rows, beams, device = len(paths.mask), decoding.beams, paths.mask.device
+    paths = paths.select(torch.arange(rows, device=device).repeat_interleave(beams))
+    cache = model.empty_cache(rows * beams, tokens)
+    written = torch.full((rows, beams, tokens), PAD, device=device)
+    written[..., 0] = words.begin
+    token, ended = written[..., 0].flatten(), torch.zeros(rows, beams, dtype=torch.bool, device=device)
+    # All beams begin alike: only the first may be continued, or all would hold the same.
+    score = torch.full((rows, beams), NEVER, device=device)
+    score[:, 0] = 0.0
+    length = torch.zeros(rows, beams, dtype=torch.long, device=device)
+    first = (torch.arange(rows, device=device) * beams)[:, None]
+    for place in range(tokens - 1):
+        output = model.step(token, torch.full((1,), place, device=device), cache, paths)
+        gained = words.log_probabilities(output).view(rows, beams, -1)
+        # A beam that has ended has one continuation, at no cost.
+        stays = torch.full_like(gained, NEVER)
+        stays[..., 0] = 0.0
+        total, longer = score[..., None] + torch.where(ended[..., None], stays, gained), length + (~ended).long()
+        best = _rank(total, longer, decoding.length_penalty).flatten(1).topk(beams, dim=1).indices
+        beam, piece = best // total.shape[2], best % total.shape[2]
+        score, length = total.flatten(1).gather(1, best), longer.gather(1, beam)
+        over = ended.gather(1, beam)
+        word = words.pieces[piece].masked_fill(over, PAD)
+        written = written.gather(1, beam[..., None].expand_as(written))
+        written[..., place + 1] = word
+        ended = over | (word == words.end)
+        token = word.flatten()
+        chosen = (first + beam).flatten()
+        for layer in cache:
+            layer.keys.copy_(layer.keys[chosen])
+            layer.values.copy_(layer.values[chosen])
+        if device.type == "cpu" and bool(ended.all()):  # on a GPU the look would wait for it
+            break
+    rank = _rank(score, length, decoding.length_penalty)
+    best = torch.where(ended, rank, rank - UNENDED).argmax(dim=1, keepdim=True)
+    tokens_of_best = written.gather(1, best[..., None].expand(-1, 1, tokens)).squeeze(1)
+    return Generated(tokens_of_best, score.gather(1, best).squeeze(1), ended.gather(1, best).squeeze(1))
+
+
+def _rank(score: Tensor, length: Tensor, penalty: float) -> Tensor:
+    """Scores of instructions, made comparable over lengths."""
+    by_length = length.clamp(min=1).to(score.dtype).pow(penalty)
+    return score / (by_length if score.dim() == 2 else by_length[..., None])

@@ -56,10 +56,11 @@ def bench_speak(
     from vlnbert.data.data import Data
     from vlnbert.learning.presets import presets
     from vlnbert.runtime import chosen_precision
-    from vlnbert.speaker import Decoding
-    from vlnbert.speaker.telling import BATCH, GPU_BATCH
+    from vlnbert.speaker.config import Decoding
+    from vlnbert.speaker.experiment import SpeakerExperiment
+    from vlnbert.speaker.generation import BATCH, GPU_BATCH
 
-    shape = presets.speaker(preset).speaker
+    shape = presets.experiment(preset, SpeakerExperiment).speaker
     require_within(rounds=(rounds, 2, MOST), tokens=(tokens, 3, shape.max_tokens), words=(words, 2, shape.vocabulary))
     require_within(batch=(1 if batch is None else batch, 1, MOST))
     require_device(device)

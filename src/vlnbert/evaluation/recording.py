@@ -1,18 +1,19 @@
 """Records of episodes that were walked, made of the rollout that was scored: `Recorder.episode(evaluation, row)`."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
 import torch
 from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
 from torch import Tensor
 
-from vlnbert.analysis.episode_record import Choice, NamedObject, RecordedEpisode, RecordedObject, RecordedStep, Words
-from vlnbert.analysis.words import ReadWords, read_words
 from vlnbert.data.data import Data
 from vlnbert.environment.environment import Environment
+from vlnbert.evaluation.episode_record import Choice, NamedObject, RecordedEpisode, RecordedObject, RecordedStep, Words
 from vlnbert.evaluation.evaluate import RAN_OUT, Evaluation
 from vlnbert.perception.object_channels import box_direction
 from vlnbert.perception.objects import readable_name
@@ -24,6 +25,22 @@ from vlnbert.world.geometry import VIEWS, nearest_view, view_elevation, view_hea
 from vlnbert.world.objects import NONE, ObjectTable
 
 HEADINGS, ELEVATIONS = (angle(torch.arange(VIEWS)).tolist() for angle in (view_heading, view_elevation))
+
+
+@dataclass(frozen=True)
+class ReadWords:
+    """Words, and which of them each token between the first and the last belongs to."""
+
+    words: tuple[str, ...]
+    word_of: tuple[int, ...]  # [token]
+    unknown: tuple[int, ...] = ()  # places of the words that the vocabulary does not have
+
+    def gathered(self, weights: Sequence[float]) -> tuple[float, ...]:
+        """[word] the sums of weights [token or more] of the tokens behind the first."""
+        sums = [0.0] * len(self.words)
+        for word, weight in zip(self.word_of, weights, strict=False):  # the last token, [SEP], is no word
+            sums[word] += weight
+        return tuple(sums)
 
 
 class Recorder:
@@ -66,7 +83,7 @@ class Recorder:
             outcome=evaluation.outcomes[row],
             success=bool(evaluation.scores.sr[row]) if known and evaluation.scores is not None else None,
             named_object=self._named(named, walked[-1:]),
-            target_object=self._named(one.targets[0], self._sightings(one)),
+            target_object=self._named(one.targets[0], [] if one.sightings is None else one.sightings[0].tolist()),
             scores=evaluation.scores.of(row) if known and evaluation.scores is not None else {},
         )
 
@@ -213,15 +230,58 @@ class Recorder:
         if id is None:
             return None
         for viewpoint in viewpoints:
-            if self.data.objects.index(viewpoint, id) != NONE:
+            if viewpoint != NONE and self.data.objects.index(viewpoint, id) != NONE:
                 return NamedObject(id, readable_name(self.data.objects.name_of(viewpoint, id)))
         return NamedObject(id, f"object {id}")
-
-    def _sightings(self, one: Episodes) -> list[int]:
-        shown = [] if one.sightings is None else one.sightings[0].tolist()
-        return [viewpoint for viewpoint in shown if viewpoint != NONE]
 
 
 def _finite(numbers: Tensor) -> list[float | None]:
     """An agent's own numbers may be anything; what is no number is none."""
     return [number if math.isfinite(number) else None for number in numbers.tolist()]
+
+
+def read_words(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> ReadWords:
+    """The words of tokens, of which the first and the last stand for no word; `text` is what they were made of."""
+    inner = list(ids[1:-1])
+    pieces = [tokenizer.id_to_token(id) or "" for id in inner]
+    encoded = tokenizer.encode(text)
+    known = encoded.ids[1 : 1 + len(inner)] == inner  # or they came ready made
+    spans = encoded.offsets[1 : 1 + len(inner)] if known else []
+    if isinstance(tokenizer.model, WordPiece):
+        return _join_pieces(pieces, text, spans, tokenizer.model.unk_token)
+    return _cut_text(text, spans) if known else ReadWords(tuple(pieces), tuple(range(len(pieces))))
+
+
+def _join_pieces(
+    pieces: Sequence[str], text: str, spans: Sequence[tuple[int, int]], unknown_piece: str | None
+) -> ReadWords:
+    """BERT's pieces: those that go on with a word begin with ##. Where nobody knows their places, as they are read."""
+    words, places, word_of, unknown = list[str](), list[list[int]](), list[int](), list[int]()
+    for number, piece in enumerate(pieces):
+        begin, end = spans[number] if spans else (0, 0)
+        if piece.startswith("##") and words:
+            words[-1] += piece.removeprefix("##")
+            places[-1][1] = end
+        else:
+            words.append(piece)
+            places.append([begin, end])
+        if piece == unknown_piece:
+            unknown.append(len(words) - 1)
+        word_of.append(len(words) - 1)
+    if spans:
+        words = [text[begin:end] for begin, end in places]
+    return ReadWords(tuple(words), tuple(word_of), tuple(unknown))
+
+
+def _cut_text(text: str, offsets: Sequence[tuple[int, int]]) -> ReadWords:
+    """Any other tokenizer's: pieces that touch in the text are one word."""
+    spans, word_of, end = list[list[int]](), list[int](), -1
+    for begin, stop in offsets:
+        begin += len(text[begin:stop]) - len(text[begin:stop].lstrip())  # some count the blank before a word as its own
+        if begin == end and spans:
+            spans[-1][1] = stop
+        else:
+            spans.append([begin, stop])
+        word_of.append(len(spans) - 1)
+        end = stop
+    return ReadWords(tuple(text[begin:stop] for begin, stop in spans), tuple(word_of))
