@@ -51,7 +51,10 @@ def completion(shell: Literal["bash", "zsh", "fish"]) -> None:
 
 @command("version")
 def version() -> None:
-    """Print the version."""
+    """Print the version.
+
+    Example: vlnbert version
+    """
     print(f"vlnbert {__version__}")
 
 

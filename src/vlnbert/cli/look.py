@@ -50,8 +50,8 @@ def evaluate(
         data: Folder with connectivity/ and the task's instructions; by default the one that a run was trained on.
         agent: Instead of a navigator: random (R2R's: a random heading, then five steps forward), random-reverie
             (REVERIE's: stays, or takes nine steps ahead), stop (stays where it starts), shortest (knows the goal: what
-            the graph allows), follow (knows the described path), what a plugin registered, or the class in a file or
-            module, my.py:MyAgent.
+            the graph allows), follow (knows the described path), what a plugin registered (vlnbert plugins lists
+            all), or the class in a file or module, my.py:MyAgent.
         task: r2r, reverie, r4r or a plugin's; by default what a run was trained for, else r2r. The baseline agents name
             no object.
         splits: The splits to walk, with or without their task. Test splits withhold their goals: they are walked and

@@ -10,14 +10,13 @@ import textwrap
 from argparse import Action, ArgumentError, ArgumentParser
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING as NO_DEFAULT
-from dataclasses import dataclass, fields, is_dataclass
-from dataclasses import field as dataclass_field
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
 from importlib import import_module
 from inspect import Parameter, cleandoc, signature
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, ClassVar, Literal, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
 from vlnbert.api.arguments import resolved
 from vlnbert.errors import UsageError, near_names, spelling
@@ -52,7 +51,7 @@ def as_option(place: str, value: object) -> str:
     return f"--{group}{dot}{name}" if value is None else f"--{group}{dot}{name} {value}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Option:
     """What can be given to a command, by a name or by its place."""
 
@@ -66,7 +65,8 @@ class Option:
     by_place: bool = False
     group: str = ""  # the heading under which the help has it
     aliases: tuple[str, ...] = ()
-    field: str = ""  # the parameter whose field it is
+    parameter: str = ""  # the parameter that it is a field of, if any, and the type of that
+    owner: type[Any] | None = None
 
     @property
     def names(self) -> list[str]:
@@ -132,9 +132,9 @@ class Command:
     function: Callable[..., None]
     of: str = ""  # the verb of the library that it calls, as module:name, which is imported when it is needed
     places: tuple[str, ...] = ()  # parameters that are given by place
-    metavars: Mapping[str, str] = dataclass_field(default_factory=dict)
+    metavars: Mapping[str, str] = field(default_factory=dict)
     without: tuple[str, ...] = ()  # parameters of the verb that are no options
-    spelt: Mapping[str, str] = dataclass_field(default_factory=dict)  # options that have other names than parameters
+    spelt: Mapping[str, str] = field(default_factory=dict)  # options that have other names than parameters
     settings: Any = None  # an experiment whose settings are options too
     first: tuple[str, ...] = ()  # the settings that --help shows; --help-all shows the others as well
 
@@ -178,9 +178,9 @@ class Command:
     def _options(self, name: str, parameter: Parameter, function: Callable[..., Any], help: str) -> Iterator[Option]:
         default = MISSING if parameter.default is Parameter.empty else parameter.default
         given = _resolved(parameter.annotation, function)
-        if group := _group(given):
-            for option in _settings(group(), "" if given is group else f"{name}."):  # a group alone is spread
-                yield Option(**{**vars(option), "field": name, "group": ""})
+        if owner := _group(given):
+            for option in _settings(owner(), f"{name}."):
+                yield replace(option, parameter=name, owner=owner, group="")
         elif taken := _taken(given):
             metavar = self.metavars.get(name) or METAVARS.get(name) or _metavar(taken[0])
             aliases = ("--split",) if name == "splits" else ()
@@ -221,40 +221,24 @@ class Command:
             name = next(one for one in str(error.argument_name).split("/") if any(one in word for word in words))
             takes = "takes no value" if self.by_name[name].kind is bool else "is followed by no value"
             raise self.wrong(f"{name} {takes}") from None
-        said = {place: value for place, value in vars(found).items() if value is not MISSING}
-        said |= self._by_place([word for word in alone if word != "--"])
-        if missing := [one.shown for one in self.options if one.default is MISSING and one.place not in said]:
-            raise self.wrong(f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
-        return self._values(said, words)
-
-    def _by_place(self, alone: list[str]) -> dict[str, Any]:
-        said = dict[str, Any]()
-        for option in self.options:
-            if option.by_place and alone:
-                said[option.place], alone = (alone, []) if option.several else (alone[0], alone[1:])
+        named = [word.partition("=")[0] for word in words if word.startswith("--") and word != "--"]
+        said = {(option := self.by_name[name]): (name, getattr(found, option.place)) for name in named}
+        alone = [word for word in alone if word != "--"]
+        for option in (one for one in self.options if one.by_place and alone):
+            said[option] = (option.metavar, alone if option.several else alone[0])
+            alone = [] if option.several else alone[1:]
         if alone:
             raise self.wrong(f"{self.prog} takes no '{alone[0]}'")
-        return said
-
-    def _values(self, said: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
-        named = [word.partition("=")[0] for word in words if word.startswith("--")]
-        given, grouped = dict[str, Any](), dict[str, dict[str, Any]]()
-        for option in self.options:
-            if option.place in said:
-                name = option.shown if option.by_place else next(one for one in named if one in option.names)
-                try:
-                    value = option.read(said[option.place], name)
-                except UsageError as error:
-                    raise self.wrong(str(error)) from None
-                if option.field and "." in option.place:
-                    grouped.setdefault(option.field, {})[option.place.partition(".")[2]] = value
-                else:
-                    given[option.place] = value
-        for name, values in grouped.items():
-            function = self.function if name in signature(self.function).parameters else self.verb
-            assert function is not None
-            kind = _resolved(signature(function).parameters[name].annotation, function)
-            given[name] = cast("type[Any]", _group(kind))(**values)
+        if missing := [one.shown for one in self.options if one.default is MISSING and one not in said]:
+            raise self.wrong(f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
+        try:
+            values = {option: option.read(value, name) for option, (name, value) in said.items()}
+        except UsageError as error:
+            raise self.wrong(str(error)) from None
+        given = {option.place: value for option, value in values.items() if option.owner is None}
+        for name, owner in {option.parameter: option.owner for option in values if option.owner}.items():
+            own = {option.place: value for option, value in values.items() if option.parameter == name}
+            given[name] = owner(**{place.partition(".")[2]: value for place, value in own.items()})
         return given
 
     def wrong(self, problem: str) -> UsageError:
@@ -294,13 +278,14 @@ class Command:
         """What it does and what it takes, as wide as the terminal."""
         own, verbs = (explained(one)[0] if one else [] for one in (self.function, self.verb))
         examples = [one.removeprefix(EXAMPLE) for one in (*own, *verbs) if one.startswith(EXAMPLE)]
-        prose = [one for one in own[1:] if one not in map(EXAMPLE.__add__, examples)]
-        prose = prose or [one for one in verbs if not one.startswith(EXAMPLE)] or own[:1]
+        texts = (own[1:], verbs) if verbs else (own,)
+        prose = next(filter(None, ([one for one in text if not one.startswith(EXAMPLE)] for text in texts)))
         width = min(shutil.get_terminal_size().columns, WIDEST)
         parts = ["\n".join(textwrap.wrap(one, width)) for one in prose]
         if examples:
             parts.append("\n".join(["examples:", *(f"  {one}" for one in examples)]))
-        needed = [one.shown for one in self.options if one.by_place or one.default is MISSING]
+        taken = [one for one in self.options if one.by_place or one.default is MISSING]
+        needed = [one.shown if one.default is MISSING else f"[{one.shown}]" for one in taken]
         usage = textwrap.wrap(f"usage: {self.prog} {' '.join([*needed, '[options]'])}", width, subsequent_indent=BELOW)
         groups, hidden = dict[str, list[str]](), 0
         for option in self.options:
