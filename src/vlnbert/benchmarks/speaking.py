@@ -15,7 +15,7 @@ from vlnbert.benchmarks.workloads import random_environment
 from vlnbert.data.data import Data
 from vlnbert.environment.environment import Environment
 from vlnbert.speaker.config import Decoding, SpeakerConfig
-from vlnbert.speaker.generation import InstructionGenerator
+from vlnbert.speaker.decoding import InstructionGenerator
 from vlnbert.speaker.paths import Paths, observe_paths
 from vlnbert.speaker.speaker import Speaker
 from vlnbert.tasks.episodes import Episodes

@@ -16,7 +16,7 @@ from vlnbert.progress import say
 from vlnbert.runtime import Precision, chosen_precision
 from vlnbert.sources.files import write_json
 from vlnbert.speaker.config import Decoding
-from vlnbert.speaker.generation import InstructionGenerator
+from vlnbert.speaker.decoding import InstructionGenerator
 from vlnbert.speaker.likelihood import instruction_likelihoods, perplexity
 from vlnbert.speaker.paths import Paths, require_connected
 from vlnbert.speaker.speaker import Speaker, shown_to_speaker

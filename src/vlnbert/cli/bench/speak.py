@@ -57,8 +57,8 @@ def bench_speak(
     from vlnbert.learning.presets import presets
     from vlnbert.runtime import chosen_precision
     from vlnbert.speaker.config import Decoding
+    from vlnbert.speaker.decoding import BATCH, GPU_BATCH
     from vlnbert.speaker.experiment import SpeakerExperiment
-    from vlnbert.speaker.generation import BATCH, GPU_BATCH
 
     shape = presets.experiment(preset, SpeakerExperiment).speaker
     require_within(rounds=(rounds, 2, MOST), tokens=(tokens, 3, shape.max_tokens), words=(words, 2, shape.vocabulary))
