@@ -5,9 +5,8 @@ from collections.abc import Callable
 from subprocess import run
 
 from vlnbert.analysis import figure_svg
-from vlnbert.analysis.curves import draw_curves
-from vlnbert.analysis.report import Terms, Words
-from vlnbert.analysis.sections import headline, how_well
+from vlnbert.analysis.figures import draw_curves
+from vlnbert.analysis.report import Terms, Words, headline, how_well
 from vlnbert.tables import Table
 from vlnbert.tasks.metrics import METRICS, Metric
 

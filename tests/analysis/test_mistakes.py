@@ -5,8 +5,18 @@ import torch
 
 import vlnbert as vln
 from tests.analysis.conftest import SPLIT, Pacing
-from vlnbert.analysis.mistakes import ENDINGS, OUT_OF_STEPS, SUCCESS, endings_of, find_mistakes, moves_along
-from vlnbert.analysis.picking import BEST, TYPICAL, WORST, pick_episodes
+from vlnbert.analysis.findings import (
+    BEST,
+    ENDINGS,
+    OUT_OF_STEPS,
+    SUCCESS,
+    TYPICAL,
+    WORST,
+    endings_of,
+    find_mistakes,
+    moves_along,
+    pick_episodes,
+)
 from vlnbert.api.agents import load_agent
 from vlnbert.evaluation.options import WalkOptions
 from vlnbert.evaluation.walker import Walker

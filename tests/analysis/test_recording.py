@@ -14,7 +14,7 @@ from vlnbert.api.agents import load_agent
 from vlnbert.evaluation.evaluate import Evaluation
 from vlnbert.evaluation.options import WalkOptions
 from vlnbert.evaluation.recording import Recorder
-from vlnbert.evaluation.result_walks import evaluate_file
+from vlnbert.evaluation.scoring import evaluate_file
 from vlnbert.evaluation.walker import Walker
 
 REVERIE = "reverie/val_unseen"

@@ -15,8 +15,7 @@ from tests.conftest import TinyData
 from vlnbert.errors import DataError, UsageError
 from vlnbert.house import generate
 from vlnbert.sources.instructions import read_augmented
-from vlnbert.speaker.decoding import Generated
-from vlnbert.speaker.generation import InstructionGenerator
+from vlnbert.speaker.decoding import Generated, InstructionGenerator
 from vlnbert.tasks.leaks import find_leaks
 
 Items = list[dict[str, Any]]

@@ -81,7 +81,7 @@ def test_nothing_to_score(spoken: vln.Run, data: vln.Data, navigator: str | None
     with torch.no_grad():
         mute.bias[mute.marks[1]] = 1e4
     with pytest.raises(
-        UsageError, match=r"told nothing usable of r2r/val_unseen.* \(\d+ of \d+ are empty\); train it longer"
+        UsageError, match=r"wrote nothing usable for r2r/val_unseen.* \(\d+ of \d+ are empty\); train it longer"
     ):
         vln.score_speaker(mute, data, SPLIT, navigator=navigator, bar=False)
 

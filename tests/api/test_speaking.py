@@ -155,7 +155,9 @@ def test_runs_of_other_kinds_are_refused(spoken: vln.Run, trained: vln.Run, data
 def test_other_vocabularies_and_channels_are_refused(spoken: vln.Run, tiny: TinyData, data: vln.Data) -> None:
     with pytest.raises(UsageError, match=r"has another vocabulary, of .* word pieces, than"):
         vln.speak(spoken, vln.open_data(tiny.root), "r2r/val_unseen", bar=False)
-    with pytest.raises(UsageError, match="was shown views the only feature file, and the data is opened with captions"):
+    with pytest.raises(
+        UsageError, match="trained with views the only feature file, and the data is opened with captions"
+    ):
         vln.speak(spoken, vln.open_data(data, features="captions"), SPLIT, bar=False)
 
 

@@ -8,7 +8,7 @@ from vlnbert.benchmarks.plain.speaking import write_plainly
 from vlnbert.benchmarks.speaking import random_speaker, repeated_paths
 from vlnbert.data.data import open_data
 from vlnbert.speaker.config import Decoding, SpeakerConfig
-from vlnbert.speaker.generation import InstructionGenerator
+from vlnbert.speaker.decoding import InstructionGenerator
 from vlnbert.speaker.paths import observe_paths
 from vlnbert.tasks.tokens import piece_count
 

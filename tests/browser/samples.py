@@ -6,7 +6,7 @@ from math import pi
 from pathlib import Path
 from typing import Any
 
-from vlnbert.analysis.web import viewer_script, viewer_style
+from vlnbert.analysis.page import viewer_script, viewer_style
 from vlnbert.evaluation.episode_record import Choice, RecordedEpisode, RecordedStep, Words
 from vlnbert.perception.view_texts import ViewTexts
 

@@ -16,7 +16,7 @@ from tests.explorer.conftest import serving
 from vlnbert.api.agents import AnyAgent
 from vlnbert.api.exploring import open_explorer
 from vlnbert.explorer.app import make_app
-from vlnbert.explorer.shipped import AGENT, generated_house
+from vlnbert.explorer.explorer import AGENT, generated_house
 from vlnbert.explorer.walk_queue import WalkQueue
 
 Open = Callable[..., Page]

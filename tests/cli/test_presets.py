@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vlnbert.cli import options
+from vlnbert.cli import output
 from vlnbert.learning.presets import UNTRAINED, presets
 from vlnbert.records import from_plain
 
@@ -23,7 +23,7 @@ def test_the_table_has_a_row_for_each(run: Callable) -> None:
 @pytest.mark.parametrize("columns", [10, 40, 80])
 def test_names_are_whole_in_any_terminal(run: Callable, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    monkeypatch.setattr(options, "WIDE", columns)
+    monkeypatch.setattr(output, "WIDE", columns)
     shown = run("presets").out
     assert all(name in shown for name in presets)
 
@@ -32,7 +32,7 @@ def test_names_are_whole_in_any_terminal(run: Callable, monkeypatch: pytest.Monk
 def test_names_are_whole_where_a_folder_is_checked(
     run: Callable, house: Path, monkeypatch: pytest.MonkeyPatch, columns: int
 ) -> None:
-    monkeypatch.setattr(options, "WIDE", columns)
+    monkeypatch.setattr(output, "WIDE", columns)
     shown = run("data", "check", house).out
     assert all(name in shown for name in presets)
 

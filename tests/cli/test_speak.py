@@ -129,7 +129,7 @@ def test_the_bench_tells_both_ways(house: Path) -> None:
 
 
 @pytest.mark.parametrize("verb", [vln.speak, vln.score_speaker, vln.augment_speak], ids=lambda verb: verb.__name__)
-def test_options_have_the_defaults_of_python_s_keywords(verb: Callable[..., object]) -> None:
+def test_keywords_have_the_defaults_of_decoding(verb: Callable[..., object]) -> None:
     known = {name: one.default for name, one in signature(verb).parameters.items()}
     usual = Decoding("nucleus") if verb is vln.augment_speak else Decoding()
     assert {name: known[name] for name in vars(usual)} == vars(usual)

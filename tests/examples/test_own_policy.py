@@ -75,7 +75,7 @@ def test_from_the_command_line(data: vln.Data, tmp_path: Path, forget_plugins: C
     forget_plugins()
     scored = called("evaluate", tmp_path / "run", "--data", house, "--splits", "val_unseen", "--json")
     assert scored.code == 0, scored.err
-    assert json.loads(scored.out).keys() == {"val_unseen"}
+    assert json.loads(scored.out).keys() == {"r2r/val_unseen"}
 
 
 def test_it_goes_to_what_it_saw_and_has_not_visited(data: vln.Data) -> None:

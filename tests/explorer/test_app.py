@@ -8,7 +8,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from tests.explorer.conftest import typed
-from vlnbert.analysis.card_text import percent
+from vlnbert.analysis.card import percent
 from vlnbert.evaluation.tables import shown
 from vlnbert.explorer.app import FILES, VIEWER
 from vlnbert.explorer.explorer import Explorer

@@ -136,7 +136,7 @@ def _write_speaker(root: Path) -> None:
         for weight in speaker.parameters():
             weight.mul_(4 if weight.dim() > 1 else 1)
     speaker.tokenizer, speaker.features = data.tokenizer, data.features
-    speaker.may_say(torch.arange(4, piece_count(data.tokenizer)))
+    speaker.may_write(torch.arange(4, piece_count(data.tokenizer)))
     speaker.save_pretrained(root / "speaker")
     _copy_undigested(root / "speaker", root / "undigested-speaker")
 

@@ -15,7 +15,7 @@ from tests.fetching.published import ARCHIVES, GRAPHS, TASKS, serving
 from tests.hostile.honest import OBJECTS, SPLIT, VIEWS
 from vlnbert.api.reporting import curves
 from vlnbert.cli.main import _run
-from vlnbert.cli.parsing import as_option
+from vlnbert.cli.parser import as_option
 from vlnbert.errors import spelling
 from vlnbert.fetching import download
 from vlnbert.fetching.fetch import fetch

@@ -43,7 +43,7 @@ def make_speaker(data: Data) -> Callable[..., Speaker]:
             for weight in speaker.parameters():
                 weight.mul_(4 if weight.dim() > 1 else 1)
         speaker.tokenizer, speaker.features = data.tokenizer, data.features
-        speaker.may_say(torch.arange(4, piece_count(data.tokenizer)))
+        speaker.may_write(torch.arange(4, piece_count(data.tokenizer)))
         return speaker.eval()
 
     return make

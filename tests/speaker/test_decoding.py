@@ -13,8 +13,16 @@ from vlnbert.data.data import Data
 from vlnbert.errors import UnknownNameError, UsageError
 from vlnbert.rollout.mixed import keys, uniform
 from vlnbert.speaker.config import Decoding
-from vlnbert.speaker.decoding import Draft, Generated, Vocabulary, beam_search, nucleus_sample, write_word
-from vlnbert.speaker.generation import TRIES, InstructionGenerator
+from vlnbert.speaker.decoding import (
+    TRIES,
+    Draft,
+    Generated,
+    InstructionGenerator,
+    Vocabulary,
+    beam_search,
+    nucleus_sample,
+    write_word,
+)
 from vlnbert.speaker.paths import Paths, observe_paths
 from vlnbert.speaker.speaker import Speaker
 
@@ -114,7 +122,7 @@ def test_beams_by_looking_at_everything(
 ) -> None:
     """With as many beams as there are beginnings, the likeliest of all instructions that end is found."""
     speaker, few = make_speaker(seed, max_tokens=4), paths.select(torch.tensor([0, 1]))
-    speaker.may_say(torch.tensor([5, 6]))
+    speaker.may_write(torch.tensor([5, 6]))
     (begin, end), decoding = speaker.marks, Decoding("beam", beams=16, length_penalty=0.0)
     told = generate(speaker, data, few, decoding)
     every = itertools.product((5, 6, end), repeat=3)
@@ -192,7 +200,7 @@ def test_what_came_to_nothing_is_told_again(data: Data, speaker: Speaker, paths:
 
 
 def test_only_what_may_be_said_is_said(data: Data, speaker: Speaker, paths: Paths) -> None:
-    speaker.may_say(torch.tensor([0, 1, 2, 3, 6, 8]))
+    speaker.may_write(torch.tensor([0, 1, 2, 3, 6, 8]))
     told = generate(speaker, data, paths, Decoding("nucleus", temperature=10.0, top_p=1.0))
     assert set(told.tokens[:, 1:].flatten().tolist()) <= {0, 3, 6, 8}
 

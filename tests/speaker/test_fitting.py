@@ -11,7 +11,7 @@ from tests.conftest import TinyData
 from vlnbert.data.data import Data, open_data
 from vlnbert.data.spec import OFF
 from vlnbert.errors import UsageError
-from vlnbert.speaker.generation import InstructionGenerator
+from vlnbert.speaker.decoding import InstructionGenerator
 from vlnbert.speaker.paths import Paths
 from vlnbert.speaker.speaker import Speaker, shown_to_speaker
 
@@ -39,13 +39,16 @@ def test_the_same_by_other_words(speaker: Speaker, data: Data, tiny: TinyData, m
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        ({"views": "captions"}, "was shown views .*tiny.hdf5, and the data is opened with captions"),
-        ({"view_width": 1}, r"mine was shown view_width \d+, and the data is opened with 1; .* leave out view_width"),
-        ({"encoder": "another"}, "was shown encoder .*MiniLM.*, and the data is opened with another"),
-        ({"objects": "detections"}, "was shown objects names, and the data is opened with detections"),
-        ({"objects": OFF}, "was shown objects names, and the data is opened with off"),
-        ({"object_width": 1}, r"was shown object_width \d+, and the data is opened with 1"),
-        ({"max_objects": 1}, "was shown max_objects without a limit, and the data is opened with 1"),
+        ({"views": "captions"}, "was trained with views .*tiny.hdf5, and the data is opened with captions"),
+        (
+            {"view_width": 1},
+            r"was trained with view_width \d+, and the data is opened with 1; .* leave out view_width",
+        ),
+        ({"encoder": "another"}, "was trained with encoder .*MiniLM.*, and the data is opened with another"),
+        ({"objects": "detections"}, "was trained with objects names, and the data is opened with detections"),
+        ({"objects": OFF}, "was trained with objects names, and the data is opened with off"),
+        ({"object_width": 1}, r"was trained with object_width \d+, and the data is opened with 1"),
+        ({"max_objects": 1}, "was trained with max_objects without a limit, and the data is opened with 1"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )

@@ -12,7 +12,7 @@ from tests.conftest import Refuses
 from vlnbert.data.data import Data
 from vlnbert.errors import DataError
 from vlnbert.navigator.storage.folder import describes_speaker
-from vlnbert.speaker.generation import InstructionGenerator
+from vlnbert.speaker.decoding import InstructionGenerator
 from vlnbert.speaker.paths import Paths
 from vlnbert.speaker.speaker import Speaker
 
@@ -87,7 +87,7 @@ def test_another_tokenizer_is_refused(folder: Path, data: Data) -> None:
         Speaker.from_pretrained(folder)
 
 
-@pytest.mark.parametrize(("name", "told"), [("word.weight", "holds NaN"), ("spoken", "which word pieces may be said")])
+@pytest.mark.parametrize(("name", "told"), [("word.weight", "holds NaN"), ("spoken", "pieces may be written")])
 def test_weights_that_are_none_are_refused(speaker: Speaker, tmp_path: Path, name: str, told: str) -> None:
     with torch.no_grad():
         speaker.state_dict()[name].fill_(torch.nan if name != "spoken" else 0)

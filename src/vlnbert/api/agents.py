@@ -1,22 +1,24 @@
 """Agents as callers give them: runs, navigators, policies, baselines by name, classes in files, result files."""
 
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
 from vlnbert.api.runs import Run, open_run
 from vlnbert.data.data import Data
 from vlnbert.data.shown import from_kept
-from vlnbert.errors import UnknownNameError, UsageError, near_names, setting
+from vlnbert.errors import DataError, UnknownNameError, UsageError, near_names, setting
 from vlnbert.evaluation.options import Checkpoint
 from vlnbert.evaluation.walker import LoadedAgent
-from vlnbert.learning.run_folder import is_run
+from vlnbert.learning.run_folder import RECORD
 from vlnbert.navigator import Navigator
-from vlnbert.navigator.storage.folder import describes_speaker
-from vlnbert.navigator.storage.hub import NoSuchSourceError
+from vlnbert.navigator.storage.folder import CONFIG, SPEAKER
+from vlnbert.navigator.storage.hub import NoSuchSourceError, exists
 from vlnbert.rollout.agents import AGENTS, Agent, AgentFactory, agent_name, as_agent, find_agent
-from vlnbert.rollout.policies import describes_policy, open_policy
-from vlnbert.rollout.policy import Policy, as_policy
+from vlnbert.rollout.policies import open_policy
+from vlnbert.rollout.policy import POLICY, Policy, as_policy
+from vlnbert.sources.files import read_json
 from vlnbert.tasks.splits import full_name
 from vlnbert.tasks.task import R2R
 from vlnbert.weights.importing import open_navigator
@@ -30,7 +32,7 @@ T = TypeVar("T")
 
 def as_run(source: T) -> T | Run:
     """The run in a folder, read once for all; any other agent, or result file, as it is."""
-    return open_run(source) if isinstance(source, str | Path) and is_run(Path(source)) else source
+    return open_run(source) if isinstance(source, str | Path) and exists(Path(source) / RECORD) else source
 
 
 def load_agent(source: object, checkpoint: Checkpoint = "best") -> LoadedAgent:
@@ -87,9 +89,12 @@ def require_data(agent: object, data: Data | str | Path | None) -> Data | str | 
 
 def _open_policy(source: str) -> Policy:
     """The policy at a path or of a hub name; where there is none, a file of a similar name may have been meant."""
-    if describes_policy(Path(source)):
+    config: object = None
+    with suppress(DataError):
+        config = read_json(Path(source) / CONFIG, "configuration")
+    if isinstance(config, dict) and POLICY in config:
         return open_policy(source)
-    if describes_speaker(Path(source)):
+    if isinstance(config, dict) and SPEAKER in config:
         raise UsageError(f"{source} is a speaker, which does not walk; let it tell of paths: vlnbert speak {source}")
     if source.endswith(RESULTS) and Path(source).is_file():
         remedy = f"look at what it did: vlnbert show {source}, or vlnbert compare"

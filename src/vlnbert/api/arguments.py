@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import cache, wraps
 from inspect import Parameter, cleandoc, isabstract, signature, unwrap
+from textwrap import fill
 from types import NoneType, UnionType
 from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -74,7 +75,7 @@ def spread(verb: Callable[..., T]) -> Callable[..., T]:
             Parameter(item.name, Parameter.KEYWORD_ONLY, default=getattr(usual, item.name), annotation=hints[item.name])
             for item in fields(kind)
         ]
-        entries = (f"\n    {item.name}: {docs[item.name]}" for item in fields(kind))
+        entries = (f"\n{_entry(item.name, docs[item.name])}" for item in fields(kind))
         doc = doc.replace(f"\n    {name}: ...", "".join(entries))
 
     @wraps(verb)
@@ -87,6 +88,11 @@ def spread(verb: Callable[..., T]) -> Callable[..., T]:
 
     call.__doc__, call.__signature__ = doc, known.replace(parameters=parameters)  # type: ignore[attr-defined]
     return call
+
+
+def _entry(name: str, text: str) -> str:
+    """A parameter in a docstring."""
+    return fill(f"{name}: {text}", 116, initial_indent=" " * 4, subsequent_indent=" " * 8)
 
 
 def resolved(annotation: Any, function: Callable[..., Any], unknown: Callable[[str], Any]) -> Any:

@@ -15,15 +15,16 @@ from vlnbert.api.arguments import checked
 from vlnbert.api.runs import Run
 from vlnbert.data.data import Data, open_data
 from vlnbert.errors import UsageError, setting
+from vlnbert.evaluation.divergence import Divergence, Walk, find_divergences
 from vlnbert.evaluation.evaluate import Evaluation
 from vlnbert.evaluation.options import WalkOptions
-from vlnbert.evaluation.parting import Parting, Walk, find_partings
-from vlnbert.evaluation.result_walks import evaluate_file
+from vlnbert.evaluation.scoring import evaluate_file
 from vlnbert.evaluation.tables import Summary, score_keys, score_table, shown
-from vlnbert.evaluation.walker import LoadedAgent, Walker
+from vlnbert.evaluation.walker import Walker
 from vlnbert.progress import quiet, say
 from vlnbert.rollout.policy import Policy
 from vlnbert.tables import Table
+from vlnbert.tasks.metrics import EPISODES
 
 SHOWN = 10  # episodes that are listed, unless told otherwise
 SHORT = 8  # characters of a viewpoint in a table; of the 32 that real ones have, no more are needed
@@ -41,9 +42,14 @@ class AgentComparison:
     settings: Mapping[str, Settings]  # those that differ: by setting, then by agent; who has none is left out
 
     @cached_property
-    def partings(self) -> list[Parting]:
+    def divergences(self) -> list[Divergence]:
         """The episodes in which they walk different ways; those first in which some succeed and others do not."""
-        return find_partings(self.evaluations)
+        return find_divergences(self.evaluations)
+
+    @property
+    def partings(self) -> list[Divergence]:
+        """The earlier name of `divergences`."""
+        return self.divergences
 
     @property
     def scores(self) -> dict[str, Summary]:
@@ -55,48 +61,57 @@ class AgentComparison:
     def differences(self) -> dict[str, dict[str, float]]:
         """By agent, but for the first: its scores less those of the first."""
         first = next(iter(self.evaluations))
-        return {agent: dict(_less(one, self.scores[first])) for agent, one in self.scores.items() if agent != first}
+        base = self.scores.get(first, {})
+        return {
+            agent: {
+                key: value - other
+                for key, value in scores.items()
+                if key != EPISODES and value is not None and (other := base[key]) is not None
+            }
+            for agent, scores in self.scores.items()
+            if agent != first
+        }
 
     def to_json(self, indent: int | None = None) -> str:
         """All of it as a JSON object: `settings`, `scores`, `differences`, `outcomes` and `episodes`."""
         outcomes = {agent: Counter(one.outcomes) for agent, one in self.evaluations.items()}
         whole = {"format": 1, "split": self.split, "agents": list(self.evaluations), "settings": self.settings}
         whole |= {"scores": self.scores, "differences": self.differences, "outcomes": outcomes}
-        return dumps(whole | {"episodes": [asdict(one) for one in self.partings]}, indent=indent)
+        return dumps(whole | {"episodes": [asdict(one) for one in self.divergences]}, indent=indent)
 
     def tables(self, episodes: int = SHOWN) -> list[Table]:
         """Settings, scores and episodes; those without anything to say are left out."""
         return [table for table in (self._settings(), self._scores(), self._episodes(episodes)) if table.rows]
 
     def _settings(self) -> Table:
-        rows = [[name, *(_told(of.get(agent)) for agent in self.evaluations)] for name, of in self.settings.items()]
+        cells = ([of.get(agent) for agent in self.evaluations] for of in self.settings.values())
+        rows = [
+            [name, *("-" if value is None else value if isinstance(value, str) else dumps(value) for value in values)]
+            for name, values in zip(self.settings, cells, strict=True)
+        ]
         return Table(["", *self.evaluations], rows, "settings that differ")
 
     def _scores(self) -> Table:
         table, first = score_table(self.split, self.scores), next(iter(self.evaluations))
         keys = score_keys(self.scores.values())
         rows = [
-            [f"{agent} less {first}", *(_signed(key, one.get(key)) for key in keys)]
-            for agent, one in self.differences.items()
+            [
+                f"{agent} less {first}",
+                *(f"{'+' if less[key] >= 0 else ''}{shown(key, less[key])}" if key in less else "-" for key in keys),
+            ]
+            for agent, less in self.differences.items()
         ]
         return Table(table.columns, [*table.rows, *rows] if self.scores else [], table.title)
 
     def _episodes(self, count: int) -> Table:
         total, agents = len(next(iter(self.evaluations.values())).episodes), list(self.evaluations)
-        decided = sum(parting.decides for parting in self.partings)
-        title = (
-            f"they part in {len(self.partings):,} of {total:,} episodes, and {decided:,} of these decide who succeeds"
-        )
+        found, decided = self.divergences, sum(one.changes_outcome for one in self.divergences)
+        title = f"they part in {len(found):,} of {total:,} episodes, and {decided:,} of these decide who succeeds"
         rows = [
-            [
-                parting.id,
-                str(parting.step),
-                parting.viewpoint[:SHORT],
-                *(_became(parting.walks[agent]) for agent in agents),
-            ]
-            for parting in self.partings[:count]
+            [one.id, str(one.step), one.viewpoint[:SHORT], *(_ending(one.walks[agent]) for agent in agents)]
+            for one in found[:count]
         ]
-        left = len(self.partings) - len(rows)
+        left = len(found) - len(rows)
         return Table(["episode", "part after", "at", *agents], rows, title, f"and {left:,} more" if left else "")
 
     def __repr__(self) -> str:
@@ -146,7 +161,7 @@ def compare(
             else:
                 walker = Walker(load_agent(agent), opened, name, options)
                 evaluation = walker.walk(name)
-                walked.append((walker.name, evaluation, dict(_settings_of(walker.loaded, evaluation))))
+                walked.append((walker.name, evaluation, _settings_of(walker, evaluation)))
         names, evaluations, settings = zip(*walked, strict=True)
         labels = _labels(names, agents)
         compared = dict(zip(labels, _of_same_episodes(labels, evaluations, name), strict=True))
@@ -164,11 +179,12 @@ def _common_split(agents: Sequence[AnyAgent], split: str | None) -> str:
     return next(iter(splits))
 
 
-def _settings_of(loaded: LoadedAgent, evaluation: Evaluation) -> Iterator[tuple[str, Any]]:
+def _settings_of(walker: Walker, evaluation: Evaluation) -> Settings:
     """The settings of an agent and its training, by place."""
-    policy = loaded.agent.described if isinstance(loaded.agent, Policy) else {}
-    yield from _flat(loaded.settings or policy)
-    yield "max_steps", evaluation.max_steps
+    agent, settings = walker.loaded.agent, walker.loaded.settings
+    if not settings and isinstance(agent, Policy):
+        settings = agent.described
+    return dict(_flat(settings)) | {"max_steps": evaluation.max_steps}
 
 
 def _flat(values: Settings, place: str = "") -> Iterator[tuple[str, Any]]:
@@ -209,22 +225,7 @@ def _of_same_episodes(labels: Sequence[str], walked: Sequence[Evaluation], split
     ]
 
 
-def _less(one: Summary, base: Summary) -> Iterator[tuple[str, float]]:
-    for key, value in one.items():
-        other = base[key]
-        if value is not None and other is not None and key != "episodes":
-            yield key, value - other
-
-
-def _signed(key: str, value: float | None) -> str:
-    return "-" if value is None else f"{'+' if value >= 0 else ''}{shown(key, value)}"
-
-
-def _told(value: Any) -> str:
-    return "-" if value is None else value if isinstance(value, str) else dumps(value)
-
-
-def _became(walk: Walk) -> str:
+def _ending(walk: Walk) -> str:
     if walk.success is None:
         return walk.outcome
     return f"{'success' if walk.success else 'failure'}, {walk.outcome} {walk.scores['ne']:.2f} m off"

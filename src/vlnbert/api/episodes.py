@@ -5,19 +5,18 @@ from dataclasses import dataclass
 from json import dumps
 from pathlib import Path
 
-from vlnbert.analysis.card import write_card
-from vlnbert.analysis.card_text import card_text, tables
+from vlnbert.analysis.card import card_text, tables, write_card
 from vlnbert.api.agents import AnyAgent, as_run, chosen_split, is_results, load_agent, require_data
 from vlnbert.api.arguments import checked
 from vlnbert.data.data import Data, open_data
 from vlnbert.data.own import Features
 from vlnbert.data.spec import FeatureSpec
 from vlnbert.errors import UnknownNameError, UsageError, setting
-from vlnbert.evaluation.checking import guess_split
 from vlnbert.evaluation.episode_record import RecordedEpisode
 from vlnbert.evaluation.options import Checkpoint, WalkOptions
 from vlnbert.evaluation.recording import Recorder
-from vlnbert.evaluation.result_walks import evaluate_file
+from vlnbert.evaluation.results import guess_split
+from vlnbert.evaluation.scoring import evaluate_file
 from vlnbert.evaluation.walker import Walker
 from vlnbert.progress import quiet
 from vlnbert.tasks.splits import task_and_split

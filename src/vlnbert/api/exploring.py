@@ -79,9 +79,8 @@ def open_explorer(
     agents: Sequence[AnyAgent], data: Data | str | Path | None = None, *, device: str | None, threads: int | None
 ) -> "Explorer":
     """The agents in their data, ready for visitors; the first walk is made, so that no visitor waits for it."""
-    from vlnbert.explorer.explorer import Explorer
+    from vlnbert.explorer.explorer import AGENT, Explorer, generated_house
     from vlnbert.explorer.requests import EpisodeAsked
-    from vlnbert.explorer.shipped import AGENT, generated_house
 
     if len(agents) > MOST_AGENTS:
         raise UsageError(f"{len(agents)} agents are too many to watch; name one or two")
@@ -121,7 +120,7 @@ def _splits_for(source: AnyAgent, data: Data) -> list[str]:
 
 def _about(source: AnyAgent, agent: Agent) -> str:
     """Who walks, in words: what a class of agents says of itself."""
-    from vlnbert.explorer.shipped import AGENT
+    from vlnbert.explorer.explorer import AGENT
 
     if source == AGENT:
         return "It ships with vlnbert, and was trained in other generated houses."

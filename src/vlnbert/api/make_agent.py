@@ -12,7 +12,7 @@ from vlnbert.api.demonstrating import generate_house
 from vlnbert.api.evaluating import evaluate
 from vlnbert.api.training import train
 from vlnbert.errors import VlnbertError
-from vlnbert.explorer.shipped import AGENT
+from vlnbert.explorer.explorer import AGENT
 from vlnbert.navigator import Navigator
 from vlnbert.sources.folders import replaced
 

@@ -14,7 +14,7 @@ from vlnbert.benchmarks.plain.agents import walk_plainly
 from vlnbert.benchmarks.plain.observations import PlainObserver
 from vlnbert.benchmarks.workloads import NeverStops, random_environment, random_features
 from vlnbert.evaluation.evaluate import Evaluation, evaluate_agent
-from vlnbert.evaluation.scoring import score_walks
+from vlnbert.evaluation.metrics import score_walks
 from vlnbert.navigator import Navigator, NavigatorConfig, fast
 from vlnbert.rollout.episodes import MAX_STEPS
 from vlnbert.rollout.greedy import GreedyAgent

@@ -15,7 +15,7 @@ from vlnbert.benchmarks.workloads import random_environment
 from vlnbert.data.data import Data
 from vlnbert.environment.environment import Environment
 from vlnbert.speaker.config import Decoding, SpeakerConfig
-from vlnbert.speaker.generation import InstructionGenerator
+from vlnbert.speaker.decoding import InstructionGenerator
 from vlnbert.speaker.paths import Paths, observe_paths
 from vlnbert.speaker.speaker import Speaker
 from vlnbert.tasks.episodes import Episodes
@@ -53,7 +53,7 @@ def random_speaker(shape: SpeakerConfig, data: Data, spoken: int | None = None) 
     torch.manual_seed(0)
     speaker = Speaker(shape).to(data.device)
     speaker.tokenizer = data.tokenizer
-    speaker.may_say(torch.arange(4, min(shape.vocabulary, 4 + (spoken or shape.vocabulary))))
+    speaker.may_write(torch.arange(4, min(shape.vocabulary, 4 + (spoken or shape.vocabulary))))
     with torch.no_grad():
         speaker.bias[speaker.marks[1]] = NEVER
     return speaker.eval()

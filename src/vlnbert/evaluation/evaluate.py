@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import UsageError
-from vlnbert.evaluation.metrics import Scores
-from vlnbert.evaluation.scoring import score_walks
+from vlnbert.evaluation.metrics import Scores, score_walks
 from vlnbert.evaluation.submission import write_results
 from vlnbert.evaluation.tables import score_table
 from vlnbert.navigator import fast

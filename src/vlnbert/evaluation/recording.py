@@ -83,7 +83,7 @@ class Recorder:
             outcome=evaluation.outcomes[row],
             success=bool(evaluation.scores.sr[row]) if known and evaluation.scores is not None else None,
             named_object=self._named(named, walked[-1:]),
-            target_object=self._named(one.targets[0], self._sightings(one)),
+            target_object=self._named(one.targets[0], [] if one.sightings is None else one.sightings[0].tolist()),
             scores=evaluation.scores.of(row) if known and evaluation.scores is not None else {},
         )
 
@@ -230,13 +230,9 @@ class Recorder:
         if id is None:
             return None
         for viewpoint in viewpoints:
-            if self.data.objects.index(viewpoint, id) != NONE:
+            if viewpoint != NONE and self.data.objects.index(viewpoint, id) != NONE:
                 return NamedObject(id, readable_name(self.data.objects.name_of(viewpoint, id)))
         return NamedObject(id, f"object {id}")
-
-    def _sightings(self, one: Episodes) -> list[int]:
-        shown = [] if one.sightings is None else one.sightings[0].tolist()
-        return [viewpoint for viewpoint in shown if viewpoint != NONE]
 
 
 def _finite(numbers: Tensor) -> list[float | None]:

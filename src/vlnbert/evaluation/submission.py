@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from vlnbert.errors import Faults
-from vlnbert.evaluation.checking import Walks, bind_walks, check_complete, check_names
-from vlnbert.evaluation.results import Notes, read_results
+from vlnbert.evaluation.results import Notes, Walks, bind_walks, check_complete, check_names, read_results
 from vlnbert.sources.files import write_json
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.episodes import Episodes
@@ -59,7 +58,8 @@ def write_submission(
     if TASKS[episodes.task].sees_objects:
         _check_objects(walks, file.notes, faults)
     faults.raise_if_any()
-    write_json(target, _items(episodes, _with_given_angles(walks, episodes, world), _predicted_objects(walks)))
+    named = [result.predicted_object for result in walks.results]
+    write_json(target, _items(episodes, _with_given_angles(walks, episodes, world), named))
     return file.notes
 
 
@@ -114,10 +114,6 @@ def _check_objects(walks: Walks, notes: Notes, faults: Faults) -> None:
             faults.add(f"instruction {result.id}", problem, "give an object id of the BBox files, or null")
     if without := sum(result.predicted_object is None for result in walks.results):
         notes.more.append(f"{without:,} of {len(walks.results):,} results have no predObjId: they ground nothing")
-
-
-def _predicted_objects(walks: Walks) -> list[str | None]:
-    return [result.predicted_object for result in walks.results]
 
 
 def _is_number(name: str) -> bool:

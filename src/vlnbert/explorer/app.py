@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from vlnbert.analysis.web import viewer_script, viewer_style
+from vlnbert.analysis.page import viewer_script, viewer_style
 from vlnbert.explorer.explorer import Explorer
 from vlnbert.explorer.guard import LOOPBACK, Guard, refusal
 from vlnbert.explorer.pages import card_page, front_page

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 
@@ -175,7 +174,9 @@ class _Answer:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self._begun = True
-            _add_missing(MutableHeaders(scope=message), HEADERS)
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers.setdefault(name, value)
         await self._send(message)
 
     async def refuse(self, scope: Scope, receive: Receive, error: RefusedError) -> None:
@@ -184,8 +185,3 @@ class _Answer:
         response = refusal(scope["path"], error)
         response.headers["Connection"] = "close"  # what else the visitor was sending is not read
         await response(scope, receive, self.send)
-
-
-def _add_missing(headers: MutableHeaders, more: Mapping[str, str]) -> None:
-    for name, value in more.items():
-        headers.setdefault(name, value)

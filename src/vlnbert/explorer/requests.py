@@ -93,7 +93,7 @@ def instruction_text(text: object) -> str:
         raise RefusedError(400, f"text is {_kind(text)}, where a string is expected")
     if len(text) > MOST_CHARACTERS:
         raise RefusedError(413, f"the instruction has {len(text):,} characters; {MOST_CHARACTERS:,} are read at most")
-    plain = " ".join("".join(" " if _is_control(one) else one for one in text).split())
+    plain = " ".join("".join(" " if ord(one) < 32 or 127 <= ord(one) < 160 else one for one in text).split())
     if not plain:
         raise RefusedError(400, "the instruction is empty; type some words")
     if any(0xD800 <= ord(one) <= 0xDFFF for one in plain):
@@ -148,10 +148,6 @@ def _name(found: Mapping[str, Any], field: str) -> str:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON")
-
-
-def _is_control(character: str) -> bool:
-    return ord(character) < 32 or 127 <= ord(character) < 160
 
 
 def _kind(value: object) -> str:

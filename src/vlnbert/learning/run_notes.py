@@ -30,16 +30,16 @@ LONGEST_NAME = 60  # characters of a speaker's name in it
 
 
 def speaker_notes(train_on: Sequence[str], folder: DataFolder, held_out: Sequence[str]) -> Iterator[str]:
-    """Refuse augmented splits whose speaker learned in houses kept out; a line for each where nobody knows."""
+    """Refuse augmented splits whose speaker learned in held-out houses; a line for each of an unknown speaker."""
     for name in train_on if held_out else ():
         file = file_of(folder, *task_and_split(name))
         if not is_augmented(file):
             continue
-        source = read_provenance(file)
-        if source is None or source.held_out is None:
+        provenance = read_provenance(file)
+        if provenance is None or provenance.held_out is None:
             yield f"{name}: nobody knows in which houses its speaker learned, be it in those that are kept out"
-        elif seen := sorted(set(held_out) - set(source.held_out)):
-            who = f"{cut(source.speaker, LONGEST_NAME)}, which learned in houses that are kept out"
+        elif seen := sorted(set(held_out) - set(provenance.held_out)):
+            who = f"{cut(provenance.speaker, LONGEST_NAME)}, which learned in houses that are kept out"
             remedy = f"train a speaker with the same {setting('holdout')} and {setting('holdout_seed')}"
             raise UsageError(f"{name} was told by {who} ({listed(seen, SHOWN)}); {remedy}")
 

@@ -16,7 +16,7 @@ from vlnbert.data.features import object_feature_file, view_feature_file
 from vlnbert.data.own import bank_digest
 from vlnbert.data.spec import OFF
 from vlnbert.errors import DataError, UsageError, setting
-from vlnbert.evaluation.scoring import try_measure
+from vlnbert.evaluation.metrics import try_measure
 from vlnbert.learning.experiment import ExperimentSettings
 from vlnbert.learning.recipe import recipe_of
 from vlnbert.learning.run_folder import POINTER, RECORD, has_checkpoint, kept, point_to, read_newest

@@ -41,7 +41,7 @@ class AugmentedFile:
     """A written file of augmented data, and how many instructions were left out."""
 
     path: Path
-    paths: int  # with instructions asked of the speaker
+    paths: int  # that were described
     written: int  # instructions in the file
     left_out: dict[str, int]  # how many were not written, by why; of paths that belong to an evaluation, the paths
 
@@ -55,11 +55,9 @@ class AugmentedFile:
         return f"{self.path}: {self.written:,} instructions of {self.paths:,} paths{more}"
 
 
-def require_sense(
-    out: Path, tellings: int, decoding: Decoding, batch: int | None, within: float | None, *, followed: bool
-) -> None:
-    """Refuse, before any work, what cannot be meant; `followed` says whether a navigator follows."""
-    require_within(batch=(1 if batch is None else batch, 1, 1_000_000), tellings=(tellings, 1, 1000))
+def require_sense(out: Path, tellings: int, decoding: Decoding, within: float | None, *, followed: bool) -> None:
+    """Refuse, before any work, settings that contradict each other; `followed` says whether a navigator follows."""
+    require_within(tellings=(tellings, 1, 1000))
     if not is_augmented(out) or out.suffix != ".json":
         raise UsageError(f"{out} would not be read as augmented data; give it a name that ends so: {out.stem}_aug.json")
     require_new(out)

@@ -17,7 +17,7 @@ PERPLEXITY = "perplexity"
 
 @dataclass(frozen=True)
 class SpeakerTrainConfig(TrainingSettings):
-    """The training of a speaker: it learns what people said of paths, word by word."""
+    """The training of a speaker on people's instructions for paths, word by word."""
 
     iterations: int = 1500
     """Updates of the weights, at most: with patience, training stops when the validation loss no longer falls."""
@@ -45,7 +45,7 @@ class SpeakerTrainConfig(TrainingSettings):
 
 @dataclass(frozen=True)
 class SpeakerExperiment(ExperimentSettings):
-    """The training of a speaker, whole: with its data folder it makes the same speaker anywhere."""
+    """A training of a speaker, whole: with its data folder it makes the same speaker anywhere."""
 
     RECIPE = "speaker"
 

@@ -1,4 +1,4 @@
-"""Speakers: they learn what people said of paths, and are scored by how likely they find what others said."""
+"""The training of speakers: on people's instructions for paths, scored by the perplexity of held-out ones."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import fields, replace
@@ -36,13 +36,13 @@ from vlnbert.weights.reading import read_checkpoint
 if TYPE_CHECKING:
     from vlnbert.learning.run_record import RunRecord
 
-WORDS = "word_embeddings.weight"  # how the name of a BERT's words ends
+WORDS = "word_embeddings.weight"  # the end of the name of a BERT's word embeddings
 PLACE = "speaker."  # of a speaker's settings in an experiment
-CHANGEABLE = ("dropout", "feature_dropout")  # what an experiment may say of a speaker to start from
+CHANGEABLE = ("dropout", "feature_dropout")  # settings of a speaker to start from that an experiment may change
 
 
 class SpeakerLearner(nn.Module):
-    """The losses of a batch of instructions: the one module that gradients are taken of."""
+    """The losses of a batch of instructions; gradients are taken of this module."""
 
     parts = ("total", "cross_entropy")
 
@@ -63,7 +63,7 @@ class SpeakerLearner(nn.Module):
         return torch.stack([losses.smoothed.sum() / count, (losses.negative_log.sum() / count).detach()])
 
     def begin_update(self, iteration: int) -> None:
-        """Nothing of it changes with the updates."""
+        """Do nothing: no loss of a speaker changes with the updates."""
 
     def unclipped(self) -> list[nn.Parameter]:
         """The parameters whose gradients may be of any size."""
@@ -119,8 +119,8 @@ class SpeakerRecipe(Recipe):
         config: SpeakerTrainConfig,
         ranks: Ranks,
     ) -> SpeakerLearner:
-        """It may say what it learns from, no more."""
-        model.may_say(torch.cat([torch.unique(split.tokens.ids) for split in batches.splits]))
+        """The speaker may write the word pieces that it learns from, and no others."""
+        model.may_write(torch.cat([torch.unique(split.tokens.ids) for split in batches.splits]))
         return SpeakerLearner(model, environment, config, ranks)
 
     def scores(
@@ -133,8 +133,8 @@ class SpeakerRecipe(Recipe):
     ) -> dict[str, Summary]:
         scores: dict[str, Summary] = {}
         for name, split in validation.items():
-            found = instruction_likelihoods(model, environment, split, batch=config.validation_batch, ranks=ranks)
-            scores[name] = {PERPLEXITY: perplexity(*found), "episodes": len(split.episodes)}
+            likelihoods = instruction_likelihoods(model, environment, split, config.validation_batch, ranks)
+            scores[name] = {PERPLEXITY: perplexity(*likelihoods), "episodes": len(split.episodes)}
         return scores
 
     def best_metric(self, best_on: str) -> str:
@@ -145,34 +145,39 @@ RECIPES.register(SpeakerRecipe.name, SpeakerRecipe())
 
 
 def initial_speaker(experiment: SpeakerExperiment, data: Data, asked: Collection[str] = ()) -> Speaker:
-    """The speaker before its first update, its tokenizer in hand.
+    """The speaker before its first update, with its tokenizer.
 
-    `asked` are the places of settings that somebody chose, such as speaker.hidden: what of its shape the data or the
-    words decide otherwise is refused by its name.
+    `asked` are the places of explicit settings, such as speaker.hidden: one of its shape that the data or the weights
+    to start from contradict is refused by its name.
     """
     torch.manual_seed(experiment.training.seed)
     shape = replace(experiment.speaker, feature_width=data.view_bank.width, object_width=data.object_width)
     if experiment.start is None:
         speaker = Speaker(replace(shape, vocabulary=piece_count(data.tokenizer)))
         speaker.tokenizer = data.tokenizer
-    elif (own := while_trained(Path(experiment.start), _own_speaker)) is not None:
-        speaker = _fitted(own, shape)
+    elif (loaded := while_trained(Path(experiment.start), _read_speaker)) is not None:
+        speaker = _with_dropout(loaded, shape)
     else:
         speaker = _with_words(experiment.start, shape)
     speaker.features = experiment.seen
-    _require_as_asked(experiment.speaker, speaker.config, asked)
+    explicit = {place.removeprefix(PLACE) for place in asked if place.startswith(PLACE)}
+    for name in sorted({item.name for item in fields(SpeakerConfig)} & explicit):
+        wanted, made = getattr(experiment.speaker, name), getattr(speaker.config, name)
+        if wanted != made:
+            owner = "the data or the words to start from"
+            raise UsageError(f"{setting(PLACE + name)} is {wanted}, but {owner} decided on {made}; leave it out")
     require_vocabulary(speaker, data, experiment.start or "the speaker")
     return speaker
 
 
-def _own_speaker(start: Path) -> Speaker | None:
-    """The speaker in a run's folder (its best) or in a speaker's own; nothing for other people's weights."""
+def _read_speaker(start: Path) -> Speaker | None:
+    """The speaker in a run's folder (its best) or in a speaker's folder; None for other weights."""
     folder = best_weights(start) if is_run(start) else start
     return Speaker.from_pretrained(folder) if describes_speaker(folder) else None
 
 
-def _fitted(loaded: Speaker, shape: SpeakerConfig) -> Speaker:
-    """A loaded speaker with the dropout that was asked for, if it is shown what it was before."""
+def _with_dropout(loaded: Speaker, shape: SpeakerConfig) -> Speaker:
+    """A loaded speaker with the dropout of a shape, whose features must be as wide as before."""
     for name in ("feature_width", "object_width"):
         if (was := getattr(loaded.config, name)) != (now := getattr(shape, name)):
             what = "views" if name == "feature_width" else "objects"
@@ -201,22 +206,12 @@ def _with_words(start: str, shape: SpeakerConfig) -> Speaker:
 def read_words(source: str) -> tuple[Tensor, Tokenizer]:
     """The word embeddings [piece, width] of a BERT, and its tokenizer."""
     checkpoint = read_checkpoint(resolve_source(source))
-    found = [name for name in checkpoint.tensors if name.endswith(WORDS)]
-    if len(found) != 1:
+    names = [name for name in checkpoint.tensors if name.endswith(WORDS)]
+    if len(names) != 1:
         raise DataError(source, f"holds no {WORDS}", "give a BERT, such as all-MiniLM-L6-v2")
-    words = checkpoint.tensors[found[0]].float()
+    words = checkpoint.tensors[names[0]].float()
     tokenizer = find_tokenizer(checkpoint, None, len(words))
     if tokenizer is None:
         remedy = "give a BERT's folder that holds its vocab.txt or tokenizer.json"
         raise DataError(source, "comes without a vocabulary, so its words have no names", remedy)
     return words, tokenizer
-
-
-def _require_as_asked(shape: SpeakerConfig, made: SpeakerConfig, asked: Collection[str]) -> None:
-    """Refuse, by its name, a setting of the shape that the speaker does not have."""
-    named = {place.removeprefix(PLACE) for place in asked if place.startswith(PLACE)}
-    for name in sorted({item.name for item in fields(made)} & named):
-        said, found = getattr(shape, name), getattr(made, name)
-        if said != found:
-            owner = "the data or the words to start from"
-            raise UsageError(f"{setting(PLACE + name)} is {said}, but {owner} decided on {found}; leave it out")

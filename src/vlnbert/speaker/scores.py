@@ -37,13 +37,12 @@ class SpeakerScores:
     @property
     def ratio(self) -> dict[str, float]:
         """By rate, how well generated instructions are followed, where people's count 1; none where theirs have 0."""
-        told, people = self.told or {}, self.people or {}
-        known = {name: (told.get(name), value) for name, value in people.items() if name in METRICS}
-        return {
-            name: mine / theirs
-            for name, (mine, theirs) in known.items()
-            if mine is not None and theirs and is_rate(name)
-        }
+        ratio = dict[str, float]()
+        for name, people in (self.people or {}).items():
+            generated = (self.told or {}).get(name)
+            if name in METRICS and is_rate(name) and people and generated is not None:
+                ratio[name] = generated / people
+        return ratio
 
     def values(self) -> dict[str, Any]:
         """As a JSON object."""
@@ -71,8 +70,8 @@ class SpeakerScores:
             rows.append([METRICS[name].heading, shown(name, told[name]), shown(name, people[name]), share])
         title = f"{self.speaker} on {self.split}, {self.paths:,} paths"
         follower = f"; {self.navigator} follows (rates in %)" if self.navigator else ""
-        note = f"{self.left_out:,} paths left out, of which nothing usable was told" if self.left_out else ""
-        return Table(["", "told", "people's", "ratio"], rows, title + follower, note)
+        note = f"{self.left_out:,} paths left out, without a usable instruction" if self.left_out else ""
+        return Table(["", "speaker's", "people's", "ratio"], rows, title + follower, note)
 
     def __repr__(self) -> str:
         return self.table().text()
@@ -89,7 +88,7 @@ def score_instructions(
         speaker.require_same_houses(walker, split)
     instructions = speaker.write(paths_of_split(speaker.data, split), decoding, batch)
     if not len(instructions):
-        problem = f"{speaker.name} told nothing usable of {split}, so there is nothing to score ({instructions.note})"
+        problem = f"{speaker.name} wrote nothing usable for {split}, so there is nothing to score ({instructions.note})"
         raise UsageError(f"{problem}; train it longer, or draw words: {setting('decoding', 'nucleus')}")
     people = [one.people for one in instructions]
     followed = (None, None) if walker is None else _followed(walker, instructions, split)

@@ -41,7 +41,7 @@ from vlnbert.speaker.model import SpeakerModel
 from vlnbert.tasks.tokens import require_fit
 
 NEWEST = 1  # format of a speaker's config.json
-SPOKEN = "spoken"  # the one tensor that is no weight
+SPOKEN = "spoken"  # the tensor that is no weight: the word pieces that may be written
 GIVE = "give a speaker's folder, as vlnbert train speaker-open makes one"
 SAVE_AGAIN = "save the speaker again"
 
@@ -101,7 +101,7 @@ class Speaker(
         return super().generate_model_card(*args, facts={"views": self.features.views or "a file", **facts}, **kwargs)
 
     @classmethod
-    def from_pretrained(  # type: ignore[override]  # there are no options of the model's own
+    def from_pretrained(  # type: ignore[override]  # the model has no options
         cls,
         pretrained_model_name_or_path: str | Path,
         *,
@@ -167,8 +167,8 @@ class Speaker(
         known = self.tokenizer.get_vocab()
         return known["[CLS]"], known["[SEP]"]
 
-    def may_say(self, pieces: Tensor) -> None:
-        """Let it say these word pieces and no others; of the marks only the end."""
+    def may_write(self, pieces: Tensor) -> None:
+        """Let the speaker write these word pieces and no others; of the marks only the end."""
         begin, end = self.marks
         self.spoken.zero_()
         self.spoken[pieces.flatten().to(self.spoken.device)] = True
@@ -181,7 +181,7 @@ class Speaker(
 
 def _spoken_problem(tensor: Tensor) -> str | None:
     if tensor.dtype != torch.bool or not tensor.any():
-        return "does not tell which word pieces may be said"
+        return "does not hold which word pieces may be written"
     return None
 
 
@@ -200,7 +200,11 @@ def _read_config(path: Path) -> tuple[SpeakerConfig, FeatureSpec]:
 
 
 # The features that a speaker was trained with where none were named.
-UNSAID = {"views": "the only feature file", "objects": "the only object feature file", "max_objects": "without a limit"}
+DEFAULTS = {
+    "views": "the only feature file",
+    "objects": "the only object feature file",
+    "max_objects": "without a limit",
+}
 
 
 def shown_to_speaker(speaker: Speaker, data: Data, name: str = "the speaker") -> Data:
@@ -210,12 +214,15 @@ def shown_to_speaker(speaker: Speaker, data: Data, name: str = "the speaker") ->
     objects = learned.objects if speaker.config.object_width else OFF
     shown = data.seen_as(replace(learned, objects=objects))
     require_vocabulary(speaker, shown, name)
-    found = {"view": shown.view_bank.width, "object": shown.object_width}
-    wanted = {"view": speaker.config.feature_width, "object": speaker.config.object_width}
-    for what, width in wanted.items():
-        if found[what] != width:
-            problem = f"{name} knows {what}s {width} wide, and they are {found[what]}"
-            raise UsageError(f"{problem}; give the features that it was trained with: {setting(f'features.{what}s')}")
+    config = speaker.config
+    widths = (
+        ("view", config.feature_width, shown.view_bank.width),
+        ("object", config.object_width, shown.object_width),
+    )
+    for kind, known, width in widths:
+        if known != width:
+            problem = f"{name} knows {kind}s {known} wide, and they are {width}"
+            raise UsageError(f"{problem}; give the features that it was trained with: {setting(f'features.{kind}s')}")
     return shown
 
 
@@ -228,22 +235,20 @@ def require_vocabulary(speaker: Speaker, data: Data, name: str) -> None:
         raise UsageError(f"{problem}, of {known.get_vocab_size():,}; give the data that it belongs to")
 
 
-def _require_same_features(speaker: Speaker, asked: FeatureSpec, name: str) -> None:
-    """Refuse what the data was opened with, where the speaker was shown something else."""
+def _require_same_features(speaker: Speaker, opened: FeatureSpec, name: str) -> None:
+    """Refuse explicit features of the data that are others than those of the speaker's training."""
     config, usual = speaker.config, FeatureSpec()
     learned = replace(speaker.features, view_width=config.feature_width, object_width=config.object_width)
     objects = ("objects", "object_width", "max_objects") if config.object_width else ()
     for place in ("views", "view_width", "encoder", *objects):
-        said, known = getattr(asked, place), getattr(learned, place)
-        if said != getattr(usual, place) and _what(asked, place) != _what(learned, place):
-            problem = f"{name} was shown {place} {known or UNSAID[place]}, and the data is opened with {said}"
-            raise UsageError(
-                f"{problem}; open it with what the speaker was shown, or leave out {setting(f'features.{place}')}"
-            )
+        value, known = getattr(opened, place), getattr(learned, place)
+        if value != getattr(usual, place) and _meaning(opened, place) != _meaning(learned, place):
+            problem = f"{name} was trained with {place} {known or DEFAULTS[place]}, and the data is opened with {value}"
+            raise UsageError(f"{problem}; open it with the same, or leave out {setting(f'features.{place}')}")
 
 
-def _what(features: FeatureSpec, place: str) -> object:
-    """What a setting means: some names stand for several channels, and a file has many paths."""
-    said = getattr(features, place)
+def _meaning(features: FeatureSpec, place: str) -> object:
+    """A setting in a form that can be compared: some names stand for several channels, and a file has many paths."""
+    value = getattr(features, place)
     channels = {"views": features.view_channels, "objects": features.object_channels}.get(place)
-    return channels or (realpath(said) if isinstance(said, str) else said)
+    return channels or (realpath(value) if isinstance(value, str) else value)

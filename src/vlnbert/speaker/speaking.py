@@ -16,7 +16,7 @@ from vlnbert.progress import say
 from vlnbert.runtime import Precision, chosen_precision
 from vlnbert.sources.files import write_json
 from vlnbert.speaker.config import Decoding
-from vlnbert.speaker.generation import InstructionGenerator
+from vlnbert.speaker.decoding import InstructionGenerator
 from vlnbert.speaker.likelihood import instruction_likelihoods, perplexity
 from vlnbert.speaker.paths import Paths, require_connected
 from vlnbert.speaker.speaker import Speaker, shown_to_speaker
@@ -145,7 +145,7 @@ class OpenedSpeaker:
         self.name, self.speaker, self.task, self.held_out = loaded.name, loaded.speaker, loaded.task, loaded.held_out
         data = loaded.data if data is None else data
         if data is None:
-            raise UsageError(f"no data to tell of; give a data folder: {setting('data', 'DIR')}")
+            raise UsageError(f"no data is given; name a data folder: {setting('data', 'DIR')}")
         opened = open_data(data, device=device)
         self.opened = opened.holding_out(self.held_out) if self.held_out else opened  # as it was given
         self.data = shown_to_speaker(self.speaker, self.opened, self.name)  # with the speaker's features
@@ -181,7 +181,7 @@ def paths_of_split(data: Data, split: str) -> KnownPaths:
     """The paths of a split, each once, with what people said of it."""
     episodes = data.episodes(split)
     if not episodes.scored:
-        raise UsageError(f"{split} withholds its paths, so there is nothing to tell of; choose another split")
+        raise UsageError(f"{split} withholds its paths, so there is nothing to describe; choose another split")
     first, people = dict[Any, int](), dict[Any, list[str]]()
     rows = zip(episodes.path.tolist(), episodes.heading.tolist(), episodes.targets, episodes.texts, strict=True)
     for row, (path, heading, target, text) in enumerate(rows):

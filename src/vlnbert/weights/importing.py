@@ -96,9 +96,9 @@ def inspect_weights(source: str | Path, options: ImportOptions = DEFAULTS) -> Im
     return plan.report
 
 
-def find_tokenizer(checkpoint: Checkpoint, asked: Path | None, rows: int) -> Tokenizer | None:
+def find_tokenizer(checkpoint: Checkpoint, asked: str | Path | None, rows: int) -> Tokenizer | None:
     """The tokenizer that was asked for, or the one beside the weights, if it fits their embedding of so many rows."""
-    path = asked
+    path = None if asked is None else Path(asked)
     if path is None and checkpoint.folder is not None:
         path = next(
             (checkpoint.folder / name for name in VOCABULARY_FILES if (checkpoint.folder / name).exists()), None

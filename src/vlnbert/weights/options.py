@@ -44,7 +44,7 @@ class ImportOptions:
     """When words attend to each other: once (the default), or at every step. One-stream only."""
     critic_width: int | None = None
     """Hidden width of the critic: 512 unless the weights say otherwise."""
-    vocabulary: Path | None = None
+    vocabulary: str | Path | None = None
     """A vocab.txt or tokenizer.json to keep with the navigator; by default the one that lies beside the weights."""
     seed: int = 0
     """Chooses the values of whatever the weights do not hold."""

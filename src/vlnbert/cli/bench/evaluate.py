@@ -1,30 +1,30 @@
 """`vlnbert bench evaluate`: how fast a preset's navigator walks a split, here and now."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import tyro
+from typing import TYPE_CHECKING, Any
 
 from vlnbert.cli.bench.shared import MOST, RACED, against_plain, folder_or_house, open_setup
-from vlnbert.cli.options import Flag, screen
+from vlnbert.cli.output import screen
+from vlnbert.cli.parser import command
 from vlnbert.runtime import Precision, chosen_precision, require_device, require_within, use_threads, usual_batch
 
 if TYPE_CHECKING:
     from vlnbert.benchmarks.evaluation import EvaluationSpeed
 
 
+@command("bench evaluate", places=["preset"], metavars={"preset": "PRESET"})
 def bench_evaluate(
-    preset: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="PRESET")]] = "demo",
-    data: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None,
+    preset: str = "demo",
+    data: Path | None = None,
     split: str = "val_unseen",
     episodes: int | None = None,
     batch: tuple[int, ...] = (),
     precision: Precision = "float32",
-    plain: Flag = False,
+    plain: bool = False,
     rounds: int = 5,
     threads: int | None = None,
     device: str = "cpu",
-    json: Flag = False,
+    json: bool = False,
 ) -> None:
     """Time the walk of a whole R2R split, 15 steps in each episode: episodes and steps a second.
 

@@ -1,23 +1,23 @@
 """`vlnbert bench explore`: how quickly the explorer answers, one visitor and many."""
 
-from typing import Annotated, Any
-
-import tyro
+from typing import Any
 
 from vlnbert.cli.bench.shared import MOST
-from vlnbert.cli.options import Flag, screen
+from vlnbert.cli.output import screen
+from vlnbert.cli.parser import command
 from vlnbert.runtime import require_within
 
 
+@command("bench explore", places=["runs"], metavars={"runs": "RUN"})
 def bench_explore(
-    runs: tyro.conf.Positional[Annotated[tuple[str, ...], tyro.conf.arg(metavar="RUN")]] = (),
+    runs: tuple[str, ...] = (),
     *,
-    data: Annotated[str | None, tyro.conf.arg(metavar="DIR")] = None,
+    data: str | None = None,
     visitors: int = 50,
     seconds: int = 60,
     pause: float = 1.0,
     rounds: int = 20,
-    json: Flag = False,
+    json: bool = False,
 ) -> None:
     """Serve the explorer on the loopback and visit it: its start, the first paint, a typed instruction, and a crowd.
 

@@ -1,12 +1,11 @@
 """`vlnbert bench growth`: how the time of an update grows with what is asked of it, here and now."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-import tyro
+from typing import TYPE_CHECKING, Any, Literal
 
 from vlnbert.cli.bench.shared import MOST, folder_or_house, in_one_split, open_setup
-from vlnbert.cli.options import Flag, screen
+from vlnbert.cli.output import screen
+from vlnbert.cli.parser import command
 from vlnbert.runtime import require_device, require_within, use_threads
 
 if TYPE_CHECKING:
@@ -17,9 +16,10 @@ HOUSES = 24  # scans of a generated house, where no more are asked for
 MOST_SCANS = 1000  # that a house is generated with
 
 
+@command("bench growth", places=["preset"], metavars={"preset": "PRESET"})
 def bench_growth(
-    preset: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="PRESET")]] = "demo",
-    data: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None,
+    preset: str = "demo",
+    data: Path | None = None,
     axes: tuple[Axis, ...] = ("rows", "tokens", "steps", "scans"),
     rows: tuple[int, ...] = (),
     tokens: tuple[int, ...] = (16, 32, 64),
@@ -29,7 +29,7 @@ def bench_growth(
     rounds: int = 3,
     threads: int | None = None,
     device: str = "cpu",
-    json: Flag = False,
+    json: bool = False,
 ) -> None:
     """Time the update of a preset at growing sizes: of the batch, the instructions, the episodes and the world.
 

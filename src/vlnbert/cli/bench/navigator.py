@@ -3,13 +3,15 @@
 from typing import TYPE_CHECKING, Literal
 
 from vlnbert.cli.bench.shared import MOST, opened_world
-from vlnbert.cli.options import Flag, screen
+from vlnbert.cli.output import screen
+from vlnbert.cli.parser import command
 from vlnbert.runtime import require_device, require_within, use_threads
 
 if TYPE_CHECKING:
     from vlnbert.benchmarks.navigator import CachingSpeedup
 
 
+@command("bench navigator")
 def bench_navigator(
     size: str = "base",
     backbone: Literal["one-stream", "two-stream"] | None = None,
@@ -18,7 +20,7 @@ def bench_navigator(
     rounds: int = 7,
     threads: int | None = None,
     device: str = "cpu",
-    json: Flag = False,
+    json: bool = False,
 ) -> None:
     """Measure what keeping the language's keys and values gives: in 15 steps alone, and in a greedy episode of 15.
 

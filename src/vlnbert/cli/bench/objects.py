@@ -1,12 +1,11 @@
 """`vlnbert bench objects`: what REVERIE's objects cost, here and now."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-import tyro
+from typing import TYPE_CHECKING, Any, Literal
 
 from vlnbert.cli.bench.shared import MOST, folder_or_house
-from vlnbert.cli.options import Flag, screen
+from vlnbert.cli.output import screen
+from vlnbert.cli.parser import command
 from vlnbert.runtime import require_device, require_within, use_threads
 
 if TYPE_CHECKING:
@@ -20,8 +19,9 @@ ROWS = {
 MEGABYTE = 1_000_000
 
 
+@command("bench objects")
 def bench_objects(
-    data: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None,
+    data: Path | None = None,
     size: str = "base",
     backbone: Literal["one-stream", "two-stream"] | None = None,
     agents: int = 8,
@@ -29,7 +29,7 @@ def bench_objects(
     rounds: int = 7,
     threads: int | None = None,
     device: str = "cpu",
-    json: Flag = False,
+    json: bool = False,
 ) -> None:
     """Measure what REVERIE's objects cost: time and memory of a step without them, with them trimmed, and padded.
 

@@ -1,21 +1,21 @@
 """`vlnbert bench speak`: how fast a speaker writes, here and now."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-import tyro
+from typing import TYPE_CHECKING, Any, Literal
 
 from vlnbert.cli.bench.shared import MOST, RACED, folder_or_house
-from vlnbert.cli.options import Flag, screen
+from vlnbert.cli.output import screen
+from vlnbert.cli.parser import command
 from vlnbert.runtime import Precision, require_device, require_within, use_threads
 
 if TYPE_CHECKING:
     from vlnbert.benchmarks.speaking import SpeakingSpeed
 
 
+@command("bench speak", places=["preset"], metavars={"preset": "PRESET"})
 def bench_speak(
-    preset: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="PRESET")]] = "speaker-open",
-    data: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None,
+    preset: str = "speaker-open",
+    data: Path | None = None,
     decoding: Literal["greedy", "nucleus", "beam"] = "nucleus",
     batch: int | None = None,
     tokens: int = 40,
@@ -25,7 +25,7 @@ def bench_speak(
     rounds: int = 5,
     threads: int | None = None,
     device: str = "cpu",
-    json: Flag = False,
+    json: bool = False,
 ) -> None:
     """Measure how many sentences and words a speaker writes in a second, against the plain way without a cache.
 
@@ -57,8 +57,8 @@ def bench_speak(
     from vlnbert.learning.presets import presets
     from vlnbert.runtime import chosen_precision
     from vlnbert.speaker.config import Decoding
+    from vlnbert.speaker.decoding import BATCH, GPU_BATCH
     from vlnbert.speaker.experiment import SpeakerExperiment
-    from vlnbert.speaker.generation import BATCH, GPU_BATCH
 
     shape = presets.experiment(preset, SpeakerExperiment).speaker
     require_within(rounds=(rounds, 2, MOST), tokens=(tokens, 3, shape.max_tokens), words=(words, 2, shape.vocabulary))

@@ -1,31 +1,31 @@
 """`vlnbert bench train`: how fast a preset learns, here and now."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-import tyro
+from typing import TYPE_CHECKING, Any, Literal
 
 from vlnbert.benchmarks import measuring  # noqa: F401  # imported early: where no system tells, time is counted from here
 from vlnbert.cli.bench.shared import MOST, RACED, against_plain, folder_or_house, in_one_split, open_setup
-from vlnbert.cli.options import Flag, screen
+from vlnbert.cli.output import screen
+from vlnbert.cli.parser import command
 from vlnbert.runtime import require_device, require_within, use_threads
 
 if TYPE_CHECKING:
     from vlnbert.benchmarks.training import TrainingSpeed
 
 
+@command("bench train", places=["preset"], metavars={"preset": "PRESET"})
 def bench_train(
-    preset: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="PRESET")]] = "demo",
-    data: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None,
+    preset: str = "demo",
+    data: Path | None = None,
     batch: tuple[int, ...] = (),
     precision: Literal["float32", "bfloat16"] | None = None,
     graphs: bool = True,
-    plain: Flag = False,
+    plain: bool = False,
     updates: int = 10,
     rounds: int = 5,
     threads: int | None = None,
     device: str = "cpu",
-    json: Flag = False,
+    json: bool = False,
 ) -> None:
     """Time the updates of a preset: how many a second, what they take in memory, and how near to the floor that is.
 

@@ -4,20 +4,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vlnbert.cli.bench.shared import MOST, opened_world
-from vlnbert.cli.options import Flag, screen
+from vlnbert.cli.output import screen
+from vlnbert.cli.parser import command
 from vlnbert.runtime import require_device, require_within, use_threads
 
 if TYPE_CHECKING:
     from vlnbert.benchmarks.world import Comparison
 
 
+@command("bench world")
 def bench_world(
     data: Path | None = None,
     batch: int = 4096,
     rounds: int = 11,
     threads: int = 1,
     device: str = "cpu",
-    json: Flag = False,
+    json: bool = False,
 ) -> None:
     """Race the environment against a Python loop over agents, in one run: steps a second, and their ratio.
 

@@ -1,38 +1,15 @@
-"""What several verbs share: types of options, and tables on the screen."""
+"""What commands print: tables as wide as the screen, lines that may quote anything, JSON objects."""
 
 import shutil
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from json import dumps
+from typing import TYPE_CHECKING, Any
 
-import tyro
-
-from vlnbert.errors import UsageError, printable_text
-from vlnbert.speaker.config import Decoding
+from vlnbert.errors import printable_text
 from vlnbert.tables import WIDE, Table
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
-DataPath = Annotated[Path, tyro.conf.arg(metavar="DIR")]
-RunPath = Annotated[Path, tyro.conf.arg(metavar="RUN")]
-TaskName = Annotated[str, tyro.conf.arg(metavar="TASK")]
-SplitName = Annotated[str, tyro.conf.arg(metavar="[TASK/]SPLIT")]
-OptionalSplit = Annotated[str | None, tyro.conf.arg(metavar="[TASK/]SPLIT")]
-
-
-FlatDecoding = Annotated[Decoding, tyro.conf.arg(name="")]
-
-
-def split_of_task(split: str, task: str) -> str:
-    """A split by its full name; one that names another task than --task is refused."""
-    from vlnbert.tasks.splits import full_name, task_and_split
-
-    name = full_name(split, task)
-    if task_and_split(name)[0] != task:
-        raise UsageError(f"{split} is no split of --task {task}; name the task once")
-    return name
 
 
 def show(table: Table) -> None:
@@ -43,6 +20,11 @@ def show(table: Table) -> None:
 def tell(line: str, aside: bool = False) -> None:
     """Print a line that may quote anything, `aside` on standard error."""
     print(printable_text(line), file=sys.stderr if aside else sys.stdout)
+
+
+def print_json(values: Any) -> None:
+    """Print an object, whole and in one line."""
+    print(dumps(values))
 
 
 def screen() -> "Console":

@@ -1,6 +1,6 @@
-"""Where agents part: the episodes in which they do not walk the same way, and who succeeds there."""
+"""Where agents diverge: the episodes in which they do not walk the same way, and who succeeds there."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from vlnbert.evaluation.evaluate import Evaluation
@@ -8,41 +8,43 @@ from vlnbert.evaluation.evaluate import Evaluation
 
 @dataclass(frozen=True)
 class Walk:
-    """What one agent did in an episode."""
+    """The walk of one agent in an episode."""
 
     path: tuple[str, ...]  # viewpoints; staying repeats none
     outcome: str
-    success: bool | None  # None where the goal is withheld
+    success: bool | None  # None if the goal is withheld
     scores: Mapping[str, float]
 
 
 @dataclass(frozen=True)
-class Parting:
+class Divergence:
     """An episode in which agents go different ways."""
 
     id: str
     step: int  # moves that they make together
-    viewpoint: str  # where they part
+    viewpoint: str  # the last that they have in common
     walks: Mapping[str, Walk]  # by agent
 
     @property
-    def decides(self) -> bool:
+    def changes_outcome(self) -> bool:
         """Whether some succeed and others do not."""
         return len({walk.success for walk in self.walks.values()}) > 1
 
 
-def find_partings(evaluations: Mapping[str, Evaluation]) -> list[Parting]:
-    """The episodes, which all evaluations share in their order, whose walks differ; those first that decide."""
+def find_divergences(evaluations: Mapping[str, Evaluation]) -> list[Divergence]:
+    """The episodes whose walks differ, those first that change the outcome; all evaluations share their order."""
     ids = next(iter(evaluations.values())).episodes.ids
     walks = {agent: _walks(evaluation) for agent, evaluation in evaluations.items()}
-    found = list[Parting]()
+    found = list[Divergence]()
     for row, id in enumerate(ids):
         here = {agent: each[row] for agent, each in walks.items()}
         paths = [walk.path for walk in here.values()]
         if len(set(paths)) > 1:
-            step = _together(paths)
-            found.append(Parting(id, step, paths[0][step], here))
-    return sorted(found, key=lambda parting: not parting.decides)
+            shortest = min(map(len, paths))
+            differ = (step for step in range(shortest) if len({path[step] for path in paths}) > 1)
+            step = next(differ, shortest) - 1  # an agent that stops diverges from one that moves on
+            found.append(Divergence(id, step, paths[0][step], here))
+    return sorted(found, key=lambda one: not one.changes_outcome)
 
 
 def _walks(evaluation: Evaluation) -> list[Walk]:
@@ -58,10 +60,3 @@ def _walks(evaluation: Evaluation) -> list[Walk]:
         )
         for row, (path, length, outcome) in enumerate(paths)
     ]
-
-
-def _together(paths: Sequence[tuple[str, ...]]) -> int:
-    """The moves that all make together: who stops parts from who goes on."""
-    shortest = min(map(len, paths))
-    same = (len({path[step] for path in paths}) == 1 for step in range(shortest))
-    return next((step for step, alike in enumerate(same) if not alike), shortest) - 1

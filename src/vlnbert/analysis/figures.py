@@ -1,28 +1,86 @@
-"""How a training went, as curves."""
+"""Figures of a training, and figures as SVG for a page: compact, repeatable, in colours that the page may change."""
 
+import re
 from collections.abc import Mapping, Sequence
-from io import BytesIO
+from hashlib import blake2b
+from io import BytesIO, StringIO
 from itertools import cycle
 from pathlib import Path
 from typing import Any, Literal
 
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from vlnbert.analysis.inline_svg import PALETTE, Picture
 from vlnbert.errors import UsageError
 from vlnbert.evaluation.tables import is_rate, own_keys
 from vlnbert.learning.objective import PAPER_TERMS
 from vlnbert.sources.checks import is_number
 from vlnbert.sources.files import written_beside
+from vlnbert.tables import escaped
 from vlnbert.tasks.metrics import METRICS
 
+# A page in a dark scheme sets the same names as CSS variables. Hues are Okabe and Ito's, safe for the colour-blind.
+PALETTE = {
+    "ink": "#1f2933",
+    "quiet": "#5d6874",
+    "dot": "#9aa5b1",
+    "line": "#d5dbe1",
+    "panel": "#f5f6f8",
+    "paper": "#ffffff",
+    "walked": "#b84a00",
+    "reference": "#0072b2",
+    "goal": "#00795a",
+}
+
+_PROLOGUE = re.compile(r"^.*?(?=<svg )|<!--.*?-->|<defs>\s*<style.*?</style>\s*</defs>|<metadata>.*?</metadata>", re.S)
+_UNUSED_ID = re.compile(r' id="[A-Za-z0-9.]+_\d+"')  # matplotlib numbers its artists; only hashed names are referred to
+_TAG = re.compile(r"<[^>]*>")
+_LONG_NUMBER = re.compile(r"-?\d+\.\d{3,}")
+_FONT_FAMILY = re.compile(r"(font: [^';]*?px) '[^;\"]*")
+_REFERRED = re.compile(r'( id="|href="#|url\(#)')
+_LINES = ' style="stroke-linejoin: round; stroke-linecap: butt"'  # matplotlib's defaults, which it sets page-wide
 SIZE = 7.2, 2.5  # inches, two panels side by side
 PANEL = 3.54, 2.6  # one by itself; a page shows it at 340 pixels or more, so that no text is under 11 pixels
 TEXT = 8.5  # points
 STYLES: tuple[Literal["-", "--", ":", "-."], ...] = ("-", "--", ":", "-.")  # of the lines of metrics that a task adds
 TICKS = 7  # spaces between the ticks of an axis, at most
+
+
+class Picture(Figure):
+    """A figure that a notebook shows; one without a window of its own would be a line of text there."""
+
+    def _repr_svg_(self) -> str:
+        return figure_svg(self)
+
+
+def figure_svg(figure: Figure) -> str:
+    """The figure as an <svg> element. Its label is for screen readers; the page chooses the typeface."""
+    buffer = StringIO()
+    unsaid = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "vlnbert"}):
+        figure.savefig(buffer, format="svg", metadata=unsaid)
+    svg = _TAG.sub(_compact_tag, _UNUSED_ID.sub("", _PROLOGUE.sub("", buffer.getvalue())))
+    svg = re.sub(r">\s+<", "><", svg).strip()
+    svg = _with_own_ids(svg)
+    label = escaped(str(figure.get_label()))
+    return svg.replace("<svg ", f'<svg role="img" aria-label="{label}"{_LINES} ', 1)
+
+
+def _compact_tag(tag: re.Match[str]) -> str:
+    """A tag on one line, in hundredths of a point, with the page's own font and colours; text between tags stays."""
+    text = _LONG_NUMBER.sub(lambda number: f"{float(number[0]):.2f}".rstrip("0").rstrip("."), tag[0])
+    text = _FONT_FAMILY.sub(r"\1 system-ui, sans-serif", re.sub(r"\s+", " ", text))
+    for name, colour in PALETTE.items():
+        text = text.replace(colour, f"var(--{name}, {colour})")
+    return text
+
+
+def _with_own_ids(svg: str) -> str:
+    """Make the ids inside a figure its own, since several figures share a page; only equal figures share ids."""
+    digest = blake2b(svg.encode(), digest_size=4).hexdigest()
+    return _TAG.sub(lambda tag: _REFERRED.sub(rf"\1f{digest}-", tag[0]), svg)
 
 
 def draw_curves(log: Sequence[dict[str, Any]], split: str, others: Mapping[str, float]) -> Figure:
