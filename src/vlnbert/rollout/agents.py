@@ -99,11 +99,11 @@ class Agent:
     wants: tuple[str, ...] = ()  # what else it sees, "neighbours" and "panorama": fields of `Observation`
     goes_back = False  # whether it may go to viewpoints seen before
     hops_per_step = HOPS_PER_STEP  # then an episode may have as many hops as decisions, times this
-    external: frozenset[str] = frozenset()  # which of its methods are not ours, and are guarded where they are called
+    guarded_methods: frozenset[str] = frozenset()  # its methods that are external, whose calls are guarded
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        cls.external = frozenset(name for name in METHODS if not is_ours(getattr(cls, name)))
+        cls.guarded_methods = frozenset(name for name in METHODS if not is_ours(getattr(cls, name)))
 
     def begin(self, batch: EpisodeBatch) -> Any:
         """The memory with which these episodes start: anything, by default None."""
@@ -145,7 +145,7 @@ class _External(Agent):
         for name in (*METHODS, *TRAITS):
             if hasattr(inner, name):
                 setattr(self, name, getattr(inner, name))
-        self.external = frozenset(METHODS) & vars(self).keys()
+        self.guarded_methods = frozenset(METHODS) & vars(self).keys()
 
 
 def as_agent(thing: object) -> Agent:
@@ -175,7 +175,7 @@ def _require_arguments(agent: Any) -> None:
 def call_agent(agent: Agent, method: str, given: Any, *memory: Any) -> Any:
     """Call a method of an agent; an external one is given copies, so that writing into them moves nobody."""
     call = getattr(agent, method)
-    if method not in agent.external:
+    if method not in agent.guarded_methods:
         return call(given, *memory)
     given = lent(given) if isinstance(given, EpisodeBatch) else replace(given, state=lent(given.state))
     with ExternalCall(f"the agent {agent_name(agent)}"):

@@ -106,7 +106,7 @@ def run_episodes(
             rows = memory.rows
         observation = environment.observe(select_rows(state, rows))
         answer = call_agent(agent, "act", observation, memory)
-        if "act" in agent.external:
+        if "act" in agent.guarded_methods:
             _check_act(agent, answer, observation.state, environment.world.slots)
         slot, memory = answer
         slot = scatter_rows(slot, rows, count)
