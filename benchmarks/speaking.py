@@ -21,9 +21,11 @@ from vlnbert.data.data import Data
 from vlnbert.environment.environment import Environment
 from vlnbert.learning.presets import presets
 from vlnbert.runtime import chosen_precision, require_within
-from vlnbert.speaker import Decoding, Paths, Speaker, SpeakerConfig, Teller
-from vlnbert.speaker.paths import observe_paths
-from vlnbert.speaker.telling import BATCH, GPU_BATCH
+from vlnbert.speaker.config import Decoding, SpeakerConfig
+from vlnbert.speaker.decoding import BATCH, GPU_BATCH, InstructionGenerator
+from vlnbert.speaker.experiment import SpeakerExperiment
+from vlnbert.speaker.paths import Paths, observe_paths
+from vlnbert.speaker.speaker import Speaker
 from vlnbert.tables import Table
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.tokens import piece_count
@@ -57,7 +59,7 @@ def measure(
     device: str,
 ) -> Found:
     """Time the writing of one batch."""
-    shape = presets.speaker(preset).speaker
+    shape = presets.experiment(preset, SpeakerExperiment).speaker
     require_within(tokens=(tokens, 3, shape.max_tokens), words=(words, 2, shape.vocabulary))
     require_within(batch=(1 if batch is None else batch, 1, MOST))
     use_machine(device, threads, rounds)
@@ -134,7 +136,7 @@ def random_speaker(shape: SpeakerConfig, data: Data, spoken: int | None = None) 
     torch.manual_seed(0)
     speaker = Speaker(shape).to(data.device)
     speaker.tokenizer = data.tokenizer
-    speaker.may_say(torch.arange(4, min(shape.vocabulary, 4 + (spoken or shape.vocabulary))))
+    speaker.may_write(torch.arange(4, min(shape.vocabulary, 4 + (spoken or shape.vocabulary))))
     with torch.no_grad():
         speaker.bias[speaker.marks[1]] = NEVER
     return speaker.eval()
@@ -160,10 +162,10 @@ def time_speaking(
     environment = random_environment(data.world, shape.feature_width, precision)
     shape = _fitting(shape, data)
     speaker = random_speaker(shape, data, spoken)
-    teller, tokens = Teller(speaker, environment, precision), decoding.max_tokens or shape.max_tokens
+    generator, tokens = InstructionGenerator(speaker, environment, precision), decoding.max_tokens or shape.max_tokens
     rivals: dict[str, Callable[[], object]] = {
-        "kept": lambda: teller.tell_once(paths, decoding, batch=len(paths)),
-        "plain": lambda: _plainly(teller, environment, paths, tokens),
+        "kept": lambda: generator.generate_once(paths, decoding, batch=len(paths)),
+        "plain": lambda: _plainly(generator, environment, paths, tokens),
     }
     if not plain:
         del rivals["plain"]
@@ -179,9 +181,9 @@ def time_speaking(
     )
 
 
-def _plainly(teller: Teller, environment: Environment, paths: Paths, tokens: int) -> Tensor:
+def _plainly(generator: InstructionGenerator, environment: Environment, paths: Paths, tokens: int) -> Tensor:
     with torch.no_grad():
-        return write_plainly(teller.model, observe_paths(environment, paths), tokens)
+        return write_plainly(generator.model, observe_paths(environment, paths), tokens)
 
 
 def _fitting(shape: SpeakerConfig, data: Data) -> SpeakerConfig:

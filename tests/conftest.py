@@ -211,7 +211,8 @@ def forget_plugins() -> Iterator[Callable[[], None]]:
     def forget() -> None:
         plugins._loaded.clear()
         for one, things, homes in before:
-            one._things, one._homes = dict(things), dict(homes)
+            ours = {name: thing for name, thing in one._things.items() if one._homes[name].startswith("vlnbert.")}
+            one._things, one._homes = {**ours, **things}, dict(homes)  # ours may have been imported meanwhile
 
     yield forget
     forget()

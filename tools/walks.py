@@ -54,7 +54,7 @@ def walks(folder: Path) -> dict[str, set[str]]:
     quiet = {"threads": 1, "bar": False, "tensorboard": False}
     Trainer.advance = watched  # type: ignore[method-assign, assignment]
     try:
-        run = vln.train("demo", data=folder / "house", out=folder / "run", **quiet, **small)  # type: ignore[arg-type]
+        run = vln.train("demo", data=folder / "house", out=folder / "run", **quiet, **small)
     finally:
         Trainer.advance = advance  # type: ignore[method-assign]
     navigator = folder / "run" / "best"

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from vlnbert.speaker import Speaker
 from vlnbert.speaker.model import EncodedPaths
 from vlnbert.speaker.paths import PathSights
+from vlnbert.speaker.speaker import Speaker
 
 
 @torch.no_grad()

@@ -11,11 +11,11 @@ from benchmarks.plain.agents import WIDTH, PlainAgents
 from benchmarks.plain.observations import PlainObserver
 from benchmarks.plain.rewards import PlainRewards
 from vlnbert.learning.experiment import TrainConfig
-from vlnbert.learning.losses import actor_critic_loss, discounted_returns, imitation_loss
-from vlnbert.learning.optimisers import learning_rate_at
+from vlnbert.learning.losses import actor_critic_loss, discounted_returns, teacher_cross_entropy
+from vlnbert.learning.optimisers import LearningRate
 from vlnbert.navigator import Navigator
 from vlnbert.rollout.episodes import MAX_STEPS
-from vlnbert.rollout.noise import gumbel, keys
+from vlnbert.rollout.mixed import gumbel, keys
 from vlnbert.tasks.batches import Batch, TrainingBatches, take
 from vlnbert.tasks.splits import Split
 from vlnbert.world.banks import FeatureBank
@@ -49,7 +49,7 @@ class PlainTraining:
             torch.autograd.backward(loss / config.accumulate)
         clip_grad_norm_(self.clipped, config.grad_clip)
         for group in self.optimiser.param_groups:
-            group["lr"] = learning_rate_at(config, iteration)
+            group["lr"] = LearningRate(config).at(iteration)
         self.optimiser.step()
         return loss.detach()
 
@@ -109,7 +109,7 @@ class PlainTraining:
         """One step's imitation of the teacher, by those who have not stopped."""
         target = torch.tensor([teachers], device=logits.device)
         weights = weight * torch.tensor([live], device=logits.device)
-        return imitation_loss(logits[None], target, weights, self.config.batch // 2)
+        return (teacher_cross_entropy(logits[None], target) * weights).sum() / (self.config.batch // 2)
 
 
 class ExplorationRecord:

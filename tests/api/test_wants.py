@@ -116,7 +116,7 @@ def test_from_the_command_line(house: Path, tmp_path: Path, forget_plugins: Call
     outcome = called("evaluate", "--agent", f"{file}:Curious", "--data", house, "--split", "val_unseen", "--json")
     assert outcome.code == 0, outcome.err
     assert outcome.err.count("panoramas of ") == 1
-    assert json.loads(outcome.out)["val_unseen"]["tl"] > 0
+    assert json.loads(outcome.out)["r2r/val_unseen"]["tl"] > 0
 
 
 def refused(agent: Any, data: Any, out: Path, **more: Any) -> str:

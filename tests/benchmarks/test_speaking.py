@@ -10,7 +10,8 @@ from benchmarks.plain.speaking import write_plainly
 from benchmarks.speaking import random_speaker, repeated_paths
 from tests.benchmarks.conftest import benched
 from vlnbert.data.data import open_data
-from vlnbert.speaker import Decoding, SpeakerConfig, Teller
+from vlnbert.speaker.config import Decoding, SpeakerConfig
+from vlnbert.speaker.decoding import InstructionGenerator
 from vlnbert.speaker.paths import observe_paths
 from vlnbert.tasks.tokens import piece_count
 
@@ -20,7 +21,7 @@ def test_the_plain_way_writes_the_same(house: Path) -> None:
     sizes = {"vocabulary": piece_count(data.tokenizer), "feature_width": data.view_bank.width}
     speaker = random_speaker(SpeakerConfig(hidden=16, heads=2, inner=32, **sizes), data, spoken=30)
     paths = repeated_paths(data.episodes("r2r/train"), 7)
-    told = Teller(speaker, data.environment).tell_once(paths, Decoding(max_tokens=9))
+    told = InstructionGenerator(speaker, data.environment).generate_once(paths, Decoding(max_tokens=9))
     plainly = write_plainly(speaker, observe_paths(data.environment, paths), 9)
     assert torch.equal(told.tokens, plainly)
     assert not told.ended.any(), "all are equally long"

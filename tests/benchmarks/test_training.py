@@ -12,7 +12,7 @@ from benchmarks.training import StepCounter
 from tests.benchmarks.conftest import benched
 from tests.learning.samples import write_labels
 from vlnbert.environment.environment import State
-from vlnbert.learning import terms
+from vlnbert.learning import losses as terms
 from vlnbert.world import World
 
 QUICK = ("--updates", "1", "--rounds", "2", "--threads", "1")

@@ -10,7 +10,7 @@ from tests.conftest import TinyData
 from tests.learning.samples import trainer
 from vlnbert.benchmarking import NeverStops, first_episodes
 from vlnbert.learning.experiment import TrainConfig
-from vlnbert.learning.recipes import NAVIGATOR
+from vlnbert.learning.navigator_recipe import NAVIGATOR
 from vlnbert.world import World
 from vlnbert.world.build import open_world
 

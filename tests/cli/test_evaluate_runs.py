@@ -37,7 +37,7 @@ def validations(run: Path) -> list[dict[str, float]]:
 
 
 def test_the_best_scores_what_it_did(run: Callable, house: Path, trained: Path) -> None:
-    found = json.loads(run("evaluate", trained, "--data", house, *SPLIT, "--json").out)["val_unseen"]
+    found = json.loads(run("evaluate", trained, "--data", house, *SPLIT, "--json").out)["r2r/val_unseen"]
     expected = max(validations(trained), key=lambda scores: scores["spl"])
     assert {key: value for key, value in found.items() if value is not None} == pytest.approx(
         {key: value for key, value in expected.items() if value is not None}
@@ -65,7 +65,7 @@ def test_before_there_is_a_best_the_last_walks(run: Callable, house: Path, copy:
     shutil.rmtree(copy / "best")
     last = Navigator.from_pretrained(last_checkpoint(copy))
     assert same(load_agent(str(copy)).agent.trained.state_dict(), last.state_dict())
-    found = json.loads(run("evaluate", copy, "--data", house, *SPLIT, "--json").out)["val_unseen"]
+    found = json.loads(run("evaluate", copy, "--data", house, *SPLIT, "--json").out)["r2r/val_unseen"]
     assert found["spl"] == pytest.approx(validations(copy)[-1]["spl"])
 
 

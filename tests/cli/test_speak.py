@@ -9,8 +9,7 @@ import pytest
 
 import vlnbert as vln
 from tests.cli.conftest import called
-from vlnbert.cli.options import DecodingOptions
-from vlnbert.speaker import Decoding
+from vlnbert.speaker.config import Decoding
 
 SMALL = (
     *("--speaker.hidden", "16", "--speaker.heads", "2", "--speaker.inner", "32", "--training.batch", "16"),
@@ -112,8 +111,7 @@ def test_no_setting_of_a_navigator_is_a_speaker_s(house: Path, tmp_path: Path, o
 
 
 @pytest.mark.parametrize("verb", [vln.speak, vln.score_speaker, vln.augment_speak], ids=lambda verb: verb.__name__)
-def test_options_have_the_defaults_of_python_s_keywords(verb: Callable[..., object]) -> None:
+def test_keywords_have_the_defaults_of_decoding(verb: Callable[..., object]) -> None:
     known = {name: one.default for name, one in signature(verb).parameters.items()}
-    told = DecodingOptions("nucleus") if verb is vln.augment_speak else DecodingOptions()
-    assert {name: known[name] for name in vars(told)} == vars(told)
-    assert tuple(vars(Decoding(*vars(told).values())).values()) == (*vars(told).values(), known["seed"])
+    usual = Decoding("nucleus") if verb is vln.augment_speak else Decoding()
+    assert {name: known[name] for name in vars(usual)} == vars(usual)

@@ -27,7 +27,7 @@ ROWS = mistakes()
 PLACES = {
     "evaluate": "vlnbert.evaluation.walker.evaluate_agent",
     "house": "vlnbert.house.write.build",
-    "data check": "vlnbert.api.inspecting.take_inventory",
+    "data check": "vlnbert.data.inventory.take_inventory",
     "data r4r": "vlnbert.tasks.made_paths.joined_items",
     "features captions": "vlnbert.features.encoder.open_encoder",
     "report": "vlnbert.api.reporting.compare_with_baselines",
@@ -100,7 +100,7 @@ def test_ctrl_c_while_it_starts(name: str, code: int) -> None:
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     for line in process.stderr:
-        if "tyro" in line:
+        if "vlnbert.cli" in line:
             process.send_signal(getattr(signal, name))
             break
     left = process.communicate()[1]

@@ -15,7 +15,7 @@ from tests.fetching.published import ARCHIVES, GRAPHS, TASKS, serving
 from tests.hostile.honest import OBJECTS, SPLIT, VIEWS
 from vlnbert.api.reporting import curves
 from vlnbert.cli.main import _run
-from vlnbert.cli.parsing import as_option
+from vlnbert.cli.parser import as_option
 from vlnbert.errors import spelling
 from vlnbert.features.views import open_features
 from vlnbert.fetching import download
@@ -29,7 +29,7 @@ from vlnbert.sources.annotations import read_boxes, read_captions, read_observat
 from vlnbert.sources.features import read_object_features
 from vlnbert.sources.instructions import read_augmented, read_r2r, read_reverie, read_word_labels
 from vlnbert.sources.tokenizer import encode_texts, read_tokenizer_file
-from vlnbert.speaker import Speaker
+from vlnbert.speaker.speaker import Speaker
 from vlnbert.tasks.tokens import load_tokenizer
 from vlnbert.tasks.word_labels import align_words
 

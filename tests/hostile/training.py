@@ -22,10 +22,9 @@ from vlnbert.errors import VlnbertError
 from vlnbert.house import generate
 from vlnbert.learning.callbacks import JsonLog, read_log
 from vlnbert.learning.experiment import Experiment, TrainConfig
-from vlnbert.learning.run_folder import has_checkpoint, is_run, last_checkpoint, read_progress
-from vlnbert.learning.run_lock import begun_alone, kept
+from vlnbert.learning.run_folder import has_checkpoint, is_run, kept, last_checkpoint, read_progress
 from vlnbert.learning.run_record import read_record
-from vlnbert.learning.runs import begin_run, resume_run
+from vlnbert.learning.runs import begin_run, begun_alone, resume_run
 from vlnbert.navigator import Navigator
 from vlnbert.ranks import ALONE
 from vlnbert.sources import writing

@@ -15,10 +15,10 @@ import torch
 from vlnbert.data.data import open_data
 from vlnbert.environment.environment import Environment
 from vlnbert.features.views import open_features
-from vlnbert.learning.averaging import AveragedWeights
 from vlnbert.learning.checkpoints import TrainingState
 from vlnbert.learning.experiment import Experiment, TrainConfig
-from vlnbert.learning.recipes import NAVIGATOR
+from vlnbert.learning.navigator_recipe import NAVIGATOR
+from vlnbert.learning.optimisers import AveragedWeights
 from vlnbert.learning.run_folder import POINTER, last_checkpoint
 from vlnbert.learning.runs import begin_run
 from vlnbert.learning.trainer import Summary, Trainer

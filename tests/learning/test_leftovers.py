@@ -21,9 +21,9 @@ from vlnbert.errors import DataError
 from vlnbert.learning import run_folder
 from vlnbert.learning.callbacks import JsonLog, read_log
 from vlnbert.learning.experiment import Experiment, TrainConfig
+from vlnbert.learning.navigator_recipe import own_navigator
 from vlnbert.learning.run_folder import Progress, best_weights, last_checkpoint, read_progress
 from vlnbert.learning.runs import begin_run, resume_run
-from vlnbert.learning.start import own_navigator
 from vlnbert.learning.trainer import Summary, Trainer
 from vlnbert.navigator import Navigator, NavigatorConfig
 from vlnbert.ranks import Ranks

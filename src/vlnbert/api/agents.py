@@ -13,13 +13,11 @@ from vlnbert.evaluation.walker import LoadedAgent
 from vlnbert.features.opening import from_kept
 from vlnbert.learning.run_folder import RECORD
 from vlnbert.navigator import Navigator
-from vlnbert.navigator.storage.folder import CONFIG, NoSuchSourceError, exists
+from vlnbert.navigator.storage.folder import CONFIG, SPEAKER, NoSuchSourceError, exists
 from vlnbert.rollout.agents import AGENTS, Agent, AgentFactory, agent_name, as_agent, find_agent
 from vlnbert.rollout.policies import open_policy
-from vlnbert.rollout.policy import POLICY, Policy
-from vlnbert.rollout.recurrent import as_policy
+from vlnbert.rollout.policy import POLICY, Policy, as_policy
 from vlnbert.sources.files import read_json
-from vlnbert.speaker.speaker import SETTINGS as SPEAKER
 from vlnbert.tasks.splits import full_name
 from vlnbert.tasks.task import R2R
 from vlnbert.weights.importing import open_navigator

@@ -25,7 +25,7 @@ def fetch_data(
 
     Args:
         folder: The data folder, new or not.
-        only: One or several parts, such as "r2r" or ["graphs", "captions"]; all of them where none is named.
+        only: The parts to fetch: graphs, vocabulary, r2r, landmarks, reverie, captions, observations; by default all.
         mirror: An http or https address in place of GitHub's, below which archives are as OWNER/NAME/tar.gz/COMMIT.
         dry_run: Look at what is there and tell what would be fetched; fetch nothing.
         bar: Show progress.

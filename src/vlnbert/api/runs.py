@@ -15,9 +15,9 @@ from vlnbert.evaluation.tables import shown
 from vlnbert.evaluation.walker import LoadedAgent
 from vlnbert.features.in_memory import bank_digest
 from vlnbert.features.spec import IN_MEMORY
-from vlnbert.learning.callbacks import read_log
-from vlnbert.learning.experiment import Experiment
-from vlnbert.learning.recipes import recipe_of
+from vlnbert.learning.callbacks import Callback, read_log
+from vlnbert.learning.experiment import Experiment, ExperimentSettings
+from vlnbert.learning.recipe import recipe_of
 from vlnbert.learning.run_folder import (
     ANEW,
     BEST,
@@ -30,15 +30,12 @@ from vlnbert.learning.run_folder import (
     while_trained,
 )
 from vlnbert.learning.run_record import RunRecord, read_record
-from vlnbert.learning.settings import ExperimentSettings
-from vlnbert.learning.trainer import Callback
 from vlnbert.navigator import Navigator
 from vlnbert.plugins import load_recorded
 from vlnbert.progress import say
 from vlnbert.records import to_plain
 from vlnbert.rollout.policies import RECURRENT, open_weights
 from vlnbert.rollout.policy import Policy
-from vlnbert.speaker import Speaker
 from vlnbert.tables import Table
 from vlnbert.tasks.splits import task_and_split
 from vlnbert.tasks.task import METRICS, TASKS
@@ -169,12 +166,12 @@ class Run:
         )
 
     @cached_property
-    def speaker(self) -> Speaker:
+    def speaker(self) -> Any:
         """Its best speaker, as `vln.Speaker.from_pretrained` opens it."""
         if recipe_of(self.experiment).walks:
             problem = f"{self.folder} is a navigator's run, and a navigator does not speak"
             raise UsageError(f"{problem}; train a speaker: vlnbert train speaker-open")
-        return while_trained(self.folder, lambda _: Speaker.from_pretrained(self.weights))
+        return while_trained(self.folder, lambda _: recipe_of(self.experiment).open(self.weights))
 
     def resume(
         self,

@@ -1,11 +1,10 @@
 """`vlnbert bench`: how fast this machine trains and walks. The checkout has more benches: `python -m benchmarks`."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-import tyro
-
-from vlnbert.cli.options import Flag, show
+from vlnbert.cli.output import print_json, show
+from vlnbert.cli.parser import command
 from vlnbert.errors import UsageError
 from vlnbert.runtime import Precision, chosen_precision, require_device, require_within, use_threads, usual_batch
 from vlnbert.tables import Table
@@ -22,9 +21,10 @@ def check_place(words: list[str]) -> None:
         raise UsageError(f"this bench is not part of the package; run, in a checkout of vlnbert, {command}")
 
 
+@command("bench train", places=["preset"], metavars={"preset": "PRESET", "data": "DIR"})
 def bench_train(
-    preset: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="PRESET")]] = "demo",
-    data: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None,
+    preset: str = "demo",
+    data: Path | None = None,
     batch: tuple[int, ...] = (),
     precision: Literal["float32", "bfloat16"] | None = None,
     graphs: bool = True,
@@ -32,7 +32,7 @@ def bench_train(
     rounds: int = 5,
     threads: int | None = None,
     device: str = "cpu",
-    json: Flag = False,
+    json: bool = False,
 ) -> None:
     """Measure how fast this machine trains a preset: updates and episodes a second, and memory.
 
@@ -72,9 +72,10 @@ def bench_train(
     _print({"preset": preset, "precision": training.precision, "device": device, "batches": rates}, json)
 
 
+@command("bench evaluate", places=["preset"], metavars={"preset": "PRESET", "data": "DIR"})
 def bench_evaluate(
-    preset: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="PRESET")]] = "demo",
-    data: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None,
+    preset: str = "demo",
+    data: Path | None = None,
     split: str = "val_unseen",
     episodes: int | None = None,
     batch: tuple[int, ...] = (),
@@ -82,7 +83,7 @@ def bench_evaluate(
     rounds: int = 5,
     threads: int | None = None,
     device: str = "cpu",
-    json: Flag = False,
+    json: bool = False,
 ) -> None:
     """Measure how fast this machine walks an R2R split, 15 steps in each episode: episodes and steps a second.
 
@@ -127,9 +128,7 @@ def bench_evaluate(
 def _print(facts: dict[str, Any], json: bool) -> None:
     """Print what was measured as JSON, or as a table with a row for each size of batch."""
     if json:
-        from json import dumps
-
-        print(dumps(facts))
+        print_json(facts)
         return
     names = {name: name.replace("_per_second", "/s").replace("_", " ") for name in facts["batches"][0]}
     rows = [[_cell(name, row[name]) for name in names] for row in facts["batches"]]

@@ -110,9 +110,9 @@ def inspect_weights(source: str | Path, options: ImportOptions = DEFAULTS) -> Im
     return plan.report
 
 
-def find_tokenizer(checkpoint: Checkpoint, requested: Path | None, rows: int) -> Tokenizer | None:
+def find_tokenizer(checkpoint: Checkpoint, requested: str | Path | None, rows: int) -> Tokenizer | None:
     """The requested tokenizer, or the one beside the weights; it must fit an embedding of so many rows."""
-    path = requested
+    path = None if requested is None else Path(requested)
     if path is None and checkpoint.folder is not None:
         path = next(
             (checkpoint.folder / name for name in VOCABULARY_FILES if (checkpoint.folder / name).exists()), None

@@ -27,6 +27,7 @@ from vlnbert.sources.tokenizer import read_tokenizer_file
 from vlnbert.tasks.tokens import ENDS, SPECIAL
 
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
+SPEAKER = "speaker"  # in config.json, the settings of a speaker
 NEWEST = 2  # format of config.json; 2 renamed two modules, and files of format 1 do not state theirs
 RENAMED_IN_2 = {"views": "view_embedding", "objects": "object_embedding"}
 KNOWN = frozenset(field.name for field in fields(NavigatorConfig))
@@ -194,6 +195,15 @@ def describes_navigator(path: Path) -> bool:
         return bool(_settings(path))
     except DataError:
         return False
+
+
+def describes_speaker(folder: Path) -> bool:
+    """Whether a folder is a speaker's, be it whole or not."""
+    try:
+        settings = read_json(folder / CONFIG, "configuration")
+    except DataError:
+        return False
+    return isinstance(settings, dict) and SPEAKER in settings
 
 
 def _settings(path: Path) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from collections.abc import Callable
 import pytest
 
 from vlnbert.cli.main import VERBS
-from vlnbert.cli.parsing import _plain
 
 DEMO = ("train", "demo", "--data", "d", "--out", "o")
 MISTAKES = [
@@ -49,7 +48,21 @@ MISTAKES = [
     ),
     (("submit", "a.json", "--out", "b"), "no option --out; write its value alone: vlnbert submit FILE OUT", "submit"),
     (("demo", "--data", "d"), "no option --data", "demo"),
-    (("data",), "vlnbert data is followed by fetch or check or r4r or holdout", "data"),
+    (("data",), "vlnbert data is followed by check or r4r or holdout or fetch", "data"),
+    (("data", "check", "--json=3", "d"), "--json takes no value", "data check"),
+    ((*DEMO, "--training.graphs", "yes"), "vlnbert train demo takes no 'yes'", "train demo"),
+    (
+        (*DEMO, "--training.split-weights", "1", "x"),
+        "--training.split-weights is 'x', where FLOAT is expected",
+        "train demo",
+    ),
+    (
+        (*DEMO, "--training.losses", "x"),
+        "--training.losses is 'x', no name=value; write, for example, progress=0.5",
+        "train demo",
+    ),
+    ((*DEMO, "--training.losses", "x=y"), "--training.losses x is 'y', where a number is expected", "train demo"),
+    ((*DEMO, "--policy.settings", "a=1", "a=2"), "--policy.settings says a twice; leave one of them", "train demo"),
 ]
 
 
@@ -86,8 +99,3 @@ def test_help_is_still_help(run: Callable, verb: str) -> None:
     outcome = run(*verb.split(), "--help")
     assert (outcome.code, outcome.err) == (0, "")
     assert outcome.out.startswith(f"usage: vlnbert {verb} ")
-
-
-def test_what_nobody_foresaw_is_one_line_as_well() -> None:
-    box = "╭─ Odd thing ─╮\n│ it is odd │\n│ and long │\n│ ──── │\n│ For full helptext, run x --help │\n╰───╯\n"
-    assert _plain(box) == "it is odd and long"
