@@ -7,7 +7,7 @@ from vlnbert.registry import Registry
 
 RECIPES: Registry[Recipe] = Registry("recipe")
 NAVIGATOR = RECIPES.register(NavigatorRecipe.name, NavigatorRecipe())
-RECIPES.announce("speaker", "vlnbert.speaker.recipe")
+RECIPES.announce("speaker", "vlnbert.speaker.recipe", "RECIPE")
 
 
 def recipe_of(experiment: ExperimentSettings) -> Recipe:
