@@ -157,17 +157,27 @@ def test_padding_and_truncation_are_left_out() -> None:
 REFUSED: dict[str, tuple[Document, str]] = {
     "nothing to replace": (changed(bert, normalizer=replace({"String": ""}, "x")), "a replacement of nothing"),
     "a text for a letter": (
-        changed(bert, normalizer=replace({"String": "a"}, "a" * 70_000)),
+        changed(bert, normalizer=replace({"String": "a"}, "a" * 300_000)),
         "steps that multiply text",
     ),
     "many times": (
         changed(
-            bert, normalizer={"type": "Sequence", "normalizers": [replace({"String": "a"}, "aa") for _ in range(17)]}
+            bert, normalizer={"type": "Sequence", "normalizers": [replace({"String": "a"}, "aa") for _ in range(19)]}
         ),
         "steps that multiply text",
     ),
     "bytes of bytes": (
         changed(roberta, pre_tokenizer={"type": "Sequence", "pretokenizers": [roberta()["pre_tokenizer"]] * 9}),
+        "steps that multiply text",
+    ),
+    "a table, and a letter that is 18": (
+        changed(
+            bert,
+            normalizer={
+                "type": "Sequence",
+                "normalizers": [precompiled(charsmap()), *([replace({"String": "a"}, "\ufdfa"), {"type": "NFKD"}] * 3)],
+            },
+        ),
         "steps that multiply text",
     ),
     "two tables": (

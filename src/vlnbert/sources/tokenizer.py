@@ -30,12 +30,13 @@ ADDED = 1 << 18  # characters of all added tokens, which take time to look for
 UNUSED = 1024  # numbers below the largest that no piece need have
 LONGEST_WORD = 200  # characters looked up as one word, in time that grows with the cube; every BERT has 100
 MOST_PARTS, DEPTH = 64, 4  # of a sequence of steps, and how deep one sequence may be in another
-REPLACED = 1 << 16  # factor by which all replacements together may lengthen a text: PIECE then becomes 64 MB at most
+MULTIPLIED = 1 << 18  # factor by which all steps together may lengthen a text: PIECE then becomes 256 MB at most
 ENDS = 8  # tokens that may be put around a text
 ONCE = {  # steps that lengthen a text, each of which may occur once
     "normalizers": ("Precompiled", "ByteLevel", "Prepend", "BertNormalizer"),
     "pretokenizers": ("ByteLevel", "Metaspace"),
 }
+LENGTHENED = {"Precompiled": 64, "ByteLevel": 2, "NFKC": 18, "NFKD": 18}  # factors by which steps lengthen a letter
 
 AT_ONCE = 1 << 18  # characters encoded at a time; an encoding may have hundreds of bytes for each
 PIECE = 1 << 10  # characters of a text whose growth is checked together
@@ -156,6 +157,7 @@ def _check_lengthening(document: dict[str, Any]) -> None:
             "steps that multiply text",
         )
         for step in steps:
+            growth *= LENGTHENED.get(step["type"], 1)
             if step["type"] == "Replace":
                 ((kind, pattern),) = step["pattern"].items()
                 require(bool(pattern), "a replacement of nothing")
@@ -169,7 +171,7 @@ def _check_lengthening(document: dict[str, Any]) -> None:
                 require(problem is None, f"it {problem}")
             elif step["type"] == "FixedLength":
                 require(step["length"] > 0, "pieces of no length")
-    require(growth <= REPLACED, "steps that multiply text")
+    require(growth <= MULTIPLIED, "steps that multiply text")
 
 
 def _flattened(step: Any, within: str, depth: int = 0) -> list[dict[str, Any]]:

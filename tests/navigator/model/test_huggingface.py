@@ -228,7 +228,7 @@ def test_what_is_no_encoder_is_told_in_one_line(bert: Path, tmp_path: Path) -> N
 
 UNTRUSTED = {
     "steps that multiply": (
-        {"normalizer": {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 70_000}},
+        {"normalizer": {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 300_000}},
         "steps that multiply text",
     ),
     "an end that panics": (
