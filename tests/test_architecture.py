@@ -17,13 +17,13 @@ ROOMS = [
         "features",
         "data",
         "rollout",
-        "speaker",
         "evaluation",
         "learning",
+        "speaker",
         "pretraining",
         "analysis",
     ),
-    *("explorer", "api", "benchmarks", "cli"),
+    *("explorer", "api", "benchmarking", "cli"),
 ]
 WITHOUT_TORCH = ("sources", "fetching", "house")
 FRONT_DOORS = ("__init__", "__main__")  # of the package itself: these may look into any room

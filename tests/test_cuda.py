@@ -21,12 +21,18 @@ from tests.learning.samples import CONFIG, NO_DROPOUT, SHAPE, Watcher, trainer, 
 from tests.navigator.samples import CONFIGS, make, sight, words
 from tests.processes import PATIENCE
 from tests.world.samples import codes_of, furnished
-from vlnbert.environment.environment import WANTS, Environment, Observation, State, shortest_path_teacher
-from vlnbert.environment.flip import flip_observation
+from vlnbert.environment.environment import (
+    WANTS,
+    Environment,
+    Observation,
+    State,
+    flip_observation,
+    shortest_path_teacher,
+)
 from vlnbert.house import generate
 from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.rewards import register_reward
-from vlnbert.learning.trainer import Trainer
+from vlnbert.learning.trainer import Trainer, TrainingError
 from vlnbert.learning.updates import GraphUpdate
 from vlnbert.navigator import NavigatorConfig, fast
 from vlnbert.plugins import load_plugin
@@ -179,6 +185,25 @@ def test_replayed_updates_are_what_they_would_be(house: Path, tmp_path: Path, pr
     assert len(replayed.update.recordings) == 1
     assert len(set(found.values())) == 50, "every update is another"
     close(found, losses(eager), share)
+
+
+@pytest.mark.parametrize("graphs", [False, True])
+def test_a_loss_that_is_no_number_is_named(house: Path, tmp_path: Path, graphs: bool) -> None:
+    """A recording gives all terms, and which of them is none is told from there as well."""
+    config = replace(TRAINING, iterations=8, report_every=8, graphs=graphs)
+    one = trainer(house, tmp_path, config, device="cuda")
+
+    def breaking(iteration: int) -> None:
+        if iteration == 5:
+            with torch.no_grad():
+                one.model.critic[3].bias.fill_(torch.nan)
+
+    one.advanced = breaking
+    with pytest.raises(
+        TrainingError, match=r"^the loss of batch 5 is nan, in its terms policy, value \(instructions .*"
+    ):
+        one.train()
+    assert any(one.update.recordings.values()) if isinstance(one.update, GraphUpdate) else not graphs
 
 
 def test_replayed_flips_are_what_they_would_be(house: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 import vlnbert
 from vlnbert.api.training import changed_preset
-from vlnbert.cli.parsing import as_option
+from vlnbert.cli.parser import as_option
 from vlnbert.errors import (
     LONGEST_LINE,
     MOST_FAULTS,

@@ -236,3 +236,17 @@ class _Raw(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         return self.file.readinto(buffer)
+
+
+def test_a_pipe_gets_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    now = [0.0]
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    with Bar("training", 3000) as bar:
+        for done in range(1, 11):
+            now[0] += 10.0
+            bar.update(done, f"loss {10 - done}")
+    with quiet(), Bar("reading", 3) as bar:
+        now[0] += 100.0
+        bar.update(1)
+    lines = ["training: 3 of 3,000, loss 7", "training: 6 of 3,000, loss 4", "training: 9 of 3,000, loss 1"]
+    assert capsys.readouterr().err.splitlines() == lines

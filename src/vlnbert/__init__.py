@@ -11,203 +11,108 @@ The names below are stable: they change with notice. Everything else is open to 
 is imported before it is used, so that importing this package takes no time and no torch.
 """
 
+import ast
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-if TYPE_CHECKING:
-    from vlnbert.api.augment_speaking import AugmentedFile, augment_speak
-    from vlnbert.api.augmenting import augment_paths, augment_sub_instructions
-    from vlnbert.api.comparing import AgentComparison, compare
-    from vlnbert.api.demonstrating import demo, generate_house
-    from vlnbert.api.episodes import Episode, episode
-    from vlnbert.api.evaluating import evaluate
-    from vlnbert.api.evaluations import Evaluations
-    from vlnbert.api.exploring import explore
-    from vlnbert.api.features import caption_features, object_features, view_features
-    from vlnbert.api.fetching import fetch_data
-    from vlnbert.api.inspecting import candidates, check_data, check_world, holdout_houses, make_r4r
-    from vlnbert.api.instructions import Instruction, Instructions
-    from vlnbert.api.reporting import curves, report
-    from vlnbert.api.runs import Run, open_run
-    from vlnbert.api.scoring import score, submit
-    from vlnbert.api.speaker_scores import SpeakerScores, score_speaker
-    from vlnbert.api.speaking import speak
-    from vlnbert.api.training import resume, train
-    from vlnbert.api.weights import export_weights, import_weights, inspect_weights
-    from vlnbert.data.data import Data, open_data
-    from vlnbert.environment.environment import Environment
-    from vlnbert.errors import DataError, UnknownNameError, UsageError, VlnbertError
-    from vlnbert.evaluation.evaluate import Evaluation
-    from vlnbert.features.spec import FeatureSpec, register_features
-    from vlnbert.learning.experiment import Experiment, TrainConfig
-    from vlnbert.learning.experiment_file import save_experiment
-    from vlnbert.learning.losses import Loss, register_loss
-    from vlnbert.learning.objective import ObjectiveConfig
-    from vlnbert.learning.optimisers import register_optimizer, register_schedule
-    from vlnbert.learning.presets import Preset, presets
-    from vlnbert.learning.rewards import RewardConfig, register_reward
-    from vlnbert.learning.speaker_experiment import SpeakerExperiment, SpeakerTrainConfig
-    from vlnbert.learning.trainer import Callback, register_callback
-    from vlnbert.navigator import Navigator, NavigatorConfig, register_backbone
-    from vlnbert.plugins import load_plugin
-    from vlnbert.rollout.agents import Agent, Explanation, register_agent
-    from vlnbert.rollout.mixed import Rollout
-    from vlnbert.rollout.policies import open_policy, register_policy
-    from vlnbert.rollout.policy import Decision, Inputs, Policy
-    from vlnbert.speaker import Speaker, SpeakerConfig
-    from vlnbert.tasks.metrics import Metric
-    from vlnbert.tasks.task import R2R, REVERIE, Task, register_task
-
-_HOME = {
-    "vlnbert.api.augment_speaking": ("AugmentedFile", "augment_speak"),
-    "vlnbert.api.augmenting": ("augment_paths", "augment_sub_instructions"),
-    "vlnbert.api.comparing": ("AgentComparison", "compare"),
-    "vlnbert.api.demonstrating": ("demo", "generate_house"),
-    "vlnbert.api.episodes": ("Episode", "episode"),
-    "vlnbert.api.evaluating": ("evaluate",),
-    "vlnbert.api.evaluations": ("Evaluations",),
-    "vlnbert.api.exploring": ("explore",),
-    "vlnbert.api.features": ("caption_features", "object_features", "view_features"),
-    "vlnbert.api.fetching": ("fetch_data",),
-    "vlnbert.api.inspecting": ("candidates", "check_data", "check_world", "holdout_houses", "make_r4r"),
-    "vlnbert.api.reporting": ("curves", "report"),
-    "vlnbert.api.runs": ("Run", "open_run"),
-    "vlnbert.api.instructions": ("Instruction", "Instructions"),
-    "vlnbert.api.scoring": ("score", "submit"),
-    "vlnbert.api.speaker_scores": ("SpeakerScores", "score_speaker"),
-    "vlnbert.api.speaking": ("speak",),
-    "vlnbert.api.training": ("resume", "train"),
-    "vlnbert.api.weights": ("export_weights", "import_weights", "inspect_weights"),
-    "vlnbert.data.data": ("Data", "open_data"),
-    "vlnbert.features.spec": ("FeatureSpec", "register_features"),
-    "vlnbert.environment.environment": ("Environment",),
-    "vlnbert.errors": ("DataError", "UnknownNameError", "UsageError", "VlnbertError"),
-    "vlnbert.evaluation.evaluate": ("Evaluation",),
-    "vlnbert.learning.experiment": ("Experiment", "TrainConfig"),
-    "vlnbert.learning.experiment_file": ("save_experiment",),
-    "vlnbert.learning.objective": ("ObjectiveConfig",),
-    "vlnbert.learning.presets": ("Preset", "presets"),
-    "vlnbert.learning.rewards": ("RewardConfig", "register_reward"),
-    "vlnbert.learning.speaker_experiment": ("SpeakerExperiment", "SpeakerTrainConfig"),
-    "vlnbert.learning.trainer": ("Callback", "register_callback"),
-    "vlnbert.navigator": ("Navigator", "NavigatorConfig", "register_backbone"),
-    "vlnbert.plugins": ("load_plugin",),
-    "vlnbert.rollout.agents": ("Agent", "Explanation", "register_agent"),
-    "vlnbert.learning.losses": (
-        "Loss",
-        "register_loss",
-    ),
-    "vlnbert.learning.optimisers": (
-        "register_optimizer",
-        "register_schedule",
-    ),
-    "vlnbert.rollout.policies": (
-        "open_policy",
-        "register_policy",
-    ),
-    "vlnbert.rollout.policy": (
-        "Decision",
-        "Inputs",
-        "Policy",
-    ),
-    "vlnbert.rollout.mixed": ("Rollout",),
-    "vlnbert.speaker": ("Speaker", "SpeakerConfig"),
-    "vlnbert.tasks.metrics": ("Metric",),
-    "vlnbert.tasks.task": ("R2R", "REVERIE", "Task", "register_task"),
-}
-_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
-
-__all__ = [
-    "R2R",
-    "REVERIE",
-    "Agent",
-    "AgentComparison",
-    "AugmentedFile",
-    "Callback",
-    "Data",
-    "DataError",
-    "Decision",
-    "Environment",
-    "Episode",
-    "Evaluation",
-    "Evaluations",
-    "Experiment",
-    "Explanation",
-    "FeatureSpec",
-    "Inputs",
-    "Instruction",
-    "Instructions",
-    "Loss",
-    "Metric",
-    "Navigator",
-    "NavigatorConfig",
-    "ObjectiveConfig",
-    "Policy",
-    "Preset",
-    "RewardConfig",
-    "Rollout",
-    "Run",
-    "Speaker",
-    "SpeakerConfig",
-    "SpeakerExperiment",
-    "SpeakerScores",
-    "SpeakerTrainConfig",
-    "Task",
-    "TrainConfig",
-    "UnknownNameError",
-    "UsageError",
-    "VlnbertError",
-    "augment_paths",
-    "augment_speak",
-    "augment_sub_instructions",
-    "candidates",
-    "caption_features",
-    "check_data",
-    "check_world",
-    "compare",
-    "curves",
-    "demo",
-    "episode",
-    "evaluate",
-    "explore",
-    "export_weights",
-    "fetch_data",
-    "generate_house",
-    "holdout_houses",
-    "import_weights",
-    "inspect_weights",
-    "load_plugin",
-    "make_r4r",
-    "object_features",
-    "open_data",
-    "open_policy",
-    "open_run",
-    "presets",
-    "register_agent",
-    "register_backbone",
-    "register_callback",
-    "register_features",
-    "register_loss",
-    "register_optimizer",
-    "register_policy",
-    "register_reward",
-    "register_schedule",
-    "register_task",
-    "report",
-    "resume",
-    "save_experiment",
-    "score",
-    "score_speaker",
-    "speak",
-    "submit",
-    "train",
-    "view_features",
-]
-
+if TYPE_CHECKING:  # what is public, and where it is; `_homes` reads these lines when the package is imported
+    from vlnbert.api.augmenting import augment_paths as augment_paths
+    from vlnbert.api.augmenting import augment_speak as augment_speak
+    from vlnbert.api.augmenting import augment_sub_instructions as augment_sub_instructions
+    from vlnbert.api.comparing import AgentComparison as AgentComparison
+    from vlnbert.api.comparing import compare as compare
+    from vlnbert.api.demonstrating import demo as demo
+    from vlnbert.api.demonstrating import generate_house as generate_house
+    from vlnbert.api.episodes import Episode as Episode
+    from vlnbert.api.episodes import episode as episode
+    from vlnbert.api.evaluating import evaluate as evaluate
+    from vlnbert.api.exploring import explore as explore
+    from vlnbert.api.features import caption_features as caption_features
+    from vlnbert.api.features import object_features as object_features
+    from vlnbert.api.features import view_features as view_features
+    from vlnbert.api.fetching import fetch_data as fetch_data
+    from vlnbert.api.inspecting import candidates as candidates
+    from vlnbert.api.inspecting import check_data as check_data
+    from vlnbert.api.inspecting import check_world as check_world
+    from vlnbert.api.inspecting import holdout_houses as holdout_houses
+    from vlnbert.api.inspecting import make_r4r as make_r4r
+    from vlnbert.api.reporting import curves as curves
+    from vlnbert.api.reporting import report as report
+    from vlnbert.api.runs import Run as Run
+    from vlnbert.api.runs import open_run as open_run
+    from vlnbert.api.scoring import score as score
+    from vlnbert.api.scoring import submit as submit
+    from vlnbert.api.speaking import score_speaker as score_speaker
+    from vlnbert.api.speaking import speak as speak
+    from vlnbert.api.training import resume as resume
+    from vlnbert.api.training import train as train
+    from vlnbert.api.weights import export_weights as export_weights
+    from vlnbert.api.weights import import_weights as import_weights
+    from vlnbert.api.weights import inspect_weights as inspect_weights
+    from vlnbert.data.data import Data as Data
+    from vlnbert.data.data import open_data as open_data
+    from vlnbert.environment.environment import Environment as Environment
+    from vlnbert.errors import DataError as DataError
+    from vlnbert.errors import UnknownNameError as UnknownNameError
+    from vlnbert.errors import UsageError as UsageError
+    from vlnbert.errors import VlnbertError as VlnbertError
+    from vlnbert.evaluation.evaluate import Evaluation as Evaluation
+    from vlnbert.evaluation.evaluate import Evaluations as Evaluations
+    from vlnbert.features.spec import FeatureSpec as FeatureSpec
+    from vlnbert.features.spec import register_features as register_features
+    from vlnbert.learning.callbacks import Callback as Callback
+    from vlnbert.learning.callbacks import register_callback as register_callback
+    from vlnbert.learning.experiment import Experiment as Experiment
+    from vlnbert.learning.experiment import TrainConfig as TrainConfig
+    from vlnbert.learning.experiment_file import save_experiment as save_experiment
+    from vlnbert.learning.losses import Loss as Loss
+    from vlnbert.learning.losses import register_loss as register_loss
+    from vlnbert.learning.objective import ObjectiveConfig as ObjectiveConfig
+    from vlnbert.learning.optimisers import register_optimizer as register_optimizer
+    from vlnbert.learning.optimisers import register_schedule as register_schedule
+    from vlnbert.learning.presets import Preset as Preset
+    from vlnbert.learning.presets import presets as presets
+    from vlnbert.learning.rewards import RewardConfig as RewardConfig
+    from vlnbert.learning.rewards import register_reward as register_reward
+    from vlnbert.navigator import Navigator as Navigator
+    from vlnbert.navigator import NavigatorConfig as NavigatorConfig
+    from vlnbert.navigator import register_backbone as register_backbone
+    from vlnbert.plugins import load_plugin as load_plugin
+    from vlnbert.rollout.agents import Agent as Agent
+    from vlnbert.rollout.agents import Explanation as Explanation
+    from vlnbert.rollout.agents import register_agent as register_agent
+    from vlnbert.rollout.mixed import Rollout as Rollout
+    from vlnbert.rollout.policies import open_policy as open_policy
+    from vlnbert.rollout.policies import register_policy as register_policy
+    from vlnbert.rollout.policy import Decision as Decision
+    from vlnbert.rollout.policy import Inputs as Inputs
+    from vlnbert.rollout.policy import Policy as Policy
+    from vlnbert.speaker.augmenting import AugmentedFile as AugmentedFile
+    from vlnbert.speaker.config import SpeakerConfig as SpeakerConfig
+    from vlnbert.speaker.experiment import SpeakerExperiment as SpeakerExperiment
+    from vlnbert.speaker.experiment import SpeakerTrainConfig as SpeakerTrainConfig
+    from vlnbert.speaker.scores import SpeakerScores as SpeakerScores
+    from vlnbert.speaker.speaker import Speaker as Speaker
+    from vlnbert.speaker.speaking import Instruction as Instruction
+    from vlnbert.speaker.speaking import Instructions as Instructions
+    from vlnbert.tasks.task import R2R as R2R
+    from vlnbert.tasks.task import REVERIE as REVERIE
+    from vlnbert.tasks.task import Metric as Metric
+    from vlnbert.tasks.task import Task as Task
+    from vlnbert.tasks.task import register_task as register_task
 
 if not TYPE_CHECKING:  # a type checker knows the names above, and no others
+
+    def _homes() -> dict[str, str]:
+        """The module of each public name."""
+        source = ast.parse(__loader__.get_source(__name__))
+        imports = (line for block in source.body if isinstance(block, ast.If) for line in block.body)
+        return {line.names[0].name: line.module for line in imports if isinstance(line, ast.ImportFrom)}
+
+    _MODULE_OF = _homes()
+    __all__ = sorted(_MODULE_OF)
 
     def __getattr__(name: str) -> Any:
         if name not in _MODULE_OF:
@@ -216,6 +121,5 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and no others
         globals()[name] = value
         return value
 
-
-def __dir__() -> list[str]:
-    return sorted([*_MODULE_OF, "__version__"])
+    def __dir__() -> list[str]:
+        return [*__all__, "__version__"]

@@ -1,4 +1,4 @@
-"""Progress for people: bars and lines on standard error, in a terminal or a notebook; nothing where nobody looks."""
+"""Progress for people, on standard error: bars in a terminal or a notebook, now and then a line in a pipe or a file."""
 
 import sys
 import time
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 
 PERIOD = 0.2  # seconds between two pictures of a bar in a notebook
+LINE_PERIOD = 30.0  # seconds between two lines in a pipe or a file
 
 _quiet: ContextVar[bool] = ContextVar("quiet", default=False)
 
@@ -58,6 +59,8 @@ class Bar:
             self.shown = _NotebookBar(self)
         elif sys.stderr.isatty():
             self.shown = _TerminalBar(self)
+        else:
+            self.shown = _Lines(self)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -161,6 +164,23 @@ class _TerminalBar:
 
     def _count(self) -> str:
         return f"{self.bar.done}/{self.bar.total}" if self.bar.lasting and self.bar.total is not None else ""
+
+
+class _Lines:
+    """Lines in a pipe or a file: what takes long says now and then how far it is."""
+
+    def __init__(self, bar: Bar) -> None:
+        self.bar, self.last, self.note = bar, time.monotonic(), ""
+
+    def update(self, done: int, note: str | None) -> None:
+        self.note = self.note if note is None else note
+        if time.monotonic() - self.last >= LINE_PERIOD:
+            self.last = time.monotonic()
+            total = "" if self.bar.total is None else f" of {self.bar.total:,}"
+            say(f"{self.bar.what}: {done:,}{total}{f', {self.note}' if self.note else ''}")
+
+    def close(self) -> None:
+        """Nothing is left on the screen."""
 
 
 class _NotebookBar:

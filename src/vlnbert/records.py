@@ -1,8 +1,12 @@
 """Settings: in range, changed by name, and as plain values and back, as a run's folder keeps them."""
 
+import ast
+import inspect
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, fields, is_dataclass
+from itertools import pairwise
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -10,6 +14,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 from vlnbert.errors import RenamedError, UnknownNameError, UsageError, setting
 
 Settings = TypeVar("Settings")
+MOST = 1_000_000_000  # of anything that is counted
 # What settings are called elsewhere in the field, and here.
 FIELD_WORDS = {
     **{"lr": "learning_rate", "batch_size": "batch", "bs": "batch", "clip": "grad_clip", "val_every": "validate_every"},
@@ -40,6 +45,19 @@ def from_plain(kind: type[Settings], values: Any, place: str = "") -> Settings:
     if unknown := sorted(set(map(str, values)) - names):
         raise UsageError(f"{place or kind.__name__} has no {', '.join(unknown)}")
     return kind(**{name: _value(hints[name], value, f"{place}.{name}".strip(".")) for name, value in values.items()})
+
+
+def field_docs(kind: type[Any]) -> dict[str, str]:
+    """The help of a dataclass's fields: the text that stands below each, here or in a class that it inherits from."""
+    found = dict[str, str]()
+    for one in (one for one in reversed(kind.__mro__) if is_dataclass(one)):
+        (body,) = ast.parse(textwrap.dedent(inspect.getsource(one))).body
+        lines = body.body if isinstance(body, ast.ClassDef) else []
+        for line, below in pairwise(lines):
+            match line, below:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    found[name] = " ".join(text.split())
+    return found
 
 
 def missing(kind: type[Any], values: Mapping[str, Any], place: str = "") -> Iterator[str]:

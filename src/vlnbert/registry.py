@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -9,6 +10,7 @@ from vlnbert.errors import UnknownNameError, UsageError, near_names
 from vlnbert.plugins import LOAD_PLUGIN, load_announced
 
 Thing = TypeVar("Thing")
+Named = TypeVar("Named")
 
 REGISTRIES: list["Registry[Any]"] = []  # every one that there is, in the order in which they were made
 
@@ -20,6 +22,7 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
         self.kind = kind
         self._things: dict[str, Thing] = {}
         self._homes: dict[str, str] = {}  # the module that registered each
+        self._members = dict[str, str]()  # of that module, where it is not imported yet
         REGISTRIES.append(self)
 
     def register(self, name: str, thing: Thing, home: str | None = None) -> Thing:
@@ -38,8 +41,12 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
         self._things[name], self._homes[name] = thing, home
         return thing
 
+    def announce(self, name: str, home: str, member: str) -> None:
+        """Add a member of a module that is imported when the thing is asked for."""
+        self._homes[name], self._members[name] = home, member
+
     def home(self, name: str) -> str:
-        """The module that registered a thing."""
+        """The module that registers a thing."""
         return self._homes[name]
 
     def registered(self) -> dict[str, Thing]:
@@ -52,20 +59,22 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
             if not near_names(name, self):
                 error.args = (f"{error}; or {LOAD_PLUGIN}",)
             raise error
+        if name not in self._things:
+            self._things[name] = getattr(import_module(self._homes[name]), self._members[name])
         return self._things[name]
 
     def __contains__(self, name: object) -> bool:
-        if name not in self._things:
+        if name not in self._homes:
             load_announced()
-        return name in self._things
+        return name in self._homes
 
     def __iter__(self) -> Iterator[str]:
         load_announced()
-        return iter(dict(self._things))
+        return iter(dict(self._homes))
 
     def __len__(self) -> int:
         load_announced()
-        return len(self._things)
+        return len(self._homes)
 
 
 def place(home: str) -> str:
@@ -74,10 +83,15 @@ def place(home: str) -> str:
     return home if file is None else str(Path(file).resolve())
 
 
-def by_name(registry: Registry[Thing], name: str) -> Callable[[Thing], Thing]:
+def by_name(registry: Registry[Any], name: str) -> Callable[[Named], Named]:
     """A decorator that registers what it decorates under a name."""
     require_name(registry.kind, name)
-    return lambda thing: registry.register(name, thing)
+
+    def register(thing: Named) -> Named:
+        registry.register(name, thing)
+        return thing
+
+    return register
 
 
 def require_name(kind: str, name: object) -> None:

@@ -3,6 +3,7 @@
 import ctypes
 import sys
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from vlnbert.errors import UsageError, setting
@@ -15,6 +16,25 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of malloc.h
 FASTER = 1.5  # times, for half precision to be worth its rounding
 
 Precision = Literal["float32", "bfloat16", "fastest"]
+
+
+@dataclass(frozen=True)
+class LaunchOptions:
+    """Where a training runs, and what it shows and writes while it does. A field's docstring is its help."""
+
+    device: str | None = None
+    """Where to train, such as cpu or cuda; by default where the data is."""
+    threads: int | None = None
+    """CPU threads; torch's choice otherwise."""
+    rank_timeout: float | None = None
+    """Seconds that processes which train together wait for each other before they give up, 600 by default: more where
+    one of them takes longer than the others to open the data, to validate or to save."""
+    bar: bool = True
+    """Show progress, and say which parts of the data do not fit."""
+    log: bool = True
+    """Write log.jsonl."""
+    tensorboard: bool = True
+    """Write tensorboard/."""
 
 
 def keep_freed_memory() -> None:

@@ -12,11 +12,13 @@ import vlnbert as vln
 from tests.analysis.conftest import SPLIT, Pacing
 from tests.analysis.pages import Page
 from tests.browser.samples import PLAN, recorded
-from vlnbert.analysis.card_page import write_card_page
-from vlnbert.analysis.episode_record import NamedObject, RecordedEpisode
+from vlnbert.analysis.card import write_card_page
 from vlnbert.analysis.house_plan import house_plan
-from vlnbert.analysis.still_plan import still_plan
-from vlnbert.api.preparing import prepare
+from vlnbert.analysis.still_card import still_plan
+from vlnbert.api.agents import load_agent
+from vlnbert.evaluation.episode_record import NamedObject, RecordedEpisode
+from vlnbert.evaluation.options import WalkOptions
+from vlnbert.evaluation.walker import Walker
 
 LAMP, SOFA = NamedObject("1", "lamp"), NamedObject("2", "sofa")
 
@@ -49,7 +51,7 @@ def test_a_card_tells_everything_without_a_script(tmp_path: Path) -> None:
 @pytest.mark.parametrize("max_steps", [1, 3, 15])
 def test_no_card_contradicts_itself(house: vln.Data, tmp_path: Path, max_steps: int) -> None:
     """An agent that never stops: every step is told, none is a stop, and the end is where the scores say."""
-    ready = prepare(Pacing(), house, SPLIT, max_steps=max_steps)
+    ready = Walker(load_agent(Pacing()), house, SPLIT, WalkOptions(max_steps=max_steps))
     evaluation = ready.walk(SPLIT, record=True)
     for row in range(0, len(evaluation.episodes), 7):
         record = ready.recorder.episode(evaluation, row)
@@ -68,7 +70,7 @@ def test_no_card_contradicts_itself(house: vln.Data, tmp_path: Path, max_steps: 
 def test_a_navigator_that_stops_and_one_that_does_not(
     house: vln.Data, navigator: vln.Navigator, tmp_path: Path
 ) -> None:
-    ready = prepare(navigator, house, SPLIT, max_steps=6)
+    ready = Walker(load_agent(navigator), house, SPLIT, WalkOptions(max_steps=6))
     evaluation = ready.walk(SPLIT, record=True)
     for row, outcome in enumerate(evaluation.outcomes):
         record = ready.recorder.episode(evaluation, row)
@@ -110,7 +112,7 @@ def test_the_ending_in_words(changes: dict[str, Any], told: str) -> None:
 
 def test_an_object_that_was_asked_for_is_on_the_plan(house: vln.Data, finder: vln.Navigator) -> None:
     split = "reverie/val_unseen"
-    ready = prepare(finder, house, split, max_steps=6)
+    ready = Walker(load_agent(finder), house, split, WalkOptions(max_steps=6))
     evaluation = ready.walk(split, record=True)
     drawn = 0
     for row in range(len(evaluation.episodes)):

@@ -8,9 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyArrowPatch
 
+from vlnbert.analysis.figures import figure_svg
 from vlnbert.analysis.floorplan import draw_episode
-from vlnbert.analysis.inline_svg import figure_svg
-from vlnbert.analysis.plan import find_floors
+from vlnbert.analysis.house_plan import find_floors
 from vlnbert.sources.connectivity import ScanGraph
 from vlnbert.world.build import build_world
 from vlnbert.world.world import World

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import vlnbert as vln
-from vlnbert.analysis.house_plan import house_plan
-from vlnbert.analysis.object_places import meeting_point, place_objects
+from vlnbert.analysis.house_plan import house_plan, meeting_point, place_objects
 from vlnbert.errors import UnknownNameError
 from vlnbert.house import generate
 

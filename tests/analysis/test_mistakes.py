@@ -5,9 +5,21 @@ import torch
 
 import vlnbert as vln
 from tests.analysis.conftest import SPLIT, Pacing
-from vlnbert.analysis.mistakes import ENDINGS, OUT_OF_STEPS, SUCCESS, endings_of, find_mistakes, moves_along
-from vlnbert.analysis.picking import BEST, TYPICAL, WORST, pick_episodes
-from vlnbert.api.preparing import prepare
+from vlnbert.analysis.findings import (
+    BEST,
+    ENDINGS,
+    OUT_OF_STEPS,
+    SUCCESS,
+    TYPICAL,
+    WORST,
+    endings_of,
+    find_mistakes,
+    moves_along,
+    pick_episodes,
+)
+from vlnbert.api.agents import load_agent
+from vlnbert.evaluation.options import WalkOptions
+from vlnbert.evaluation.walker import Walker
 
 
 @pytest.mark.parametrize(
@@ -28,7 +40,7 @@ def test_where_a_path_is_left(walk: list[int], moves: int | None) -> None:
 
 def test_every_episode_ends_in_one_way(house: vln.Data, navigator: vln.Navigator) -> None:
     for agent in (navigator, "random", "shortest", Pacing()):
-        evaluation = prepare(agent, house, SPLIT, max_steps=6).walk(SPLIT)
+        evaluation = Walker(load_agent(agent), house, SPLIT, WalkOptions(max_steps=6)).walk(SPLIT)
         assert evaluation.scores is not None
         found = find_mistakes(evaluation)
         total = len(evaluation.episodes)
@@ -41,13 +53,13 @@ def test_every_episode_ends_in_one_way(house: vln.Data, navigator: vln.Navigator
 
 
 def test_who_never_stops_runs_out_of_steps(house: vln.Data) -> None:
-    found = find_mistakes(prepare(Pacing(), house, SPLIT, max_steps=3).walk(SPLIT))
+    found = find_mistakes(Walker(load_agent(Pacing()), house, SPLIT, WalkOptions(max_steps=3)).walk(SPLIT))
     assert {name for name, number in found.endings.items() if number} <= {SUCCESS, OUT_OF_STEPS}
 
 
 def test_early_late_and_lost(house: vln.Data) -> None:
     """Of the shortest walker's paths, shortened, lengthened or replaced by hand."""
-    evaluation = prepare("shortest", house, SPLIT, max_steps=15).walk(SPLIT)
+    evaluation = Walker(load_agent("shortest"), house, SPLIT, WalkOptions(max_steps=15)).walk(SPLIT)
     assert evaluation.scores is not None
     count = len(evaluation.episodes)
     failed = evaluation.scores.select(torch.arange(count))
@@ -62,7 +74,7 @@ def test_early_late_and_lost(house: vln.Data) -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 6, 7, 1000])
 def test_episodes_to_show(house: vln.Data, count: int) -> None:
-    evaluation = prepare("random", house, SPLIT).walk(SPLIT)
+    evaluation = Walker(load_agent("random"), house, SPLIT).walk(SPLIT)
     scores = evaluation.scores
     assert scores is not None
     paths = list(map(tuple, evaluation.episodes.path.tolist()))

@@ -10,17 +10,19 @@ import torch
 import vlnbert as vln
 from tests.analysis.conftest import SPLIT, Pacing
 from tests.conftest import TinyData
-from vlnbert.analysis.recording import Recorder
-from vlnbert.api.preparing import prepare
+from vlnbert.api.agents import load_agent
 from vlnbert.evaluation.evaluate import Evaluation
-from vlnbert.evaluation.result_walks import evaluate_file
+from vlnbert.evaluation.options import WalkOptions
+from vlnbert.evaluation.recording import Recorder
+from vlnbert.evaluation.scoring import evaluate_file
+from vlnbert.evaluation.walker import Walker
 
 REVERIE = "reverie/val_unseen"
 
 
 @pytest.fixture(scope="module")
 def walked(house: vln.Data, navigator: vln.Navigator) -> tuple[Recorder, Evaluation]:
-    ready = prepare(navigator, house, SPLIT, max_steps=6)
+    ready = Walker(load_agent(navigator), house, SPLIT, WalkOptions(max_steps=6))
     return ready.recorder, ready.walk(SPLIT, record=True)
 
 
@@ -69,7 +71,7 @@ def test_one_episode_alone_is_the_same_to_the_last_bit(
     walked: tuple[Recorder, Evaluation], house: vln.Data, navigator: vln.Navigator
 ) -> None:
     recorder, evaluation = walked
-    ready = prepare(navigator, house, SPLIT, max_steps=6)
+    ready = Walker(load_agent(navigator), house, SPLIT, WalkOptions(max_steps=6))
     chosen = [evaluation.episodes.ids[row] for row in (7, 2)]
     alone = ready.walk(SPLIT, record=True, only=chosen)
     assert alone.episodes.ids == tuple(chosen)
@@ -78,7 +80,7 @@ def test_one_episode_alone_is_the_same_to_the_last_bit(
 
 
 def test_recording_changes_nothing(house: vln.Data, navigator: vln.Navigator) -> None:
-    ready = prepare(navigator, house, SPLIT, max_steps=6, batch=7)
+    ready = Walker(load_agent(navigator), house, SPLIT, WalkOptions(max_steps=6, batch=7))
     plain, recorded = ready.walk(SPLIT), ready.walk(SPLIT, record=True)
     assert torch.equal(plain.trajectories.viewpoint, recorded.trajectories.viewpoint)
     assert plain.recorded == ()
@@ -89,7 +91,7 @@ def test_recording_changes_nothing(house: vln.Data, navigator: vln.Navigator) ->
 @pytest.mark.parametrize("limit", [3, 17])
 def test_who_never_stops_runs_out_of_steps(house: vln.Data, limit: int) -> None:
     """Whatever the limit is, and the scores are those of that limit."""
-    ready = prepare(Pacing(), house, SPLIT, max_steps=limit)
+    ready = Walker(load_agent(Pacing()), house, SPLIT, WalkOptions(max_steps=limit))
     evaluation = ready.walk(SPLIT, record=True)
     assert set(evaluation.outcomes) == {"ran out of steps"}
     assert evaluation.scores is not None
@@ -123,7 +125,7 @@ def test_a_record_is_plain_json(walked: tuple[Recorder, Evaluation]) -> None:
 
 
 def test_withheld_goals_stay_so(house: vln.Data, navigator: vln.Navigator) -> None:
-    ready = prepare(navigator, house, "r2r/test", max_steps=4)
+    ready = Walker(load_agent(navigator), house, "r2r/test", WalkOptions(max_steps=4))
     record = ready.recorder.episode(ready.walk("r2r/test", record=True), 0)
     assert (record.reference, record.goal, record.goals, record.success, record.scores) == (None, None, None, None, {})
     assert {(step.teacher, step.distance_to_goal) for step in record.steps} == {(None, None)}
@@ -131,7 +133,7 @@ def test_withheld_goals_stay_so(house: vln.Data, navigator: vln.Navigator) -> No
 
 
 def test_objects_are_recorded_with_their_scores(house: vln.Data, finder: vln.Navigator) -> None:
-    ready = prepare(finder, house, REVERIE, max_steps=6)
+    ready = Walker(load_agent(finder), house, REVERIE, WalkOptions(max_steps=6))
     evaluation = ready.walk(REVERIE, record=True)
     assert evaluation.predicted_objects is not None
     for row in range(0, len(evaluation.episodes), 3):
@@ -153,7 +155,7 @@ def test_objects_are_recorded_with_their_scores(house: vln.Data, finder: vln.Nav
 
 
 def test_a_baseline_shows_the_objects_that_it_does_not_see(house: vln.Data) -> None:
-    ready = prepare("random", house, REVERIE)
+    ready = Walker(load_agent("random"), house, REVERIE)
     record = ready.recorder.episode(ready.walk(REVERIE, record=True), 0)
     assert any(step.objects for step in record.steps)
     assert {one.probability for step in record.steps for one in step.objects} == {None}
@@ -188,7 +190,7 @@ def test_turns_in_place_are_no_decisions(house: vln.Data, tmp_path: Path) -> Non
 
 def test_what_views_show_is_told(tiny: TinyData) -> None:
     data = vln.open_data(tiny.root)
-    ready = prepare("shortest", data, "r2r/train")
+    ready = Walker(load_agent("shortest"), data, "r2r/train")
     record = ready.recorder.episode(ready.walk("r2r/train"), 0)
     step = record.steps[0]
     for choice in step.choices[1:]:

@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 
 from tests.analysis.pages import Page
 from tests.browser.samples import PLAN, recorded
-from vlnbert.analysis.inline_svg import PALETTE, figure_svg
+from vlnbert.analysis.figures import PALETTE, figure_svg
+from vlnbert.analysis.page import viewer_style
 from vlnbert.analysis.report import (
     Bar,
     Bars,
@@ -27,7 +28,6 @@ from vlnbert.analysis.report import (
     own,
     write_report,
 )
-from vlnbert.analysis.web import viewer_style
 from vlnbert.errors import DataError
 from vlnbert.tables import Table
 

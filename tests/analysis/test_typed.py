@@ -6,14 +6,15 @@ import pytest
 
 import vlnbert as vln
 from tests.analysis.conftest import SPLIT
-from vlnbert.analysis.episode_record import RecordedEpisode
-from vlnbert.analysis.typed import WalkRequest
-from vlnbert.api.preparing import PreparedAgent, prepare
+from vlnbert.api.agents import load_agent
+from vlnbert.evaluation.episode_record import RecordedEpisode
+from vlnbert.evaluation.options import WalkOptions
+from vlnbert.evaluation.walker import Walker, WalkRequest
 
 
 @pytest.fixture(scope="module")
-def ready(house: vln.Data, navigator: vln.Navigator) -> PreparedAgent:
-    return prepare(navigator, house, SPLIT, max_steps=6)
+def ready(house: vln.Data, navigator: vln.Navigator) -> Walker:
+    return Walker(load_agent(navigator), house, SPLIT, WalkOptions(max_steps=6))
 
 
 def requests(house: vln.Data, count: int = 5) -> list[WalkRequest]:
@@ -40,7 +41,7 @@ def told(record: RecordedEpisode) -> tuple[object, ...]:
     return record.path, record.outcome, record.scores, [step.chosen for step in record.steps]
 
 
-def test_many_at_once_walk_as_each_alone(ready: PreparedAgent, house: vln.Data) -> None:
+def test_many_at_once_walk_as_each_alone(ready: Walker, house: vln.Data) -> None:
     asked = requests(house)
     together = ready.follow(asked)
     assert len({record.scan for record in together}) > 1
@@ -55,7 +56,7 @@ def test_many_at_once_walk_as_each_alone(ready: PreparedAgent, house: vln.Data) 
         assert all(choice.probability is not None for step in record.steps for choice in step.choices)
 
 
-def test_an_episode_typed_anew_is_the_same_walk(ready: PreparedAgent) -> None:
+def test_an_episode_typed_anew_is_the_same_walk(ready: Walker) -> None:
     evaluation = ready.walk(SPLIT, record=True)
     for row in range(0, len(evaluation.episodes), 7):
         record, episodes = ready.recorder.episode(evaluation, row), evaluation.episodes
@@ -69,7 +70,7 @@ def test_an_episode_typed_anew_is_the_same_walk(ready: PreparedAgent) -> None:
 
 
 def test_objects_are_named(house: vln.Data, finder: vln.Navigator) -> None:
-    ready = prepare(finder, house, "reverie/val_unseen", max_steps=4)
+    ready = Walker(load_agent(finder), house, "reverie/val_unseen", WalkOptions(max_steps=4))
     records = ready.follow(requests(house, 6))
     assert all(record.task == "reverie" for record in records)
     assert any(record.named_object is not None for record in records)
@@ -78,9 +79,9 @@ def test_objects_are_named(house: vln.Data, finder: vln.Navigator) -> None:
 
 def test_a_baseline_follows_too(house: vln.Data) -> None:
     asked = [one for one in requests(house) if one.goal is not None]
-    assert all(record.success for record in prepare("shortest", house, SPLIT).follow(asked))
+    assert all(record.success for record in Walker(load_agent("shortest"), house, SPLIT).follow(asked))
     with pytest.raises(vln.UsageError, match=r"^shortest must know the goal; give one with every instruction$"):
-        prepare("shortest", house, SPLIT).follow(requests(house))
+        Walker(load_agent("shortest"), house, SPLIT).follow(requests(house))
 
 
 @pytest.mark.parametrize(
@@ -92,7 +93,7 @@ def test_a_baseline_follows_too(house: vln.Data) -> None:
         ({"scan": "nowhere"}, "^no scan 'nowhere'; "),
     ],
 )
-def test_bad_requests(ready: PreparedAgent, house: vln.Data, changes: dict[str, object], line: str) -> None:
+def test_bad_requests(ready: Walker, house: vln.Data, changes: dict[str, object], line: str) -> None:
     good = requests(house)[1]
     with pytest.raises(vln.VlnbertError, match=line):
         ready.follow([good, WalkRequest(**{**vars(good), **changes})])

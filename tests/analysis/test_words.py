@@ -7,7 +7,8 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer, ByteLevel
 from tokenizers.processors import TemplateProcessing
 
-from vlnbert.analysis.words import laid_out, most_read, read_words
+from vlnbert.analysis.page import laid_out, most_read
+from vlnbert.evaluation.recording import read_words
 
 TEXT = "Walk past Zoe's bookshelves."
 

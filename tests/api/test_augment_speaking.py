@@ -15,8 +15,8 @@ from tests.conftest import TinyData
 from vlnbert.errors import DataError, UsageError
 from vlnbert.house import generate
 from vlnbert.sources.instructions import read_augmented
-from vlnbert.speaker import Teller, Tellings
-from vlnbert.tasks.leaks import find_leaks
+from vlnbert.speaker.decoding import Generated, InstructionGenerator
+from vlnbert.tasks.made_paths import find_leaks
 
 Items = list[dict[str, Any]]
 QUIET: dict[str, Any] = {"bar": False}
@@ -270,16 +270,16 @@ def test_mistakes(spoken: vln.Run, paths: Path, tmp_path: Path, given: dict[str,
 def test_what_is_interrupted_starts_over(
     told: vln.AugmentedFile, spoken: vln.Run, paths: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tell = Teller.tell
+    generate = InstructionGenerator.generate
 
-    def interrupted(self: Teller, *given: Any, telling: int, **named: Any) -> Tellings:
-        if telling == 1:
+    def interrupted(self: InstructionGenerator, *given: Any, repetition: int, **named: Any) -> Generated:
+        if repetition == 1:
             raise KeyboardInterrupt
-        return tell(self, *given, telling=telling, **named)
+        return generate(self, *given, repetition=repetition, **named)
 
     out = tmp_path / "out" / "told_aug.json"
     with monkeypatch.context() as patch:
-        patch.setattr(Teller, "tell", interrupted)
+        patch.setattr(InstructionGenerator, "generate", interrupted)
         with pytest.raises(KeyboardInterrupt):
             vln.augment_speak(spoken, paths, out, tellings=2, **QUIET)
     assert not list(out.parent.iterdir())

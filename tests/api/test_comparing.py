@@ -33,18 +33,18 @@ def test_two_runs(trained: vln.Run, other: vln.Run) -> None:
 
 def test_where_they_part(trained: vln.Run, other: vln.Run, data: vln.Data) -> None:
     found = vln.compare([trained, other, "shortest"], data, bar=False)
-    assert found.partings
-    for parting in found.partings:
-        paths = [walk.path for walk in parting.walks.values()]
-        together = {path[: parting.step + 1] for path in paths}
+    assert found.divergences
+    for divergence in found.divergences:
+        paths = [walk.path for walk in divergence.walks.values()]
+        together = {path[: divergence.step + 1] for path in paths}
         assert len(together) == 1
-        assert together.pop()[-1] == parting.viewpoint
-        assert len({path[: parting.step + 2] for path in paths}) > 1
-        assert parting.decides == (len({walk.success for walk in parting.walks.values()}) == 2)
-    decisive = [parting.decides for parting in found.partings]
+        assert together.pop()[-1] == divergence.viewpoint
+        assert len({path[: divergence.step + 2] for path in paths}) > 1
+        assert divergence.changes_outcome == (len({walk.success for walk in divergence.walks.values()}) == 2)
+    decisive = [divergence.changes_outcome for divergence in found.divergences]
     assert decisive == sorted(decisive, reverse=True), "those first that decide"
     document = json.loads(found.to_json())
-    assert [one["id"] for one in document["episodes"]] == [parting.id for parting in found.partings]
+    assert [one["id"] for one in document["episodes"]] == [divergence.id for divergence in found.divergences]
     assert set(document["episodes"][0]["walks"]) == set(document["agents"]) == {"trained", "other", "shortest"}
     assert document["scores"] == json.loads(json.dumps(found.scores))
     assert sum(document["outcomes"]["other"].values()) == len(data.episodes(SPLIT))
@@ -55,7 +55,7 @@ def test_long_viewpoints_are_short_in_tables_and_whole_in_json(data: vln.Data) -
     found = vln.compare(["stop", "random"], data, bar=False)
     whole = "0123456789abcdef" * 2
     long = replace(found)
-    long.__dict__["partings"] = [replace(parting, viewpoint=whole) for parting in found.partings]
+    long.__dict__["divergences"] = [replace(divergence, viewpoint=whole) for divergence in found.divergences]
     assert whole[:8] in str(long)
     assert whole[:9] not in str(long)
     assert json.loads(long.to_json())["episodes"][0]["viewpoint"] == whole
@@ -66,7 +66,7 @@ def test_a_file_beside_who_wrote_it(data: vln.Data, tmp_path: Path, capsys: pyte
     found = vln.compare(["random", path], data, bar=False)
     first, second = found.scores.values()
     assert first == second
-    assert found.partings == []
+    assert found.divergences == []
     assert "they part" not in str(found)
     half = tmp_path / "half.json"
     half.write_text(json.dumps(json.loads(path.read_text())[::2]))
@@ -85,9 +85,9 @@ def test_withheld_goals(data: vln.Data) -> None:
     found = vln.compare(["stop", "random"], data, "r2r/test", bar=False)
     assert found.scores == {}
     assert found.differences == {}
-    assert {walk.success for parting in found.partings for walk in parting.walks.values()} == {None}
+    assert {walk.success for divergence in found.divergences for walk in divergence.walks.values()} == {None}
     assert "stopped" in str(found)
-    assert not found.partings[0].decides
+    assert not found.divergences[0].changes_outcome
 
 
 def test_runs_of_different_tasks(trained: vln.Run, data: vln.Data, tmp_path: Path) -> None:

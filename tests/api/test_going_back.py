@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 import vlnbert as vln
 from tests.api.conftest import QUIETLY, SPLIT
-from vlnbert.analysis.recording import Recorder
 from vlnbert.environment.environment import Observation
+from vlnbert.evaluation.recording import Recorder
 from vlnbert.rollout.agents import EpisodeBatch
 
 FEW = {"batch": 4, "max_steps": 5, "iterations": 2, "validate_every": 2, "report_every": 1, **QUIETLY}

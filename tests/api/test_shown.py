@@ -73,7 +73,7 @@ def test_channels_without_an_encoder(house: Path, tmp_path: Path) -> None:
     first = expected[SPLIT].episodes.ids[0]
     steps = [vln.episode(agent, first, house, SPLIT, bar=False).record.steps for agent in (run, best)]
     assert steps[0] == steps[1]
-    assert open_explorer([best], house, device=None, threads=1).agents
+    assert open_explorer([best], house, device=None, threads=1).walkers
     for data, features in ((house, "detection-places"), (vln.open_data(house, features="detection-places"), None)):
         with pytest.raises(vln.UsageError, match=r"best sees views .* wide, and they are"):
             vln.evaluate(best, data, SPLIT, features=features, bar=False)

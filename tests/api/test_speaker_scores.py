@@ -81,13 +81,13 @@ def test_nothing_to_score(spoken: vln.Run, data: vln.Data, navigator: str | None
     with torch.no_grad():
         mute.bias[mute.marks[1]] = 1e4
     with pytest.raises(
-        UsageError, match=r"told nothing usable of r2r/val_unseen.* \(\d+ of \d+ are empty\); train it longer"
+        UsageError, match=r"wrote nothing usable for r2r/val_unseen.* \(\d+ of \d+ are empty\); train it longer"
     ):
         vln.score_speaker(mute, data, SPLIT, navigator=navigator, bar=False)
 
 
 def test_sacrebleu_is_missed_before_anything_is_told(spoken: vln.Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vlnbert.evaluation.text_metrics.find_spec", lambda name: None)
-    monkeypatch.setattr("vlnbert.api.speaker_scores.prepare_speaker", lambda *given, **named: pytest.fail("too late"))
+    monkeypatch.setattr("vlnbert.api.speaking.open_speaker", lambda *given, **named: pytest.fail("too late"))
     with pytest.raises(UsageError, match=r"BLEU needs sacrebleu, which is not installed; install it with: pip install"):
         vln.score_speaker(spoken, split=SPLIT, bar=False)

@@ -110,7 +110,7 @@ def test_left_out_paths_are_named(spoken: vln.Run, data: vln.Data, capsys: pytes
         ({"split": SPLIT, "paths": ["a:b"]}, "name a split or paths"),
         ({"paths": ["nowhere"]}, "'nowhere' is no path; write it like scan:viewpoint,viewpoint"),
         ({"paths": ["a:"]}, "'a:' is no path"),
-        ({"paths": []}, "there is no path to tell of"),
+        ({"paths": []}, "no path is given"),
         ({"paths": ["attic:b"]}, "no scan 'attic'"),
         ({"split": "r2r/test"}, "withholds its paths"),
         ({"split": "r2r/nothing"}, "no r2r split"),
@@ -155,7 +155,9 @@ def test_runs_of_other_kinds_are_refused(spoken: vln.Run, trained: vln.Run, data
 def test_other_vocabularies_and_channels_are_refused(spoken: vln.Run, tiny: TinyData, data: vln.Data) -> None:
     with pytest.raises(UsageError, match=r"has another vocabulary, of .* word pieces, than"):
         vln.speak(spoken, vln.open_data(tiny.root), "r2r/val_unseen", bar=False)
-    with pytest.raises(UsageError, match="was shown views the only feature file, and the data is opened with captions"):
+    with pytest.raises(
+        UsageError, match="trained with views the only feature file, and the data is opened with captions"
+    ):
         vln.speak(spoken, vln.open_data(data, features="captions"), SPLIT, bar=False)
 
 

@@ -15,11 +15,11 @@ import vlnbert as vln
 import vlnbert.environment.gym  # registers the environments
 from tests.api.conftest import SPLIT
 from tests.cli.conftest import called
-from vlnbert.analysis.typed import WalkRequest
+from vlnbert.api.agents import load_agent
 from vlnbert.api.exploring import open_explorer
-from vlnbert.api.preparing import prepare
 from vlnbert.data.gym import open_env
-from vlnbert.explorer.requests import EpisodeAsked
+from vlnbert.evaluation.walker import Walker, WalkRequest
+from vlnbert.explorer.requests import EpisodeQuery
 
 PLUGIN = """
 import torch
@@ -101,11 +101,11 @@ def test_wherever_it_walks(data: vln.Data) -> None:
     agent.seen.clear()
     start = data.world.viewpoints[int(data.episodes(SPLIT).start[0])]
     scan = data.world.scans[int(data.world.scan_of[data.episodes(SPLIT).start[0]])]
-    prepare(agent, data, SPLIT).follow([WalkRequest(scan=scan, start=start, text="walk")])
+    Walker(load_agent(agent), data, SPLIT).follow([WalkRequest(scan=scan, start=start, text="walk")])
     assert set(agent.seen) == {(True, True)}
     agent.seen.clear()
     explorer = open_explorer([agent], data, device=None, threads=None)
-    explorer.walk([EpisodeAsked(0, SPLIT, id)])
+    explorer.walk([EpisodeQuery(0, SPLIT, id)])
     assert agent.seen
     assert set(agent.seen) == {(True, True)}
 
@@ -116,7 +116,7 @@ def test_from_the_command_line(house: Path, tmp_path: Path, forget_plugins: Call
     outcome = called("evaluate", "--agent", f"{file}:Curious", "--data", house, "--split", "val_unseen", "--json")
     assert outcome.code == 0, outcome.err
     assert outcome.err.count("panoramas of ") == 1
-    assert json.loads(outcome.out)["val_unseen"]["tl"] > 0
+    assert json.loads(outcome.out)["r2r/val_unseen"]["tl"] > 0
 
 
 def refused(agent: Any, data: Any, out: Path, **more: Any) -> str:
@@ -166,7 +166,7 @@ def test_a_class_is_made_with_the_words(data: vln.Data, tmp_path: Path) -> None:
     file = tmp_path / "reader.py"
     file.write_text("class Reader:\n    def __init__(self, texts, seed):\n        self.texts = texts\n")
     file.write_text(file.read_text() + "    def begin(self, batch): ...\n    def act(self, observation, memory): ...\n")
-    made = prepare(f"{file}:Reader", data, SPLIT).agent
+    made = Walker(load_agent(f"{file}:Reader"), data, SPLIT).agent
     assert made.inner.texts is not None
     assert made.inner.texts.slot(0, 1) == data.texts.slot(0, 1)
 

@@ -6,8 +6,8 @@ from math import pi
 from pathlib import Path
 from typing import Any
 
-from vlnbert.analysis.episode_record import Choice, RecordedEpisode, RecordedStep, Words
-from vlnbert.analysis.web import viewer_script, viewer_style
+from vlnbert.analysis.page import viewer_script, viewer_style
+from vlnbert.evaluation.episode_record import Choice, RecordedEpisode, RecordedStep, Words
 from vlnbert.features.texts import ViewTexts
 
 EVIL = "<img src=x onerror=alert(1)>"

@@ -13,9 +13,10 @@ from playwright.sync_api import Browser, Page, Request, Route, expect
 
 from tests.browser.conftest import PHONE, cut_off_texts, overflows, small_texts, violations
 from tests.explorer.conftest import serving
-from vlnbert.api.exploring import Source, open_explorer
+from vlnbert.api.agents import AnyAgent
+from vlnbert.api.exploring import open_explorer
 from vlnbert.explorer.app import make_app
-from vlnbert.explorer.shipped import AGENT, generated_house
+from vlnbert.explorer.explorer import AGENT, generated_house
 from vlnbert.explorer.walk_queue import WalkQueue
 
 Open = Callable[..., Page]
@@ -29,7 +30,7 @@ HOLD = """(text) => {
 }"""
 
 
-def serve(*agents: Source) -> Iterator[str]:
+def serve(*agents: AnyAgent) -> Iterator[str]:
     explorer = open_explorer(agents, generated_house(), device=None, threads=1)
     queue = WalkQueue(explorer.walk)
     with serving(make_app(explorer, queue)) as (url, _):

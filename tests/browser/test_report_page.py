@@ -11,8 +11,7 @@ from playwright.sync_api import Page, expect
 import vlnbert as vln
 from tests.api.conftest import SPLIT, TINY
 from tests.browser.conftest import DESKTOP, PHONE, cut_off_texts, overflows, small_texts, violations
-from vlnbert.analysis.report import Report, write_report
-from vlnbert.analysis.sections import how_it_learned
+from vlnbert.analysis.report import Report, how_it_learned, write_report
 from vlnbert.house import generate
 
 Open = Callable[..., Page]

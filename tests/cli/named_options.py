@@ -2,23 +2,20 @@
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import tyro
-
 import vlnbert
-from vlnbert.api.training import named_preset
 from vlnbert.cli import main, train
-from vlnbert.cli.parsing import _options, postponed
+from vlnbert.cli.parser import Command
 
 SOURCE = Path(vlnbert.__file__).parent
 RESUME = "train --resume"
 PRESETS = ("demo", "speaker-demo")  # a navigator's settings and a speaker's
 TRAINS = (*(f"train {preset}" for preset in PRESETS), RESUME)
 COMMANDS = (*(verb for verb in main.VERBS if verb != "train"), *TRAINS)
-EVERYWHERE = {"--plugin", "--help", "--version"}
+EVERYWHERE = {"--plugin", "--help", "--help-all", "--version", "--plain"}
 STRANGERS = ("torchrun", "pip install")  # programs with options of their own
 OF_STRANGERS = {"--nnodes", "--no-sandbox", "--disable-gpu"}  # such options that stand alone: torchrun's, a browser's
 # A command; where what is said of one ends; an option.
@@ -34,18 +31,14 @@ def options(command: str) -> frozenset[str]:
     """The options that a command takes; `vlnbert train` takes those of its presets and of a resumption."""
     if command == "train":
         return frozenset().union(*map(options, TRAINS))
-    return frozenset(_options(parser(command))[0]) | EVERYWHERE
+    return frozenset(parser(command).by_name) | EVERYWHERE
 
 
-def parser(command: str) -> Callable[[list[str]], object]:
-    """tyro's reading of the words after a command."""
+def parser(command: str) -> Command:
+    """What reads the words after a command."""
     if command == RESUME:
-        return lambda words: tyro.cli(postponed(train._resume), args=words, prog="vlnbert train")
-    if command.startswith("train "):
-        begin = train._beginning(named_preset(command.partition(" ")[2]), command)
-        return lambda words: tyro.cli(postponed(begin), args=words, prog=f"vlnbert {command}")
-    app = main._app({name: verb for name, verb in main.VERBS.items() if verb is not train.train})
-    return lambda words: app.cli(prog="vlnbert", args=[*command.split(), *words])
+        return train.resuming()
+    return train.beginning(command.split()[1]) if command.startswith("train ") else main.VERBS[command]
 
 
 def named(text: str, at_hand: str = "") -> Iterator[tuple[str, str]]:

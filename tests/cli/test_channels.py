@@ -38,7 +38,7 @@ def test_a_run_remembers_its_channels(run: Callable, house: Path, trained: Path)
     scores = json.loads(run("evaluate", trained, "--data", house, "--splits", "val_unseen", "--json").out)
     logged = [json.loads(line) for line in (trained / "log.jsonl").read_text().splitlines()]
     seen = next(line["scores"]["r2r/val_unseen"] for line in logged if "scores" in line)
-    assert scores["val_unseen"]["spl"] == pytest.approx(seen["spl"])
+    assert scores["r2r/val_unseen"]["spl"] == pytest.approx(seen["spl"])
     assert run("train", "--resume", trained).code == 0
 
 
@@ -72,7 +72,7 @@ def test_objects_without_names(run: Callable, house: Path, bert: Path, tmp_path:
     outcome = run("train", "demo-reverie", "--data", house, "--out", tmp_path / "run", *SHORT, *seen)
     assert outcome.code == 0, outcome.err
     said = json.loads(run("evaluate", tmp_path / "run", "--data", house, "--splits", "val_unseen", "--json").out)
-    assert said["val_unseen"]["rgs"] is not None
+    assert said["reverie/val_unseen"]["rgs"] is not None
 
 
 def test_a_channel_that_is_not_there(run: Callable, house: Path, tmp_path: Path) -> None:

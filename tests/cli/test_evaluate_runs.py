@@ -10,7 +10,7 @@ import torch
 
 from tests.cli.conftest import TINY, called
 from tests.learning.samples import same
-from vlnbert.api.walkers import find_walker
+from vlnbert.api.agents import load_agent
 from vlnbert.learning import run_record
 from vlnbert.learning.callbacks import read_log
 from vlnbert.learning.run_folder import last_checkpoint
@@ -37,7 +37,7 @@ def validations(run: Path) -> list[dict[str, float]]:
 
 
 def test_the_best_scores_what_it_did(run: Callable, house: Path, trained: Path) -> None:
-    found = json.loads(run("evaluate", trained, "--data", house, *SPLIT, "--json").out)["val_unseen"]
+    found = json.loads(run("evaluate", trained, "--data", house, *SPLIT, "--json").out)["r2r/val_unseen"]
     expected = max(validations(trained), key=lambda scores: scores["spl"])
     assert {key: value for key, value in found.items() if value is not None} == pytest.approx(
         {key: value for key, value in expected.items() if value is not None}
@@ -45,12 +45,12 @@ def test_the_best_scores_what_it_did(run: Callable, house: Path, trained: Path) 
 
 
 def test_a_run_walks_as_it_was_trained(trained: Path) -> None:
-    known, best = find_walker(str(trained)), Navigator.from_pretrained(trained / "best")
+    known, best = load_agent(str(trained)), Navigator.from_pretrained(trained / "best")
     assert same(known.agent.trained.state_dict(), best.state_dict())
     assert (known.task, known.max_steps, known.max_tokens) == ("r2r", 4, 20)
     for way in (trained / "best", best):  # the limits travel with the navigator
-        assert (find_walker(way).max_steps, find_walker(way).max_tokens) == (4, 20)
-    assert (find_walker("random").name, find_walker("random").max_steps) == ("random", None)
+        assert (load_agent(way).max_steps, load_agent(way).max_tokens) == (4, 20)
+    assert (load_agent("random").name, load_agent("random").max_steps) == ("random", None)
 
 
 def test_scores_are_shown_and_results_written(run: Callable, house: Path, trained: Path, tmp_path: Path) -> None:
@@ -64,8 +64,8 @@ def test_scores_are_shown_and_results_written(run: Callable, house: Path, traine
 def test_before_there_is_a_best_the_last_walks(run: Callable, house: Path, copy: Path) -> None:
     shutil.rmtree(copy / "best")
     last = Navigator.from_pretrained(last_checkpoint(copy))
-    assert same(find_walker(str(copy)).agent.trained.state_dict(), last.state_dict())
-    found = json.loads(run("evaluate", copy, "--data", house, *SPLIT, "--json").out)["val_unseen"]
+    assert same(load_agent(str(copy)).agent.trained.state_dict(), last.state_dict())
+    found = json.loads(run("evaluate", copy, "--data", house, *SPLIT, "--json").out)["r2r/val_unseen"]
     assert found["spl"] == pytest.approx(validations(copy)[-1]["spl"])
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import TINY, Run, called
-from tests.cli.named_options import COMMANDS, EVERYWHERE, SOURCE, TRAINS, named, options, places, texts, wrong
+from tests.cli.named_options import COMMANDS, EVERYWHERE, SOURCE, TRAINS, named, options, parser, places, texts, wrong
 from tests.cli.trial import mistakes
 from vlnbert.cli import main
-from vlnbert.cli.parsing import as_taken
+from vlnbert.cli.parser import Command
 
 FLAGS = ("allow_missing", "training.graphs")
 LITERALS = [(path.relative_to(SOURCE), text) for path in sorted(SOURCE.rglob("*.py")) for text in texts(path)]
@@ -21,7 +21,7 @@ LITERALS = [(path.relative_to(SOURCE), text) for path in sorted(SOURCE.rglob("*.
 def commands_of(module: Path) -> list[str]:
     """The commands that a module of the command line is; all of them where it helps them."""
     name = f"vlnbert.{'.'.join(module.with_suffix('').parts)}"
-    own = [verb for verb, function in main.VERBS.items() if function.__module__ == name]
+    own = [verb for verb, command in main.VERBS.items() if command.function.__module__ == name]
     return own or list(main.VERBS) if module.parts[0] == "cli" else []
 
 
@@ -38,18 +38,21 @@ def test_an_option_is_found_with_its_command() -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_settings_are_spelt_as_the_command_takes_them(command: str) -> None:
     """Every setting that any message may name, in every command; no more than a word where no command has it."""
-    known = sorted(options(command) - EVERYWHERE)
+    known, reader = options(command), parser(command)
     for place in sorted(places()):
         for value in (True, False) if place in FLAGS else (None, "VALUE"):
-            text = as_taken(lambda: (known, []), place, value)
+            text = reader.spell(place, value)
             assert not wrong(text, command), f"{place}: {text}"
             assert text.partition(" ")[0] in known or not text.startswith("-")
 
 
 def test_a_setting_without_a_name_is_spelt_as_its_value() -> None:
-    assert as_taken(lambda: ([], ["DIR"]), "data", "house") == "house"
-    assert as_taken(lambda: ([], ["DIR"]), "data", None) == "DIR"
-    assert as_taken(lambda: ([], []), "tellings", 3) == "tellings 3"
+    def verb(data: str) -> None: ...
+
+    reader = Command("a verb", verb, places=("data",))
+    assert reader.spell("data", "house") == "house"
+    assert reader.spell("data", None) == "DIR"
+    assert reader.spell("tellings", 3) == "tellings 3"
 
 
 @pytest.mark.parametrize(("module", "text"), LITERALS, ids=lambda value: str(value)[:40])
@@ -213,14 +216,8 @@ BAD: dict[str, list[str]] = {
     "weights import": ["./none a", "notes.txt a", "run a --heads 7", "run a --cross-layers -1"],
     "weights inspect": ["./none", "notes.txt", "run --heads 2"],
     "weights export": ["./none a", "notes.txt a", "run/best notes.txt/a"],
-    "bench world": ["--data none", "--data house --batch 0", "--data house --rounds 0"],
-    "bench navigator": ["--agents 0", "--tokens 1", "--rounds 0", "--size x"],
-    "bench objects": ["--data none", "--data house --agents 0", "--data house --rounds 0"],
     "bench train": ["x", "demo --data none", "demo --rounds 0", "demo --updates 0"],
     "bench evaluate": ["x", "demo --data none", "demo --rounds 0", "demo --episodes 0", "demo --batch 0"],
-    "bench growth": ["x", "demo --rounds 0", "demo --axes x"],
-    "bench explore": ["--visitors 0", "--seconds 0", "--pause 0", "--rounds 0"],
-    "bench speak": ["x", "speaker-demo --rounds 0", "speaker-demo --tokens 1", "speaker-demo --batch 0"],
 }
 
 
@@ -251,21 +248,6 @@ def test_bad_input_is_answered_with_options_that_are_there(
 
 def contents(folder: Path) -> dict[Path, Any]:
     return {path: path.stat().st_size for path in folder.rglob("*") if path.is_file() and path.name != "lock"}
-
-
-def test_options_are_not_looked_up_where_all_is_well(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It takes time, and would be in the way of modules that are being imported."""
-    monkeypatch.setattr("vlnbert.cli.parsing._options", lambda parse: pytest.fail("looked up"))
-    monkeypatch.chdir(folder)
-    for words in (
-        "evaluate run --split val_unseen",
-        "show run --episode 10_0",
-        "score results.json --task r2r --split val_unseen --data house",
-        "weights inspect run",
-        "data check house",
-        "train --resume run",
-    ):
-        assert run(*words.split()).code == 0, words
 
 
 def test_explore_suggests_no_option_that_it_refuses(run: Callable, folder: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import TINY
-from vlnbert.cli.train import _resuming
+from vlnbert.cli.train import _again
 from vlnbert.learning.run_folder import last_checkpoint
 
 PATIENCE = 300  # seconds; several processes import torch on what may be a busy machine
@@ -99,6 +99,6 @@ def test_the_way_back_is_torchrun_again(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "test")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
     again = "train --resume run --rank-timeout 900.0"
-    assert _resuming(Path("run"), None, "cpu", None, 900.0) == f"torchrun --nproc-per-node 4 -m vlnbert {again}"
+    assert _again(Path("run"), device="cpu", rank_timeout=900.0) == f"torchrun --nproc-per-node 4 -m vlnbert {again}"
     monkeypatch.setenv("GROUP_WORLD_SIZE", "2")
-    assert _resuming(Path("run"), None, "cpu", None).startswith("torchrun --nnodes 2 --nproc-per-node 4 -m vlnbert")
+    assert _again(Path("run")).startswith("torchrun --nnodes 2 --nproc-per-node 4 -m vlnbert")

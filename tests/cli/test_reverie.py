@@ -66,7 +66,7 @@ def named(ids: list[str]) -> str:
 
 def test_results_score_as_they_were_evaluated(run: Callable, house: Path, trained: Path, tmp_path: Path) -> None:
     words = (trained, "--data", house, "--splits", "val_unseen", "--max-steps", "3", "--out", tmp_path, "--json")
-    said = json.loads(run("evaluate", *words).out)["val_unseen"]
+    said = json.loads(run("evaluate", *words).out)["reverie/val_unseen"]
     file = tmp_path / "reverie_val_unseen_run.json"
     items = json.loads(file.read_text())
     assert len(items) == said["episodes"]
@@ -87,7 +87,7 @@ def test_success_is_by_sight(run: Callable, house: Path, tmp_path: Path) -> None
         edit(path, lambda boxes: [o.update(visible_pos=[], bbox2d=[]) for o in next(iter(boxes.values())).values()])
     words = ("evaluate", "--agent", "shortest", "--task", "reverie", "--splits", "val_unseen", "--json")
     for folder, success in ((house, 1.0), (hidden, 0.0)):
-        assert json.loads(run(*words, "--data", folder).out)["val_unseen"]["sr"] == success
+        assert json.loads(run(*words, "--data", folder).out)["reverie/val_unseen"]["sr"] == success
 
 
 def test_a_test_split_is_submitted(run: Callable, house: Path, trained: Path, tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_one_navigator_walks_both_tasks(run: Callable, house: Path, tmp_path: Pa
     assert [line["grounding"] > 0 for line in lines] == [True, False]
     for task, objects in (("reverie", True), ("r2r", False)):
         words = ("evaluate", tmp_path / "run", "--task", task, "--data", house, "--split", "val_unseen", "--json")
-        summary = json.loads(run(*words).out)["val_unseen"]
+        summary = json.loads(run(*words).out)[f"{task}/val_unseen"]
         assert (summary["rgs"] is not None) == objects
 
 
@@ -120,7 +120,9 @@ def test_targets_that_nothing_shows_are_counted_and_named(
     (told,) = [line for line in outcome.err.splitlines() if "targets" in line]
     assert told.startswith("reverie/train: ")
     assert told.endswith(f" targets are visible at the goal; {named(asked)}")
-    summary = json.loads(run("evaluate", trained, "--data", data, "--split", "val_unseen", "--json").out)["val_unseen"]
+    summary = json.loads(run("evaluate", trained, "--data", data, "--split", "val_unseen", "--json").out)[
+        "reverie/val_unseen"
+    ]
     assert (summary["sr"], summary["osr"], summary["rgs"]) == (0.0, 0.0, 0.0)
     checked = run("data", "check", data)
     assert checked.code == 0
@@ -232,4 +234,4 @@ def test_no_object_features_is_one_line_that_says_what_to_do(run: Callable, data
     assert blind.code == 0
     for navigator in (tmp_path / "run", tmp_path / "run" / "best"):  # who sees no objects needs none to walk
         words = ("evaluate", navigator, "--task", "reverie", "--data", data, "--split", "val_unseen", "--json")
-        assert json.loads(run(*words).out)["val_unseen"]["rgs"] == 0.0
+        assert json.loads(run(*words).out)["reverie/val_unseen"]["rgs"] == 0.0

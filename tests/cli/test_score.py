@@ -1,13 +1,12 @@
-"""`vlnbert score`, as a function and through its options."""
+"""`vlnbert score`."""
 
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-import tyro
 
-from vlnbert.cli.score import score
+from vlnbert.cli.main import VERBS
 from vlnbert.errors import DataError, InvalidFileError, UnknownNameError
 
 KEYS = ["sr", "osr", "spl", "ndtw", "sdtw", "cls", "rgs", "rgspl", "tl", "ne", "episodes"]
@@ -45,8 +44,12 @@ def results(data: Path, **trajectories: str) -> Path:
     return write(data.parent / "results.json", items)
 
 
+def score(file: Path, task: str, split: str, data: Path, *more: str) -> None:
+    VERBS["score"].run([str(file), "--task", task, "--split", split, "--data", str(data), *more])
+
+
 def test_json_is_one_clean_object(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    score(results(data, **{"1_0": "abc", "1_1": "a"}), "r2r", "val", data, json=True)
+    score(results(data, **{"1_0": "abc", "1_1": "a"}), "r2r", "val", data, "--json")
     printed = capsys.readouterr()
     summary = json.loads(printed.out)
     assert list(summary) == KEYS
@@ -57,7 +60,7 @@ def test_json_is_one_clean_object(data: Path, capsys: pytest.CaptureFixture[str]
 
 def test_reverie_json(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = write(data.parent / "results.json", [{"instr_id": "1_7_0", "trajectory": ["a", "b", "c"], "predObjId": "7"}])
-    score(file, "reverie", "val", data, json=True)
+    score(file, "reverie", "val", data, "--json")
     summary = json.loads(capsys.readouterr().out)
     assert (summary["sr"], summary["rgs"], summary["rgspl"]) == (1.0, 1.0, 1.0)
 
@@ -71,18 +74,17 @@ def test_the_table_is_for_people(data: Path, capsys: pytest.CaptureFixture[str])
 
 
 def test_options(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    given = [str(results(data, **{"1_0": "ab"})), "--task", "r2r", "--split", "val", "--data", str(data)]
-    with pytest.raises(InvalidFileError, match="say allow_missing=True"):
-        tyro.cli(score, args=given)
-    tyro.cli(score, args=[*given, "--json", "--allow-missing", "--spl-by", "reference"])
+    file = results(data, **{"1_0": "ab"})
+    with pytest.raises(InvalidFileError, match="say --allow-missing"):
+        score(file, "r2r", "val", data)
+    score(file, "r2r", "val", data, "--json", "--allow-missing", "--spl-by", "reference")
     assert json.loads(capsys.readouterr().out)["episodes"] == 1
 
 
 def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        tyro.cli(score, args=["--help"])
+    VERBS["score"].run(["--help"])
     text = capsys.readouterr().out
-    assert "Example: vlnbert score results.json" in text
+    assert "examples:\n  vlnbert score results.json" in text
     assert "--json" in text
     assert "--no-json" not in text
 

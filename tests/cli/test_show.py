@@ -8,7 +8,7 @@ import pytest
 
 import vlnbert as vln
 from tests.cli.conftest import TINY, Run, called
-from vlnbert.analysis.card_text import shaded_instruction
+from vlnbert.analysis.card import shaded_instruction
 
 SPLIT = ("--split", "r2r/val_unseen")
 
@@ -25,7 +25,7 @@ def trained(house: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def per_episode(trained: Path) -> dict[str, dict[str, float | str]]:
     outcome = called("evaluate", trained, "--splits", "val_unseen", "--per-episode")
     assert outcome.code == 0
-    found: dict[str, dict[str, float | str]] = json.loads(outcome.out)["val_unseen"]
+    found: dict[str, dict[str, float | str]] = json.loads(outcome.out)["r2r/val_unseen"]
     return found
 
 
@@ -51,7 +51,9 @@ def test_a_record_as_json(run: Run, trained: Path, per_episode: dict[str, dict[s
 
 
 def test_a_card_as_a_file(run: Run, house: Path, tmp_path: Path) -> None:
-    id = json.loads(run("evaluate", "--agent", "stop", "--data", house, "--per-episode").out)["val_seen"].popitem()[0]
+    id = json.loads(run("evaluate", "--agent", "stop", "--data", house, "--per-episode").out)["r2r/val_seen"].popitem()[
+        0
+    ]
     words = ("show", "shortest", "--episode", id, "--split", "r2r/val_seen", "--data", house)
     for name in ("card.html", "card.svg"):
         outcome = run(*words, "--out", tmp_path / name)

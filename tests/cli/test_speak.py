@@ -1,4 +1,4 @@
-"""`vlnbert train speaker-demo`, `vlnbert speak` and `vlnbert bench speak`."""
+"""`vlnbert train speaker-demo` and `vlnbert speak`."""
 
 import json
 from collections.abc import Callable
@@ -9,8 +9,7 @@ import pytest
 
 import vlnbert as vln
 from tests.cli.conftest import called
-from vlnbert.cli.options import DecodingOptions
-from vlnbert.speaker import Decoding
+from vlnbert.speaker.config import Decoding
 
 SMALL = (
     *("--speaker.hidden", "16", "--speaker.heads", "2", "--speaker.inner", "32", "--training.batch", "16"),
@@ -111,27 +110,8 @@ def test_no_setting_of_a_navigator_is_a_speaker_s(house: Path, tmp_path: Path, o
     assert not (tmp_path / "a").exists()
 
 
-def test_the_bench_tells_both_ways(house: Path) -> None:
-    words = ("bench", "speak", "speaker-demo", "--data", house, "--batch", "4", "--tokens", "12", "--words", "50")
-    more = ("--rounds", "2", "--threads", "1", "--precision", "float32")
-    found = json.loads(called(*words, *more, "--json").out)
-    assert found["sentences"] == 4
-    assert found["tokens"] == 11
-    assert found["sentences_a_second"] == pytest.approx(4 / found["seconds"])
-    assert found["tokens_a_second"] == pytest.approx(44 / found["seconds"])
-    assert found["times_plain"] == pytest.approx(found["plain_seconds"] / found["seconds"])
-    assert found["memory_bytes"] > 0
-    shown = called(*words, *more, "--decoding", "beam", "--no-plain")
-    assert "sentences a second" in shown.out
-    assert "plain" not in shown.out
-    refused = called("bench", "speak", "r2r-open", "--data", house)
-    assert refused.code == 2
-    assert "r2r-open trains a navigator" in refused.err
-
-
 @pytest.mark.parametrize("verb", [vln.speak, vln.score_speaker, vln.augment_speak], ids=lambda verb: verb.__name__)
-def test_options_have_the_defaults_of_python_s_keywords(verb: Callable[..., object]) -> None:
+def test_keywords_have_the_defaults_of_decoding(verb: Callable[..., object]) -> None:
     known = {name: one.default for name, one in signature(verb).parameters.items()}
-    told = DecodingOptions("nucleus") if verb is vln.augment_speak else DecodingOptions()
-    assert {name: known[name] for name in vars(told)} == vars(told)
-    assert tuple(vars(Decoding(*vars(told).values())).values()) == (*vars(told).values(), known["seed"])
+    usual = Decoding("nucleus") if verb is vln.augment_speak else Decoding()
+    assert {name: known[name] for name in vars(usual)} == vars(usual)

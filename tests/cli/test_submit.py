@@ -1,13 +1,12 @@
-"""`vlnbert submit`, as a function and through its options."""
+"""`vlnbert submit`."""
 
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-import tyro
 
-from vlnbert.cli.score import submit
+from vlnbert.cli.main import VERBS
 from vlnbert.errors import InvalidFileError
 
 
@@ -32,9 +31,13 @@ def write(path: Path, document: Any) -> Path:
     return path
 
 
+def submit(file: Path, out: Path, task: str, data: Path, *more: str) -> None:
+    VERBS["submit"].run([str(file), str(out), "--task", task, "--data", str(data), *more])
+
+
 def test_a_test_split_becomes_a_leaderboard_file(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file, out = write(data.parent / "in.json", {"1_1": ["a"], "1_0": ["a", "b"]}), data.parent / "new" / "out.json"
-    tyro.cli(submit, args=[str(file), str(out), "--task", "r2r", "--split", "test", "--data", str(data)])
+    submit(file, out, "r2r", data, "--split", "test")
     assert json.loads(out.read_text()) == [
         {"instr_id": "1_0", "trajectory": [["a", 0.0, 0.0], ["b", 0.0, 0.0]]},
         {"instr_id": "1_1", "trajectory": [["a", 0.0, 0.0]]},

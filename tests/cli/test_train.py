@@ -18,9 +18,9 @@ from tests.cli.conftest import TINY, called
 from tests.cli.trial import held_up
 from tests.learning.samples import same, weights
 from tests.processes import PATIENCE, PROCESSES
-from vlnbert.cli.train import _resuming
+from vlnbert.cli.train import _again
 from vlnbert.learning.callbacks import read_log
-from vlnbert.learning.presets import PRESETS
+from vlnbert.learning.presets import presets
 from vlnbert.navigator import Navigator
 
 ITERATIONS = 30
@@ -148,23 +148,23 @@ def test_torchrun_trains_together(run: Callable, house: Path, tmp_path: Path) ->
 def test_the_menu_of_presets(run: Callable) -> None:
     outcome = run("train", "--help")
     assert outcome.code == 0
-    for preset in PRESETS:
+    for preset in presets.values():
         assert f"  {preset.name} " in outcome.out
         assert preset.description in outcome.out
     assert run("train").code == 2
 
 
 def test_help_shows_every_setting(run: Callable) -> None:
-    outcome = run("train", "r2r-open", "--help")
+    outcome = run("train", "r2r-open", "--help-all")
     assert outcome.code == 0
     shown = " ".join(outcome.out.replace("│", " ").split())
-    assert "Example: vlnbert train r2r-open --data data --out runs/r2r-open" in shown
+    assert "  vlnbert train r2r-open --data data --out runs/r2r-open" in shown
     assert "--training.iterations INT Updates of the weights. (default: 4500)" in shown
     assert "--training.objective.imitation FLOAT Weight of the imitation loss" in shown
     assert "--navigator.hidden INT Width of a token. (default: 384)" in shown
-    assert "--train-on [STR [STR ...]] Splits to learn from" in shown
+    assert "--train-on STR ... Splits to learn from" in shown
     shown = " ".join(run("train", "--resume", "run", "--help").out.replace("│", " ").split())
-    assert "Example: vlnbert train --resume" in shown
+    assert "  vlnbert train --resume" in shown
 
 
 MISTAKES = {
@@ -241,9 +241,9 @@ def test_who_starts_from_nothing_is_told(run: Callable, house: Path, tmp_path: P
 
 
 def test_the_way_back_names_what_was_chosen() -> None:
-    assert _resuming(Path("run"), None, "cpu", None) == "vlnbert train --resume run"
+    assert _again(Path("run"), data=None, device="cpu") == "vlnbert train --resume run"
     expected = "vlnbert train --resume 'a run' --data 'my data' --device cuda --threads 2"
-    assert _resuming(Path("a run"), Path("my data"), "cuda", 2) == expected
+    assert _again(Path("a run"), data=Path("my data"), device="cuda", threads=2) == expected
 
 
 def test_a_constant_rate_goes_on_beyond_its_end(run: Callable, house: Path, tmp_path: Path) -> None:

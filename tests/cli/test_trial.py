@@ -25,14 +25,14 @@ HERE = "tests/cli/test_trial.py"
 ROWS = mistakes()
 # Where long work is when the user has enough of it.
 PLACES = {
-    "evaluate": "vlnbert.analysis.equipped_agent.evaluate_agent",
+    "evaluate": "vlnbert.evaluation.walker.evaluate_agent",
     "house": "vlnbert.house.write.build",
-    "data check": "vlnbert.api.inspecting.take_inventory",
-    "data r4r": "vlnbert.tasks.r4r.joined_items",
+    "data check": "vlnbert.data.inventory.take_inventory",
+    "data r4r": "vlnbert.tasks.made_paths.joined_items",
     "features captions": "vlnbert.features.encoder.open_encoder",
     "report": "vlnbert.api.reporting.compare_with_baselines",
-    "bench world": "vlnbert.benchmarks.world.compare",
-    "bench train": "vlnbert.benchmarks.training.time_training",
+    "bench evaluate": "vlnbert.benchmarking.time_evaluation",
+    "bench train": "vlnbert.benchmarking.time_training",
 }
 
 
@@ -100,7 +100,7 @@ def test_ctrl_c_while_it_starts(name: str, code: int) -> None:
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     for line in process.stderr:
-        if "tyro" in line:
+        if "vlnbert.cli" in line:
             process.send_signal(getattr(signal, name))
             break
     left = process.communicate()[1]
@@ -188,6 +188,6 @@ def test_an_interrupted_verb_prints_no_half_of_an_object(
     house: Path, monkeypatch: pytest.MonkeyPatch, kind: signal.Signals, code: int
 ) -> None:
     """What reads `--json` gets an object or nothing."""
-    monkeypatch.setattr("vlnbert.analysis.equipped_agent.evaluate_agent", lambda *_, **__: signal.raise_signal(kind))
+    monkeypatch.setattr("vlnbert.evaluation.walker.evaluate_agent", lambda *_, **__: signal.raise_signal(kind))
     outcome = called("evaluate", "--agent", "random", "--data", house, "--json")
     assert (outcome.code, outcome.out, outcome.err) == (code, "", "vlnbert: interrupted\n")

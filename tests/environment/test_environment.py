@@ -13,7 +13,7 @@ from tests.world.samples import codes_of, furnished
 from vlnbert.environment.environment import Environment, State, shortest_path_teacher
 from vlnbert.features.views import open_features
 from vlnbert.world import STOP, FeatureBank, ObjectBank, build_world
-from vlnbert.world.geometry import angle_feature
+from vlnbert.world.world import angle_feature
 
 
 def plain_step(world, viewpoint, view, ended, slot):

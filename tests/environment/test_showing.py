@@ -18,8 +18,8 @@ from vlnbert.environment.environment import WANTS, Environment, Observation, Pan
 from vlnbert.errors import UnknownNameError, UsageError
 from vlnbert.features.views import all_views, open_features
 from vlnbert.world import Bank, World
-from vlnbert.world.geometry import VIEWS
-from vlnbert.world.object_bank import VisibleObjects
+from vlnbert.world.objects import VisibleObjects
+from vlnbert.world.world import VIEWS
 
 
 class Operators(TorchDispatchMode):

@@ -14,15 +14,14 @@ from torch import Tensor
 import vlnbert as vln
 from vlnbert.errors import UsageError
 from vlnbert.evaluation import metrics
-from vlnbert.evaluation.metrics import Scores
+from vlnbert.evaluation.metrics import Scores, try_measure
 from vlnbert.evaluation.results import Result
-from vlnbert.evaluation.scoring import ScoredFile, score_file, score_results, try_measure
+from vlnbert.evaluation.scoring import ScoredFile, score_file, score_results
 from vlnbert.evaluation.tables import is_better, score_table, shown
 from vlnbert.sources.instructions import read_r2r
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.episodes import Episodes, bind, load_episodes
-from vlnbert.tasks.metrics import METRICS, Metric
-from vlnbert.tasks.task import TASKS, Walked, register_task
+from vlnbert.tasks.task import METRICS, TASKS, Metric, Walked, register_task
 from vlnbert.world.build import open_world
 from vlnbert.world.world import World
 

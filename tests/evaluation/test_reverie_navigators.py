@@ -17,7 +17,7 @@ from vlnbert.house import generate
 from vlnbert.navigator import SIZES, Navigator
 from vlnbert.rollout.baselines import Shortest
 from vlnbert.rollout.greedy import GreedyAgent
-from vlnbert.rollout.recurrent import encode_tokens
+from vlnbert.rollout.policy import encode_tokens
 from vlnbert.sources.layout import DataFolder, open_folder
 from vlnbert.tasks import Episodes, load_episodes
 from vlnbert.tasks.tokens import Tokens, load_tokenizer, tokenise

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from vlnbert.errors import InvalidFileError
+from vlnbert.evaluation.metrics import score_walks
 from vlnbert.evaluation.results import Result
-from vlnbert.evaluation.scoring import ScoredFile, score_file, score_results, score_walks
+from vlnbert.evaluation.scoring import ScoredFile, score_file, score_results
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.task import TASKS

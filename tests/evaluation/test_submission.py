@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from vlnbert.errors import InvalidFileError
-from vlnbert.evaluation.scoring import score_file, score_walks
+from vlnbert.evaluation.metrics import score_walks
+from vlnbert.evaluation.scoring import score_file
 from vlnbert.evaluation.submission import arrival_views, write_results, write_submission
 from vlnbert.tasks.episodes import Episodes, pad_paths
 from vlnbert.world.world import World

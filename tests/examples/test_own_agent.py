@@ -63,7 +63,7 @@ def test_it_walks_from_the_command_line(example: dict[str, Any], house: Path, tm
     outcome = called("evaluate", "--agent", f"{EXAMPLE}:MyAgent", *words)
     assert outcome.code == 0, outcome.err
     expected = vln.evaluate(example["MyAgent"](), house, SPLIT, bar=False)
-    assert json.loads(outcome.out)["val_unseen"] == expected.scores[SPLIT]
+    assert json.loads(outcome.out)["r2r/val_unseen"] == expected.scores[SPLIT]
     assert vln.score(tmp_path / "r2r_val_unseen_MyAgent.json", house, SPLIT).summary == expected.scores[SPLIT]
 
 

@@ -83,7 +83,7 @@ def test_from_the_command_line(house: Path, tmp_path: Path, forget_plugins: Call
     assert second.record.plugins == (str(EXAMPLE),), "so that it can be resumed as well"
     assert second.navigator.config.backbone == "my-transformer"
     forget_plugins()
-    assert json.loads(called("evaluate", second.folder, *words).out).keys() == {"val_unseen"}
+    assert json.loads(called("evaluate", second.folder, *words).out).keys() == {"r2r/val_unseen"}
     forget_plugins()
     missed = called("evaluate", tmp_path / "run" / "best", *words)
     assert (missed.code, len(missed.err.splitlines())) == (2, 1)

@@ -136,7 +136,10 @@ def test_by_words(house: Path, tmp_path: Path) -> None:
         ({"parts": {"backbon": 0.1}}, "backbone"),
         ({"optimizer": "sgd", "optimizer_settings": {"momentu": 0.1}}, "cannot be made"),
         ({"policy": "lstn"}, "lstm"),
-        ({"policy": "lstm", "policy.settings": {"hiden": 3}}, "has no hiden"),
+        (
+            {"policy": "lstm", "policy.settings": {"hiden": 3}},
+            r"no setting of the policy 'lstm' called 'hiden'; did you mean hidden\?",
+        ),
         ({"policy": "lstm", "hidden": 48}, "navigator.hidden|hidden"),
     ],
 )
@@ -171,7 +174,7 @@ def counting(name: str, steps: int, alive: list[bool], counts: list[Any]) -> Non
     @vln.register_loss(name)
     class Counting(vln.Loss):
         def forward(self, rollout: vln.Rollout, batch: Any) -> torch.Tensor:
-            return torch.ones_like(rollout.logits[..., 0])
+            return 1 + 0 * rollout.log_probability
 
         def counted(self, rollout: vln.Rollout) -> tuple[torch.Tensor, torch.Tensor]:
             alive.extend(count() is not None for count in counts)
@@ -190,6 +193,90 @@ def test_each_loss_is_divided_by_its_own_count(data: vln.Data, tmp_path: Path) -
     assert alive == [True] * 3
     first = next(line for line in run.log if "total" in line)
     assert [first["by-1"] / first[f"by-{steps}"] for steps in (1, 2, 4)] == [1.0, 2.0, 4.0]
+
+
+def constant(value: float, name: str) -> None:
+    """Register a loss that is the same number whatever the policy does."""
+
+    @vln.register_loss(name)
+    class Constant(vln.Loss):
+        def forward(self, rollout: vln.Rollout, batch: Any) -> torch.Tensor:
+            return torch.full_like(rollout.log_probability, value, requires_grad=value != value)
+
+
+@pytest.mark.parametrize("others", [{}, dict.fromkeys(("imitation", "policy", "value", "entropy"), 0.0)])
+def test_a_loss_that_is_detached_is_refused_at_the_first_update(
+    data: vln.Data, tmp_path: Path, others: dict[str, float]
+) -> None:
+    constant(2.0, "monitor")
+    with pytest.raises(vln.VlnbertError, match=r"^the loss 'monitor' is detached from what is trained, .*$"):
+        trained(data, tmp_path / "run", losses={"monitor": 1.0, **others})
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("report_every", [1, 3])
+def test_a_loss_that_is_no_number_is_named_and_leaves_nothing(
+    data: vln.Data, tmp_path: Path, report_every: int
+) -> None:
+    """Be it seen after the first update or after some: nothing that was learned is saved by then."""
+    constant(torch.nan, "broken")
+    with pytest.raises(vln.VlnbertError, match=r"^the loss of batch 0 is nan, in its term broken \(instructions .*$"):
+        trained(data, tmp_path / "run", losses={"broken": 0.5}, report_every=report_every, validate_every=4)
+    assert not (tmp_path / "run").exists()
+    kept = trained(data, tmp_path / "run", iterations=1)
+    assert kept.progress.iteration == 1, "the folder is free again"
+
+
+def optimiser(name: str, keep: Any = 0.0, most: int | None = None, extra: bool = False) -> None:
+    """Register plain SGD that keeps something of each parameter, and takes all of them, some or one more."""
+
+    @vln.register_optimizer(name)
+    class Own(torch.optim.Optimizer):
+        def __init__(self, params: Any, lr: float, weight_decay: float) -> None:
+            weights = [one for group in params for one in group["params"]][:most]
+            super().__init__([*weights, *([torch.nn.Parameter(torch.ones(1))] if extra else [])], {"lr": lr})
+
+        def step(self, closure: Any = None) -> None:  # type: ignore[override]
+            for weight in self.param_groups[0]["params"]:
+                self.state[weight]["kept"] = keep
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"keep": [1.0, 2.0]}, "the optimizer own-kind keeps a list (kept), which no checkpoint can hold; let it keep"),
+        ({"keep": "a text"}, "the optimizer own-kind keeps a str (kept), which no checkpoint can hold; let it keep"),
+        ({"most": 3}, "the optimizer own-kind leaves out "),
+        ({"extra": True}, "the optimizer own-kind has parameters that it was not given; "),
+    ],
+    ids=["list", "text", "some", "more"],
+)
+def test_an_optimiser_that_does_not_fit_is_named_at_the_first_update(
+    data: vln.Data, tmp_path: Path, options: dict[str, Any], line: str
+) -> None:
+    optimiser("own-kind", **options)
+    with pytest.raises(vln.VlnbertError) as told:
+        trained(data, tmp_path / "run", optimizer="own-kind")
+    assert str(told.value).startswith(line)
+    assert "\n" not in str(told.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_optimiser_may_change_the_order_of_parameters(data: vln.Data, tmp_path: Path) -> None:
+    """What it keeps is saved by the names of its parameters, in whatever order it has them."""
+
+    @vln.register_optimizer("reversed")
+    def reversed_adamw(params: Any, lr: float, weight_decay: float) -> torch.optim.Optimizer:
+        weights = [one for group in params for one in group["params"]]
+        return torch.optim.AdamW(weights[::-1], lr=lr, weight_decay=weight_decay)
+
+    whole = trained(data, tmp_path / "whole", optimizer="reversed")
+    halves = trained(data, tmp_path / "halves", callbacks=[Stop()], optimizer="reversed")
+    again = halves.resume(data, **QUIET)
+    assert same(state(again.folder), state(whole.folder))
+    moments = state(whole.folder)
+    weights = again.policy.trained.state_dict()
+    assert all(moments[f"optimiser.{name}.exp_avg"].shape == weight.shape for name, weight in weights.items())
 
 
 def test_an_optimiser_may_keep_whole_numbers(data: vln.Data, tmp_path: Path) -> None:

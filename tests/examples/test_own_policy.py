@@ -3,7 +3,8 @@
 import json
 import runpy
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import vlnbert as vln
 from tests.cli.conftest import called
 from tests.examples.conftest import EXAMPLES
 from tests.learning.samples import same
-from vlnbert.environment.environment import Environment
+from vlnbert.environment.environment import Environment, Observation
 from vlnbert.house import generate
 from vlnbert.plugins import load_plugin
 from vlnbert.rollout.agents import EpisodeBatch
@@ -43,6 +44,7 @@ def made(data: vln.Data, **settings: object) -> vln.Policy:
     torch.manual_seed(0)
     inputs = vln.Inputs(feature_width=data.view_bank.width, vocabulary=data.tokenizer.get_vocab_size())
     policy: vln.Policy = module.MapPolicy(module.MapConfig(**SMALL | settings), inputs)
+    policy.inputs = inputs
     return policy
 
 
@@ -74,7 +76,7 @@ def test_from_the_command_line(data: vln.Data, tmp_path: Path, forget_plugins: C
     forget_plugins()
     scored = called("evaluate", tmp_path / "run", "--data", house, "--splits", "val_unseen", "--json")
     assert scored.code == 0, scored.err
-    assert json.loads(scored.out).keys() == {"val_unseen"}
+    assert json.loads(scored.out).keys() == {"r2r/val_unseen"}
 
 
 def test_it_goes_to_what_it_saw_and_has_not_visited(data: vln.Data) -> None:
@@ -108,6 +110,42 @@ def test_no_step_waits_for_the_device(data: vln.Data, no_waiting: Callable[[], A
         for _ in range(3):
             decision = policy.step(environment.observe(state), memory)
             state, memory = environment.step(state, decision.logits.argmax(dim=1).clamp(min=1)), decision.memory
+
+
+def unmasked(policy: vln.Policy) -> None:
+    """Let a policy give finite logits where nothing can be chosen."""
+    step = policy.step
+
+    def decide(observation: Observation, memory: object, attention: bool = False) -> vln.Decision:
+        decision = step(observation, memory, attention)
+        return replace(decision, logits=decision.logits.nan_to_num(neginf=-9.0))
+
+    policy.step = decide  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("masks", [False, True])
+def test_logits_that_are_not_masked_are_refused_when_first_seen(data: vln.Data, masks: bool) -> None:
+    """And not looked at again, since to look is to wait for the device."""
+    policy, line = (
+        made(data).eval(),
+        "^MapPolicy gave other logits than -inf for slots that cannot be chosen; mask them: ",
+    )
+    if masks:
+        vln.evaluate(policy, data, split="r2r/val_unseen", bar=False)
+    unmasked(policy)
+    with nullcontext() if masks else pytest.raises(vln.VlnbertError, match=line):
+        vln.evaluate(policy, data, split="r2r/val_unseen", bar=False)
+
+
+def test_it_has_no_place_among_published_agents(data: vln.Data, tmp_path: Path) -> None:
+    policy = made(data)
+    policy.name, policy.settings = "map-memory", SMALL
+    policy.save_pretrained(tmp_path / "policy")
+    for words in (("inspect", tmp_path / "policy"), ("export", tmp_path / "policy", tmp_path / "agent.pt")):
+        outcome = called("weights", *words)
+        expected = "holds a policy of its own kind, which published agents have no format for; open it with"
+        assert (outcome.code, expected in outcome.err, outcome.err.count("\n")) == (2, True, 1)
+    assert not (tmp_path / "agent.pt").exists()
 
 
 def test_padding_and_other_rows_change_nothing(data: vln.Data) -> None:

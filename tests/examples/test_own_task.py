@@ -15,8 +15,7 @@ from tests.learning.samples import same, weights
 from vlnbert.errors import UsageError
 from vlnbert.house import generate
 from vlnbert.plugins import load_plugin
-from vlnbert.tasks.metrics import GROUNDING, NAVIGATION
-from vlnbert.tasks.task import TASKS
+from vlnbert.tasks.task import GROUNDING, NAVIGATION, TASKS
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "own_task.py"
 SPLITS = {"train_on": "exact/train", "validate_on": "exact/val_unseen", "best_on": "exact/val_unseen"}
@@ -117,7 +116,7 @@ def test_from_the_command_line(data: vln.Data, house: Path, tmp_path: Path, plug
     plugin()
     scored = called("evaluate", tmp_path / "run", "--data", house, "--splits", "val_unseen", "--json")
     scores = vln.evaluate(expected, split="exact/val_unseen", bar=False).scores["exact/val_unseen"]
-    assert json.loads(scored.out)["val_unseen"] == scores
+    assert json.loads(scored.out)["exact/val_unseen"] == scores
     plugin()
     report = tmp_path / "report.html"
     for words in (("report", tmp_path / "run", "--out", report), ("curves", tmp_path / "run", "--out", "curves.svg")):

@@ -56,7 +56,7 @@ def test_it_walks_from_the_command_line(example: dict[str, Any], wide: Path) -> 
     assert outcome.code == 0, outcome.err
     data = vln.open_data(wide)
     expected = vln.evaluate(example["ReadingAgent"](data.texts), data, SPLIT, bar=False)
-    assert json.loads(outcome.out)["val_unseen"] == expected.scores[SPLIT]
+    assert json.loads(outcome.out)["r2r/val_unseen"] == expected.scores[SPLIT]
 
 
 def test_without_words_it_is_told_in_a_line(wide: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 import vlnbert as vln
 from vlnbert.api.make_agent import make_agent
-from vlnbert.explorer.shipped import AGENT, generated_house
+from vlnbert.explorer.explorer import AGENT, generated_house
 from vlnbert.navigator import Navigator
 
 BYTES = 1_500_000

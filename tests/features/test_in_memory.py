@@ -12,8 +12,7 @@ import vlnbert as vln
 from vlnbert.features.in_memory import bank_digest, tensor_bank
 from vlnbert.features.spec import IN_MEMORY
 from vlnbert.world.banks import FeatureBank
-from vlnbert.world.geometry import VIEWS
-from vlnbert.world.world import World
+from vlnbert.world.world import VIEWS, World
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from tests.features.test_spec import ALL
 from vlnbert.features.spec import FeatureSpec
 from vlnbert.world.banks import in_dtype, memory
 from vlnbert.world.cache import Key
-from vlnbert.world.geometry import STEPS, VIEWS
+from vlnbert.world.world import STEPS, VIEWS
 
 TALLIED = ("caption-text", "captions-beside", "observations-ahead", "observations-above-below")
 

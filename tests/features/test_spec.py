@@ -17,7 +17,7 @@ from vlnbert.features.spec import FeatureSpec
 from vlnbert.features.views import open_labels
 from vlnbert.learning.presets import presets
 from vlnbert.world.banks import FeatureBank, JoinedBank
-from vlnbert.world.geometry import VIEWS
+from vlnbert.world.world import VIEWS
 
 ALL = (
     *("caption-text", "detections", "detection-places", "captions-beside"),

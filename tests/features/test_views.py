@@ -13,7 +13,7 @@ from vlnbert.features.views import (
     open_labels,
     shares_across,
 )
-from vlnbert.sources.captions import read_captions
+from vlnbert.sources.annotations import read_captions
 from vlnbert.world import FeatureBank, JoinedBank, open_world
 from vlnbert.world.banks import in_dtype, side_by_side
 

@@ -7,8 +7,7 @@ import pytest
 
 from vlnbert.features.objects import overlap
 from vlnbert.features.views import captions_of
-from vlnbert.sources.boxes import IMAGE_HEIGHT, IMAGE_WIDTH
-from vlnbert.sources.captions import Detection
+from vlnbert.sources.annotations import IMAGE_HEIGHT, IMAGE_WIDTH, Detection
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.episodes import load_episodes
 from vlnbert.world.objects import NONE, boxes_by_view, open_object_table

@@ -32,7 +32,8 @@ from vlnbert.features.spec import OFF, FeatureSpec
 from vlnbert.fetching.manifest import write_manifest
 from vlnbert.learning.run_folder import POINTER, last_checkpoint
 from vlnbert.navigator.storage.digests import DIGESTS
-from vlnbert.speaker import Speaker, SpeakerConfig
+from vlnbert.speaker.config import SpeakerConfig
+from vlnbert.speaker.speaker import Speaker
 from vlnbert.tasks.tokens import piece_count
 
 TINY = {"hidden": 16, "heads": 2, "inner": 32, "layers": 2, "cross_layers": 1}
@@ -135,7 +136,7 @@ def _write_speaker(root: Path) -> None:
         for weight in speaker.parameters():
             weight.mul_(4 if weight.dim() > 1 else 1)
     speaker.tokenizer, speaker.features = data.tokenizer, data.features
-    speaker.may_say(torch.arange(4, piece_count(data.tokenizer)))
+    speaker.may_write(torch.arange(4, piece_count(data.tokenizer)))
     speaker.save_pretrained(root / "speaker")
     _copy_undigested(root / "speaker", root / "undigested-speaker")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import vlnbert as vln
 from tests.hostile.training import Outcome, ended, experiment, forked, in_a_process, text_of
-from vlnbert.api.walkers import find_walker
+from vlnbert.api.agents import load_agent
 from vlnbert.data.data import Data
 from vlnbert.learning.run_folder import POINTER
 from vlnbert.learning.runs import begin_run
@@ -19,7 +19,7 @@ from vlnbert.learning.runs import begin_run
 READERS: dict[str, Callable[[Path], object]] = {
     "progress": lambda run: vln.open_run(run).progress,
     "navigator": lambda run: vln.open_run(run).navigator,
-    "last checkpoint": lambda run: find_walker(run, "last").agent,
+    "last checkpoint": lambda run: load_agent(run, "last").agent,
 }
 PATIENCE = 120  # seconds until the first checkpoint
 PAUSE = 0.25  # seconds between checkpoints, less than any training takes, and enough to read one

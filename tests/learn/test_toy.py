@@ -15,8 +15,7 @@ from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.rewards import RewardConfig, Rewards
 from vlnbert.navigator import SIZES, Navigator
 from vlnbert.rollout.greedy import GreedyAgent
-from vlnbert.rollout.mixed import SAMPLE, TEACHER, MixedAgent
-from vlnbert.rollout.noise import keys
+from vlnbert.rollout.mixed import SAMPLE, TEACHER, MixedAgent, keys
 from vlnbert.sources.layout import open_folder
 from vlnbert.tasks import load_episodes
 from vlnbert.tasks.batches import take

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from vlnbert.environment.environment import Environment
 from vlnbert.learning.experiment import TrainConfig
+from vlnbert.learning.losses import Alignment, Grounding
 from vlnbert.learning.objective import Objective, ObjectiveConfig
-from vlnbert.learning.terms import Alignment, Grounding
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.rollout.mixed import LANGUAGE_WEIGHTS, OBJECT_LOGITS, MixedAgent, Rollout, collect_rollout
 from vlnbert.rollout.policy import Policy
@@ -27,9 +27,9 @@ class Costed(Rollout):
     alignment_loss: Tensor | None = None
 
 
-def made(row_policy: Tensor, **given: Any) -> Costed:
+def made(row_mode: Tensor, **given: Any) -> Costed:
     """A rollout of numbers that a test chose; nobody walked."""
-    return Costed(row_policy=row_policy, goal=given["viewpoint"][-1], world=None, **given)
+    return Costed(row_mode=row_mode, goal=given["viewpoint"][-1], world=None, **given)
 
 
 def collected(
@@ -59,12 +59,12 @@ def vars_of(rollout: Rollout) -> dict[str, Any]:
 
 
 def navigation_objective(
-    rollout: Costed, row_policy: Tensor, reward: Tensor, config: ObjectiveConfig, ranks: Ranks = ALONE
+    rollout: Costed, row_mode: Tensor, reward: Tensor, config: ObjectiveConfig, ranks: Ranks = ALONE
 ) -> Any:
     """The total of the paper's terms and each of them, by name; `reward` [time, row] is what each choice earned."""
     objective = Objective(TrainConfig(objective=config), CRITIC, lambda rollout, batch: reward, ranks)
     for name, term in objective.named_terms():
         if name in ("grounding", "alignment"):
             term.forward = lambda rollout, batch, name=name: getattr(rollout, f"{name}_loss")
-    found = objective(replace(rollout, row_policy=row_policy), SimpleNamespace(goal=rollout.viewpoint[0]))
+    found = objective(replace(rollout, row_mode=row_mode), SimpleNamespace(goal=rollout.viewpoint[0]))
     return SimpleNamespace(**dict(zip(objective.parts, found.unbind(), strict=True)))

@@ -13,7 +13,7 @@ from tests.learning.samples import EXPERIMENT
 from tests.processes import together
 from vlnbert.data.data import open_data
 from vlnbert.errors import UsageError
-from vlnbert.learning import agreement, run_folder
+from vlnbert.learning import run_folder, run_record
 from vlnbert.learning.runs import begin_run, resume_run
 from vlnbert.ranks import Ranks
 
@@ -37,8 +37,8 @@ def begin(ranks: Ranks, house: Path, run: Path, what: str) -> str:
     if second and what in ("data", "elsewhere"):
         house = house.with_name(what)
     if second and what == "package":
-        real = agreement._package_files
-        agreement._package_files = lambda folder: real(folder)[1:]
+        real = run_record._package_files
+        run_record._package_files = lambda folder: real(folder)[1:]
     return told(lambda: begin_run("mine", experiment, open_data(house), run, ranks))
 
 
@@ -85,7 +85,7 @@ def test_all_go_on_from_the_same_checkpoint(house: Path, finished: Path, tmp_pat
 
 def test_every_file_of_the_package_counts() -> None:
     folder = Path(vlnbert.__file__).parent
-    assert folder == agreement.PACKAGE
-    files = agreement._package_files(folder)
+    assert folder == run_record.PACKAGE
+    files = run_record._package_files(folder)
     assert {folder / "ranks.py", folder / "fetching" / "manifest.json.gz"} <= set(files)
     assert not any(path.suffix == ".pyc" for path in files)

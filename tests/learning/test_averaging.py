@@ -15,8 +15,8 @@ from tests.processes import PROCESSES, together
 from vlnbert.data.data import open_data
 from vlnbert.errors import DataError, UsageError
 from vlnbert.evaluation.evaluate import evaluate_agent
-from vlnbert.learning.averaging import AveragedWeights
 from vlnbert.learning.experiment import Experiment, TrainConfig
+from vlnbert.learning.optimisers import AveragedWeights
 from vlnbert.learning.run_folder import POINTER, TRAINER, best_weights, last_checkpoint
 from vlnbert.learning.runs import begin_run, resume_run
 from vlnbert.learning.trainer import Trainer

@@ -12,7 +12,7 @@ import vlnbert as vln
 from vlnbert.errors import DataError, UnknownNameError, UsageError
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.experiment_file import read_experiment
-from vlnbert.learning.presets import PRESETS, Preset, presets
+from vlnbert.learning.presets import Preset, presets
 from vlnbert.learning.rewards import REWARDS
 
 
@@ -22,7 +22,7 @@ def written(folder: Path, values: Any) -> Path:
     return path
 
 
-@pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.name)
+@pytest.mark.parametrize("preset", presets.values(), ids=lambda preset: preset.name)
 def test_what_is_saved_is_read(preset: Preset, tmp_path: Path) -> None:
     path = vln.save_experiment(preset.experiment, tmp_path / "mine.json")
     assert read_experiment(path).experiment == preset.experiment

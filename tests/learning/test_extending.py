@@ -10,7 +10,7 @@ from tests.learning.samples import SCORED, SHAPE, in_use, same, weights
 from vlnbert.data.data import open_data
 from vlnbert.errors import DataError, UsageError
 from vlnbert.learning.experiment import Experiment, TrainConfig
-from vlnbert.learning.run_record import NEWEST
+from vlnbert.learning.run_record import RECORD_FORMAT
 from vlnbert.learning.runs import begin_run, read_record, resume_run
 
 TRAINING = TrainConfig(iterations=2, batch=4, learning_rate=1e-3, validate_every=2, max_steps=5, warmup=3)
@@ -49,7 +49,7 @@ def test_an_older_run_is_of_todays_format_then(house: Path, tmp_path: Path) -> N
     (run / "run.json").write_text(json.dumps({**values, "format": 2}))
     resume_run(run, iterations=3)
     found = json.loads((run / "run.json").read_text())
-    assert (found["format"], found["experiment"]["navigator"]) == (NEWEST, shape)
+    assert (found["format"], found["experiment"]["navigator"]) == (RECORD_FORMAT, shape)
 
 
 REFUSALS = {

@@ -68,7 +68,7 @@ def test_a_batch_is_a_pure_function_of_its_number(splits: list[Split]) -> None:
 
 
 def test_half_follows_the_teacher(splits: list[Split]) -> None:
-    assert BatchStream(splits, 4, 7, ALONE, CPU).row_policy.tolist() == [TEACHER, TEACHER, SAMPLE, SAMPLE]
+    assert BatchStream(splits, 4, 7, ALONE, CPU).row_mode.tolist() == [TEACHER, TEACHER, SAMPLE, SAMPLE]
 
 
 def test_ranks_share_a_batch_out(splits: list[Split]) -> None:
@@ -79,9 +79,9 @@ def test_ranks_share_a_batch_out(splits: list[Split]) -> None:
     )
     for number in range(4):
         batch, key = whole[number]
-        expected = sorted(zip(batch.index.tolist(), whole.row_policy.tolist(), key.tolist(), strict=True))
+        expected = sorted(zip(batch.index.tolist(), whole.row_mode.tolist(), key.tolist(), strict=True))
         found = []
         for feed in parts:
             own, own_key = feed[number]
-            found += zip(own.index.tolist(), feed.row_policy.tolist(), own_key.tolist(), strict=True)
+            found += zip(own.index.tolist(), feed.row_mode.tolist(), own_key.tolist(), strict=True)
         assert sorted(found) == expected

@@ -22,8 +22,7 @@ from vlnbert.learning.trainer import Trainer
 from vlnbert.learning.updates import Learner, draw_flips
 from vlnbert.navigator import Navigator
 from vlnbert.ranks import ALONE, Ranks
-from vlnbert.rollout.mixed import TEACHER, MixedAgent, Rollout
-from vlnbert.rollout.noise import keys
+from vlnbert.rollout.mixed import TEACHER, MixedAgent, Rollout, keys
 from vlnbert.tasks.batches import Batch
 
 EXPERIMENT = Experiment(
@@ -70,7 +69,7 @@ def watched(navigator: Navigator) -> Iterator[list[Observation]]:
 
 def learn(one: Trainer, environment: Environment, flip: float, batch: Batch, key: Tensor) -> Learned:
     """The losses of a batch in some environment, its rollout and its rewards."""
-    rows, policy = one.batches.teacher_rows(environment.world), one.batches.row_policy
+    rows, policy = one.batches.teacher_rows(environment.world), one.batches.row_mode
     learner = Learner(one.model, environment, replace(one.config, flip=flip), ALONE, rows, policy)
     earned, kept = learner.objective.reward, list[tuple[Rollout, Tensor]]()
 
@@ -148,7 +147,7 @@ def test_objects_change_sides_in_a_whole_rollout(house: Path, tmp_path: Path) ->
     """Boxes and directions of REVERIE's objects, in the rows that are flipped and in no others."""
     one = begun(house, tmp_path, **OF_REVERIE)
     one.batches.teacher_rows = lambda world: None
-    one.batches.row_policy = torch.full_like(one.batches.row_policy, TEACHER)  # the same way in every house
+    one.batches.row_mode = torch.full_like(one.batches.row_mode, TEACHER)  # the same way in every house
     batch, key = one.batches[0]
     flipped = draw_flips(key, 0.5)
     assert 0 < flipped.sum() < len(flipped)

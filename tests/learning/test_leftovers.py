@@ -15,20 +15,19 @@ import vlnbert.learning.trainer
 import vlnbert.navigator.storage.navigator
 from tests.learning.samples import CONFIG, SCORED, SHAPE, Watcher, same, trainer, weights
 from tests.processes import together
-from vlnbert.api.walkers import find_walker
+from vlnbert.api.agents import load_agent
 from vlnbert.data.data import open_data
 from vlnbert.errors import DataError
 from vlnbert.learning import run_folder
 from vlnbert.learning.callbacks import JsonLog, read_log
 from vlnbert.learning.experiment import Experiment, TrainConfig
+from vlnbert.learning.navigator_recipe import own_navigator
 from vlnbert.learning.run_folder import Progress, best_weights, last_checkpoint, read_progress
 from vlnbert.learning.runs import begin_run, resume_run
-from vlnbert.learning.start import own_navigator
 from vlnbert.learning.trainer import Summary, Trainer
 from vlnbert.navigator import Navigator, NavigatorConfig
 from vlnbert.ranks import Ranks
-from vlnbert.sources.files import temporary_name
-from vlnbert.sources.moves import aside
+from vlnbert.sources.writing import aside, temporary_name
 
 TRAINING = replace(CONFIG, iterations=6)
 EXPERIMENT = Experiment(validate_on=(SCORED,), navigator=SHAPE, training=TRAINING)
@@ -243,8 +242,8 @@ def test_how_far_a_run_is_can_be_asked_while_it_goes_on(run: Path, monkeypatch: 
 
 READERS: dict[str, Callable[[Path], Navigator]] = {
     "open_run": lambda run: vln.open_run(run).navigator,
-    "evaluate": lambda run: find_walker(run).agent.trained,
-    "evaluate --checkpoint last": lambda run: find_walker(run, "last").agent.trained,
+    "evaluate": lambda run: load_agent(run).agent.trained,
+    "evaluate --checkpoint last": lambda run: load_agent(run, "last").agent.trained,
     "--start": lambda run: run_folder.while_trained(run, own_navigator),
 }
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import nn
 
 from tests.learning.samples import CONFIG, NO_DROPOUT, SHAPE, trainer
 from tests.processes import together
@@ -173,3 +174,11 @@ def test_other_ranks_and_threads_are_recorded_and_told(
     assert "was begun by 2 processes" in line
     assert line.endswith("dropout differs, and so will the weights")
     assert list(resume_notes(run, replace(record, ranks=None, threads=None), one)) == [], "an older run did not say"
+    for module in one.model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    (line,) = resume_notes(run, replace(record, ranks=2, threads=None), one)
+    assert line.endswith("the same but for rounding: the bits will differ")
+    next(one for one in one.model.modules() if hasattr(one, "attention_dropout")).attention_dropout = 0.25
+    (line,) = resume_notes(run, replace(record, ranks=2, threads=None), one)
+    assert line.endswith("dropout differs, and so will the weights"), "of attention, which is no module"

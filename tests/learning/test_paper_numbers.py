@@ -228,5 +228,5 @@ def test_augmented_updates_take_turns(begun: Callable[[str], Trainer], preset: s
     ]
     people, aug = (int(share) for share in stated("R2R and augmented paths"))
     assert updates == ([{"r2r/train"}] * people + [{"r2r/aug"}] * aug) * 3
-    half = len(batches.row_policy) // 2
-    assert batches.row_policy.tolist() == [TEACHER] * half + [SAMPLE] * half
+    half = len(batches.row_mode) // 2
+    assert batches.row_mode.tolist() == [TEACHER] * half + [SAMPLE] * half

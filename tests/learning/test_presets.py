@@ -10,11 +10,13 @@ import pytest
 from vlnbert.data.inventory import NEEDS
 from vlnbert.errors import UnknownNameError, UsageError
 from vlnbert.learning.callbacks import read_log
-from vlnbert.learning.presets import PRESETS, Preset, presets
+from vlnbert.learning.presets import Preset, presets
 from vlnbert.records import from_plain, to_plain
+from vlnbert.speaker.experiment import SpeakerExperiment
 from vlnbert.tasks.task import TASKS
 
 MEASURED = Path(__file__).resolve().parents[2] / "docs" / "measured"
+PRESETS = tuple(presets.values())
 BY_NAME = {preset.name: preset for preset in PRESETS}
 
 
@@ -147,7 +149,7 @@ def test_every_preset_is_a_variant_or_a_base() -> None:
 @pytest.mark.parametrize(("name", "task"), [("speaker-open", "r2r"), ("speaker-reverie-open", "reverie")])
 def test_an_open_speaker_stops_on_houses_of_train(name: str, task: str) -> None:
     """On those that --holdout 6 keeps out of a navigator's training, so on nothing that navigators report."""
-    speaker = presets.speaker(name)
+    speaker = presets.experiment(name, SpeakerExperiment)
     assert speaker.splits == (f"{task}/train", f"{task}/dev_unseen")
     assert speaker.best_on == f"{task}/dev_unseen"
     assert (speaker.holdout, speaker.holdout_seed) == (6, 0)
@@ -155,10 +157,10 @@ def test_an_open_speaker_stops_on_houses_of_train(name: str, task: str) -> None:
 
 
 def test_a_preset_is_a_navigator_s_or_a_speaker_s() -> None:
-    assert presets.speaker("speaker-open").speaker.hidden == 384
+    assert presets.experiment("speaker-open", SpeakerExperiment).speaker.hidden == 384
     assert presets.navigator("r2r-open").navigator.hidden == 384
     with pytest.raises(UsageError, match="r2r-open trains a navigator"):
-        presets.speaker("r2r-open")
+        presets.experiment("r2r-open", SpeakerExperiment)
     with pytest.raises(UsageError, match="speaker-open trains a speaker"):
         presets.navigator("speaker-open")
 

@@ -181,7 +181,7 @@ def test_r2r_s_batches_leave_the_objects_as_they_are(house: Path, tmp_path: Path
 def test_in_r2r_nobody_sees_objects(both: Trainer) -> None:
     """A batch of R2R costs what it would where there are none."""
     world, bank = both.environment.world, both.environment.view_bank
-    rows, policy = both.batches.teacher_rows(world), both.batches.row_policy
+    rows, policy = both.batches.teacher_rows(world), both.batches.row_mode
     blind = Learner(both.model, Environment(world, bank), both.config, ALONE, rows, policy)
     batch, key = both.batches[1]
     found = []

@@ -14,7 +14,7 @@ from tests.learning.samples import EXPERIMENT, SCORED, SHAPE, same, weights
 from vlnbert.data.data import open_data
 from vlnbert.errors import DataError, UsageError
 from vlnbert.features.spec import CAPTIONS, FeatureSpec
-from vlnbert.learning import start as starting
+from vlnbert.learning import navigator_recipe as starting
 from vlnbert.learning.run_folder import best_weights, is_run, last_checkpoint
 from vlnbert.learning.runs import begin_run, fingerprints, read_record, resume_run
 from vlnbert.navigator import Backbone, Navigator, NavigatorConfig

@@ -23,19 +23,20 @@ from vlnbert.learning.presets import presets
 from vlnbert.learning.run_folder import last_checkpoint
 from vlnbert.learning.run_record import read_record
 from vlnbert.learning.runs import begin_run, resume_run
-from vlnbert.learning.speaker_experiment import SpeakerExperiment
-from vlnbert.learning.speaker_start import initial_speaker, read_words
 from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator.storage.folder import read_safetensors
 from vlnbert.ranks import ALONE, Ranks
-from vlnbert.speaker import Speaker, SpeakerConfig
+from vlnbert.speaker.config import SpeakerConfig
+from vlnbert.speaker.experiment import SpeakerExperiment
 from vlnbert.speaker.likelihood import PAD
+from vlnbert.speaker.recipe import initial_speaker, read_words
+from vlnbert.speaker.speaker import Speaker
 
 SCORED = "r2r/val_unseen"
 SHAPE = SpeakerConfig(
     hidden=16, heads=2, inner=32, encoder_layers=1, decoder_layers=1, dropout=0.1, max_tokens=70, max_hops=12
 )
-DEMO = presets.speaker("speaker-demo")
+DEMO = presets.experiment("speaker-demo", SpeakerExperiment)
 
 
 def small(**training: Any) -> SpeakerExperiment:
@@ -231,9 +232,8 @@ def test_experiments_of_speakers_are_kept_in_files(tmp_path: Path) -> None:
     assert read_experiment(save_experiment(small(), tmp_path / "mine.json")).experiment == small()
     (tmp_path / "other.json").write_text(json.dumps({"preset": "speaker-open", "speaker.dropout": 0.1}))
     other = read_experiment(tmp_path / "other.json")
-    assert other.experiment == replace(
-        presets.speaker("speaker-open"), speaker=replace(presets.speaker("speaker-open").speaker, dropout=0.1)
-    )
+    usual = presets.experiment("speaker-open", SpeakerExperiment)
+    assert other.experiment == replace(usual, speaker=replace(usual.speaker, dropout=0.1))
     assert other.asked == ("speaker.dropout",)
 
 

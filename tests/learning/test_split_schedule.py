@@ -10,9 +10,9 @@ import torch
 from tests.learning.samples import SCORED, SHAPE, same, weights
 from vlnbert.data.data import open_data
 from vlnbert.errors import UsageError
+from vlnbert.learning.batches import SplitSchedule
 from vlnbert.learning.experiment import Experiment, TrainConfig
 from vlnbert.learning.runs import begin_run, resume_run
-from vlnbert.learning.split_schedule import SplitSchedule
 
 TRAINING = TrainConfig(iterations=6, batch=4, learning_rate=1e-3, validate_every=2, max_steps=5)
 EXPERIMENT = Experiment(
@@ -93,6 +93,6 @@ def test_splits_are_counted() -> None:
 
 
 def test_old_trainings_are_as_before() -> None:
-    schedule = TRAINING.split_schedule(2)
+    schedule = SplitSchedule.of(TRAINING, 2)
     assert [schedule.place(update) for update in range(4)] == [(0, 0), (1, 0), (0, 1), (1, 1)]
     assert torch.tensor(schedule.shares(0)).sum() == 1

@@ -14,7 +14,7 @@ from vlnbert.api.training import changed_preset
 from vlnbert.data.data import open_data
 from vlnbert.errors import DataError, UsageError
 from vlnbert.learning.experiment import Experiment, TrainConfig
-from vlnbert.learning.run_record import NEWEST
+from vlnbert.learning.run_record import RECORD_FORMAT
 from vlnbert.learning.runs import begin_run, read_record, resume_run
 from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import Navigator
@@ -173,7 +173,7 @@ def test_old_records_still_begin(house: Path, tmp_path: Path) -> None:
     begun(house, tmp_path / "run")
     path = tmp_path / "run" / "run.json"
     values = json.loads(path.read_text())
-    assert values.pop("format") == NEWEST
+    assert values.pop("format") == RECORD_FORMAT
     del values["asked"]
     values["experiment"]["navigator"] |= {"feature_width": 2048, "vocabulary": 30522}
     path.write_text(json.dumps({**values, "format": 2}))

@@ -16,7 +16,7 @@ from tests.learning.samples import CONFIG, SCORED, Watcher, go_on, same, trainer
 from tests.processes import PROCESSES
 from vlnbert.evaluation.evaluate import evaluate_agent
 from vlnbert.learning.checkpoints import TrainingState, save_checkpoint
-from vlnbert.learning.optimisers import learning_rate_at
+from vlnbert.learning.optimisers import LearningRate
 from vlnbert.learning.run_folder import POINTER, Progress, last_checkpoint
 from vlnbert.learning.trainer import Trainer, TrainingError, dropout_seed
 from vlnbert.navigator import Navigator
@@ -105,8 +105,12 @@ def test_a_loss_that_is_no_number_stops_and_names_the_first_batch(house: Path, t
     break_after(run, batches=5 * accumulate + 1)  # nobody looks before the validation after 8 updates
     first = 5 * accumulate + 1
     names = ", ".join(run.batches.splits[0].episodes.ids[row] for row in run.batches.rows(first).tolist())
+    terms = "policy, value"  # of which each reads the critic
     remedy = f"{tmp_path / 'run'} still holds the last good checkpoint; begin another run with a lower learning rate"
-    with pytest.raises(TrainingError, match=rf"^the loss of batch {first} is nan \(instructions {names}\); {remedy}$"):
+    with pytest.raises(
+        TrainingError,
+        match=rf"^the loss of batch {first} is nan, in its terms {terms} \(instructions {names}\); {remedy}$",
+    ):
         run.train()
     assert last_checkpoint(tmp_path / "run").name == "0000004"
     assert all(value.isfinite().all() for value in weights(tmp_path / "run").values())
@@ -121,7 +125,7 @@ def test_a_first_loss_that_is_no_number_is_not_the_learning_rates(
     with pytest.raises(TrainingError) as caught:
         run.train()
     [line] = str(caught.value).splitlines()
-    assert line.startswith(f"the loss of batch {batches} is nan (instructions ")
+    assert line.startswith(f"the loss of batch {batches} is nan, in its terms policy, value (instructions ")
     assert line.endswith(
         "; nothing was learned yet: the features or the weights started from may not be finite; check both"
     )
@@ -192,11 +196,11 @@ def test_dropout_differs_between_updates_ranks_and_seeds() -> None:
 
 def test_the_rate_warms_up_and_falls() -> None:
     config = replace(CONFIG, iterations=100, warmup=10, learning_rate=1.0)
-    rates = [learning_rate_at(config, iteration) for iteration in range(100)]
+    rates = [LearningRate(config).at(iteration) for iteration in range(100)]
     assert rates[0] == pytest.approx(0.1, rel=0.01)
     assert max(rates) == pytest.approx(1.0, rel=0.05)
     assert rates[-1] < 0.02
-    assert learning_rate_at(replace(config, schedule="constant"), 50) == 1.0
+    assert LearningRate(replace(config, schedule="constant")).at(50) == 1.0
 
 
 def test_every_update_is_told_from_the_first_on(house: Path, tmp_path: Path) -> None:

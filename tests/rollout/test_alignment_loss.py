@@ -11,12 +11,11 @@ from tests.navigator.samples import CONFIGS, make
 from vlnbert.environment.environment import Environment, State
 from vlnbert.errors import UsageError
 from vlnbert.features.views import facing_views
+from vlnbert.learning.losses import TINY, attention_loss
 from vlnbert.learning.objective import ObjectiveConfig
-from vlnbert.learning.terms import TINY, attention_loss
 from vlnbert.navigator import Navigator
-from vlnbert.rollout.mixed import SAMPLE, TEACHER, MixedAgent, Rollout
-from vlnbert.rollout.noise import keys
-from vlnbert.rollout.recurrent import encode_tokens
+from vlnbert.rollout.mixed import SAMPLE, TEACHER, MixedAgent, Rollout, keys
+from vlnbert.rollout.policy import encode_tokens
 from vlnbert.tasks.episodes import pad_paths
 from vlnbert.world import FeatureBank, World
 
@@ -49,7 +48,7 @@ class Scene:
             self.navigator,
             self.environment,
             self.tokens,
-            row_policy=torch.tensor(how),
+            row_mode=torch.tensor(how),
             key=keys(0, 0, torch.arange(4)),
             max_steps=LIMIT,
         )

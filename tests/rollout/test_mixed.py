@@ -11,8 +11,7 @@ from tests.navigator.samples import TWO, make
 from vlnbert.environment.environment import Environment, State
 from vlnbert.features.views import facing_views
 from vlnbert.rollout.agents import EpisodeBatch
-from vlnbert.rollout.mixed import GREEDY, SAMPLE, TEACHER, MixedAgent, TeacherRows
-from vlnbert.rollout.noise import gumbel, keys
+from vlnbert.rollout.mixed import GREEDY, SAMPLE, TEACHER, MixedAgent, TeacherRows, gumbel, keys
 from vlnbert.tasks.task import TASKS
 from vlnbert.world import STOP, FeatureBank, World
 
@@ -55,7 +54,7 @@ def test_greedy_rows_take_the_best_and_sampled_ones_what_the_noise_says(scene: t
     rollout, agent = roll(scene, [GREEDY, SAMPLE, GREEDY, SAMPLE])
     for time, logits in enumerate(rollout.logits):
         noise, live = gumbel(agent.key, LIMIT, logits.shape[1])[time], rollout.live[time]
-        expected = torch.where(agent.row_policy == SAMPLE, (logits + noise).argmax(1), logits.argmax(1))
+        expected = torch.where(agent.row_mode == SAMPLE, (logits + noise).argmax(1), logits.argmax(1))
         assert torch.equal(rollout.slot[time][live], expected[live])
 
 

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vlnbert.rollout.noise import gumbel, keys, mix
+from vlnbert.rollout.mixed import gumbel, keys, mix
 
 
 def splitmix(value: int) -> int:

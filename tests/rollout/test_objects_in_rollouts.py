@@ -15,10 +15,9 @@ from vlnbert.features.views import facing_views
 from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.rewards import RewardConfig, Rewards
 from vlnbert.navigator import Navigator, fast
-from vlnbert.rollout.mixed import SAMPLE, TEACHER, MixedAgent, Rollout
-from vlnbert.rollout.noise import keys
-from vlnbert.rollout.recurrent import encode_tokens
-from vlnbert.sources.boxes import BoxedObject, ViewpointObjects
+from vlnbert.rollout.mixed import SAMPLE, TEACHER, MixedAgent, Rollout, keys
+from vlnbert.rollout.policy import encode_tokens
+from vlnbert.sources.annotations import BoxedObject, ViewpointObjects
 from vlnbert.tasks.episodes import pad_paths
 from vlnbert.world import STOP, FeatureBank, ObjectBank, World
 from vlnbert.world.objects import NONE, build_object_table

@@ -10,7 +10,9 @@ import torch
 from tests.conftest import TinyData
 from vlnbert.data.data import Data, open_data
 from vlnbert.features.spec import OFF, FeatureSpec
-from vlnbert.speaker import Paths, Speaker, SpeakerConfig
+from vlnbert.speaker.config import SpeakerConfig
+from vlnbert.speaker.paths import Paths
+from vlnbert.speaker.speaker import Speaker
 from vlnbert.tasks.tokens import piece_count
 
 SHAPE: dict[str, Any] = {
@@ -41,7 +43,7 @@ def make_speaker(data: Data) -> Callable[..., Speaker]:
             for weight in speaker.parameters():
                 weight.mul_(4 if weight.dim() > 1 else 1)
         speaker.tokenizer, speaker.features = data.tokenizer, data.features
-        speaker.may_say(torch.arange(4, piece_count(data.tokenizer)))
+        speaker.may_write(torch.arange(4, piece_count(data.tokenizer)))
         return speaker.eval()
 
     return make

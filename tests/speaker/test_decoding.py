@@ -11,14 +11,28 @@ from torch import Tensor
 
 from vlnbert.data.data import Data
 from vlnbert.errors import UnknownNameError, UsageError
-from vlnbert.rollout.noise import keys, uniform
-from vlnbert.speaker import Decoding, Paths, Speaker, Teller, Tellings
-from vlnbert.speaker.beam import write_beams
-from vlnbert.speaker.decoding import Draft, Vocabulary, nucleus_sample, write_word
-from vlnbert.speaker.paths import observe_paths
-from vlnbert.speaker.telling import TRIES
+from vlnbert.rollout.mixed import keys, uniform
+from vlnbert.speaker.config import Decoding
+from vlnbert.speaker.decoding import (
+    TRIES,
+    Draft,
+    Generated,
+    InstructionGenerator,
+    Vocabulary,
+    beam_search,
+    nucleus_sample,
+    write_word,
+)
+from vlnbert.speaker.paths import Paths, observe_paths
+from vlnbert.speaker.speaker import Speaker
 
 NUCLEUS = Decoding("nucleus", top_p=0.8, temperature=1.3, seed=5)
+
+
+def generate(
+    speaker: Speaker, data: Data, paths: Paths, decoding: Decoding | None = None, precision: str = "float32"
+) -> Generated:
+    return InstructionGenerator(speaker, data.environment, precision).generate(paths, decoding)
 
 
 @torch.no_grad()
@@ -31,7 +45,7 @@ def written_without_a_cache(speaker: Speaker, data: Data, paths: Paths, decoding
     for position in range(speaker.config.max_tokens - 1):
         scores = speaker.logits(speaker(sights, tokens)[:, -1])[:, pieces].log_softmax(dim=1)
         place = scores.argmax(dim=1)
-        if decoding.method == "nucleus":
+        if decoding.decoding == "nucleus":
             place = nucleus_sample(scores, uniform(key, torch.tensor(position)), decoding.top_p, decoding.temperature)
         word = pieces[place].masked_fill(ended, 0)
         total += scores.gather(1, place[:, None]).squeeze(1).masked_fill(ended, 0)
@@ -46,8 +60,8 @@ def test_what_is_kept_changes_no_word(
     data: Data, make_speaker: Callable[..., Speaker], paths: Paths, decoding: Decoding, seed: int
 ) -> None:
     speaker = make_speaker(seed)
-    teller = Teller(speaker, data.environment)
-    told = teller.tell_once(paths, decoding)
+    generator = InstructionGenerator(speaker, data.environment)
+    told = generator.generate_once(paths, decoding)
     tokens, total = written_without_a_cache(speaker, data, paths, decoding)
     assert torch.equal(told.tokens, tokens)
     torch.testing.assert_close(told.log_probability, total, rtol=1e-4, atol=1e-4)
@@ -58,20 +72,20 @@ def test_what_is_kept_changes_no_word(
 def test_an_instruction_does_not_depend_on_its_batch(
     data: Data, speaker: Speaker, paths: Paths, decoding: Decoding
 ) -> None:
-    teller = Teller(speaker, data.environment)
-    whole, pieces = (teller.tell(paths, decoding, batch=batch) for batch in (100, 4))
+    generator = InstructionGenerator(speaker, data.environment)
+    whole, pieces = (generator.generate(paths, decoding, batch=batch) for batch in (100, 4))
     assert torch.equal(whole.tokens, pieces.tokens)
-    assert torch.equal(teller.tell(paths, decoding).tokens, whole.tokens), "nor on what was told before"
+    assert torch.equal(generator.generate(paths, decoding).tokens, whole.tokens), "nor on what was told before"
 
 
 def test_sampling_follows_the_seed_and_the_telling(data: Data, speaker: Speaker, paths: Paths) -> None:
-    teller = Teller(speaker, data.environment)
-    first, again = (teller.tell(paths, NUCLEUS) for _ in range(2))
+    generator = InstructionGenerator(speaker, data.environment)
+    first, again = (generator.generate(paths, NUCLEUS) for _ in range(2))
     assert torch.equal(first.tokens, again.tokens)
-    other = teller.tell(paths, NUCLEUS, telling=1)
+    other = generator.generate(paths, NUCLEUS, repetition=1)
     assert not torch.equal(first.tokens, other.tokens)
     assert not torch.equal(first.tokens[0], first.tokens[4]), "the same path, told twice"
-    another = teller.tell(paths, Decoding("nucleus", top_p=0.8, temperature=1.3, seed=6))
+    another = generator.generate(paths, Decoding("nucleus", top_p=0.8, temperature=1.3, seed=6))
     assert not torch.equal(first.tokens, another.tokens)
 
 
@@ -96,10 +110,10 @@ def test_the_nucleus_holds_the_likeliest_alone_and_in_proportion() -> None:
 
 
 def test_a_nucleus_of_next_to_nothing_is_greedy(data: Data, speaker: Speaker, paths: Paths) -> None:
-    teller = Teller(speaker, data.environment)
+    generator = InstructionGenerator(speaker, data.environment)
     sharp = Decoding("nucleus", top_p=1e-6)
-    told = teller.tell_once(paths, sharp)
-    assert torch.equal(told.tokens, teller.tell(paths).tokens)
+    told = generator.generate_once(paths, sharp)
+    assert torch.equal(told.tokens, generator.generate(paths).tokens)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -108,9 +122,9 @@ def test_beams_by_looking_at_everything(
 ) -> None:
     """With as many beams as there are beginnings, the likeliest of all instructions that end is found."""
     speaker, few = make_speaker(seed, max_tokens=4), paths.select(torch.tensor([0, 1]))
-    speaker.may_say(torch.tensor([5, 6]))
+    speaker.may_write(torch.tensor([5, 6]))
     (begin, end), decoding = speaker.marks, Decoding("beam", beams=16, length_penalty=0.0)
-    told = Teller(speaker, data.environment).tell(few, decoding)
+    told = generate(speaker, data, few, decoding)
     every = itertools.product((5, 6, end), repeat=3)
     sentences = {(*words[: words.index(end) + 1],) for words in every if end in words}
     pieces, sights = speaker.spoken.nonzero().flatten(), observe_paths(data.environment, few)
@@ -132,9 +146,9 @@ def test_one_beam_is_greedy_and_more_find_likelier(
 ) -> None:
     gains = []
     for seed in range(5):
-        teller = Teller(make_speaker(seed), data.environment)
+        generator = InstructionGenerator(make_speaker(seed), data.environment)
         greedy, one, four = (
-            teller.tell(paths, decoding)
+            generator.generate(paths, decoding)
             for decoding in (Decoding(), Decoding("beam", beams=1), Decoding("beam", beams=4, length_penalty=0.0))
         )
         assert torch.equal(greedy.tokens, one.tokens)
@@ -144,9 +158,10 @@ def test_one_beam_is_greedy_and_more_find_likelier(
 
 
 def test_a_length_penalty_prefers_longer_ones(data: Data, speaker: Speaker, paths: Paths) -> None:
-    teller = Teller(speaker, data.environment)
+    generator = InstructionGenerator(speaker, data.environment)
     short, long = (
-        (teller.tell(paths, Decoding("beam", length_penalty=penalty)).tokens != 0).sum() for penalty in (0.0, 3.0)
+        (generator.generate(paths, Decoding("beam", length_penalty=penalty)).tokens != 0).sum()
+        for penalty in (0.0, 3.0)
     )
     assert long > short
 
@@ -160,13 +175,13 @@ def biased(speaker: Speaker, token: int, by: float) -> Speaker:
 @pytest.mark.parametrize("method", ["greedy", "nucleus", "beam"])
 def test_empty_and_endless_ones_are_counted(data: Data, speaker: Speaker, paths: Paths, method: str) -> None:
     decoding = Decoding(method)  # type: ignore[arg-type]
-    mute = Teller(biased(speaker, speaker.marks[1], 1000.0), data.environment).tell(paths, decoding)
+    mute = generate(biased(speaker, speaker.marks[1], 1000.0), data, paths, decoding)
     assert mute.empty.all()
     assert not mute.usable.any()
     assert mute.problems() == ["6 of 6 are empty"]
     assert mute.texts(data.tokenizer) == [""] * 6
-    assert mute.tries == (6 * (TRIES - 1) if method == "nucleus" else 0)
-    endless = Teller(biased(speaker, speaker.marks[1], -2000.0), data.environment).tell(paths, decoding)
+    assert mute.retries == (6 * (TRIES - 1) if method == "nucleus" else 0)
+    endless = generate(biased(speaker, speaker.marks[1], -2000.0), data, paths, decoding)
     assert not endless.ended.any()
     assert endless.problems() == ["6 of 6 have no end within 12 word pieces"]
 
@@ -174,30 +189,31 @@ def test_empty_and_endless_ones_are_counted(data: Data, speaker: Speaker, paths:
 def test_what_came_to_nothing_is_told_again(data: Data, speaker: Speaker, paths: Paths) -> None:
     """Random weights give an instruction about every other time; four tries give far more."""
     many = paths.select(torch.arange(len(paths)).repeat(40))
-    teller, decoding = Teller(speaker, data.environment), Decoding("nucleus", top_p=1.0, temperature=1.0)
-    once = teller.tell_once(many, decoding)
-    told = teller.tell(many, decoding)
+    generator = InstructionGenerator(speaker, data.environment)
+    decoding = Decoding("nucleus", top_p=1.0, temperature=1.0)
+    once = generator.generate_once(many, decoding)
+    told = generator.generate(many, decoding)
     assert 0.3 < once.usable.double().mean() < 0.6
     assert told.usable.double().mean() > 0.7
-    assert told.tries >= int((~once.usable).sum())
+    assert told.retries >= int((~once.usable).sum())
     assert torch.equal(told.tokens[once.usable], once.tokens[once.usable]), "those that were good stay"
 
 
 def test_only_what_may_be_said_is_said(data: Data, speaker: Speaker, paths: Paths) -> None:
-    speaker.may_say(torch.tensor([0, 1, 2, 3, 6, 8]))
-    told = Teller(speaker, data.environment).tell(paths, Decoding("nucleus", temperature=10.0, top_p=1.0))
+    speaker.may_write(torch.tensor([0, 1, 2, 3, 6, 8]))
+    told = generate(speaker, data, paths, Decoding("nucleus", temperature=10.0, top_p=1.0))
     assert set(told.tokens[:, 1:].flatten().tolist()) <= {0, 3, 6, 8}
 
 
 def test_texts_are_joined_again(data: Data) -> None:
     text = "go up the stairs, and stop."
     ids = torch.tensor([[*data.tokenizer.encode(text).ids, 0, 0]])
-    told = Tellings(ids, torch.zeros(1), torch.ones(1, dtype=torch.bool), 0)
+    told = Generated(ids, torch.zeros(1), torch.ones(1, dtype=torch.bool), 0)
     assert told.texts(data.tokenizer) == [text]
 
 
 def test_half_precision_tells_much_the_same(data: Data, speaker: Speaker, paths: Paths) -> None:
-    whole, half = (Teller(speaker, data.environment, precision).tell(paths) for precision in ("float32", "bfloat16"))
+    whole, half = (generate(speaker, data, paths, precision=precision) for precision in ("float32", "bfloat16"))
     assert (whole.tokens == half.tokens).double().mean() > 0.6
     assert next(speaker.parameters()).dtype == torch.float32, "the speaker stays as it was"
 
@@ -248,16 +264,16 @@ def test_what_cannot_be_asked_for(data: Data, speaker: Speaker, paths: Paths) ->
     with pytest.raises(UnknownNameError, match="no decoding 'greed'; did you mean greedy"):
         Decoding("greed")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="max_tokens=13 is more than the 12 that the speaker knows"):
-        Teller(speaker, data.environment).tell(paths, Decoding(max_tokens=13))
-    assert len(Teller(speaker, data.environment).tell(paths.select(torch.tensor([], dtype=torch.long)))) == 0
+        generate(speaker, data, paths, Decoding(max_tokens=13))
+    assert len(generate(speaker, data, paths.select(torch.tensor([], dtype=torch.long)))) == 0
 
 
 def test_shorter_limits_hold(data: Data, speaker: Speaker, paths: Paths) -> None:
     encoded = speaker.encode(observe_paths(data.environment, paths))
     with torch.no_grad():
-        told = write_beams(speaker, Vocabulary(speaker, *speaker.marks), encoded, 5, Decoding("beam"))
+        told = beam_search(speaker, Vocabulary(speaker, *speaker.marks), encoded, 5, Decoding("beam"))
     assert told.tokens.shape == (len(paths), 5)
-    assert Teller(speaker, data.environment).tell(paths, Decoding(max_tokens=5)).tokens.shape == (len(paths), 5)
+    assert generate(speaker, data, paths, Decoding(max_tokens=5)).tokens.shape == (len(paths), 5)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -267,8 +283,8 @@ def test_replayed_words_are_those_written_plainly(
 ) -> None:
     on_gpu = data.seen_as(data.features, "cuda")
     there = Paths(*(one.cuda() for one in (paths.viewpoint, paths.length, paths.heading)))
-    plain, graphs = (Teller(speaker, on_gpu.environment, graphs=graphs) for graphs in (False, True))
-    assert torch.equal(plain.tell(there, decoding).tokens, graphs.tell(there, decoding).tokens)
-    again = graphs.tell(there, decoding, batch=4)
-    assert torch.equal(again.tokens, plain.tell(there, decoding).tokens), "another shape, and one that is filled up"
-    assert torch.equal(graphs.tell(there, decoding).tokens, plain.tell(there, decoding).tokens)
+    plain, graphs = (InstructionGenerator(speaker, on_gpu.environment, graphs=graphs) for graphs in (False, True))
+    assert torch.equal(plain.generate(there, decoding).tokens, graphs.generate(there, decoding).tokens)
+    again = graphs.generate(there, decoding, batch=4)
+    assert torch.equal(again.tokens, plain.generate(there, decoding).tokens), "another shape, and one that is filled up"
+    assert torch.equal(graphs.generate(there, decoding).tokens, plain.generate(there, decoding).tokens)

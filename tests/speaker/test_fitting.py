@@ -11,7 +11,9 @@ from tests.conftest import TinyData
 from vlnbert.data.data import Data, open_data
 from vlnbert.errors import UsageError
 from vlnbert.features.spec import OFF
-from vlnbert.speaker import Paths, Speaker, Teller, shown_to_speaker
+from vlnbert.speaker.decoding import InstructionGenerator
+from vlnbert.speaker.paths import Paths
+from vlnbert.speaker.speaker import Speaker, shown_to_speaker
 
 Make = Callable[..., Speaker]
 
@@ -23,7 +25,7 @@ def test_plain_data_is_seen_as_the_speaker_learned_it(speaker: Speaker, data: Da
         _ = plain.environment
     shown = shown_to_speaker(speaker, plain)
     assert shown.features.views == data.features.views
-    expected, found = (Teller(speaker, one.environment).tell(paths) for one in (data, shown))
+    expected, found = (InstructionGenerator(speaker, one.environment).generate(paths) for one in (data, shown))
     assert torch.equal(found.tokens, expected.tokens)
 
 
@@ -37,13 +39,16 @@ def test_the_same_by_other_words(speaker: Speaker, data: Data, tiny: TinyData, m
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        ({"views": "captions"}, "was shown views .*tiny.hdf5, and the data is opened with captions"),
-        ({"view_width": 1}, r"mine was shown view_width \d+, and the data is opened with 1; .* leave out view_width"),
-        ({"encoder": "another"}, "was shown encoder .*MiniLM.*, and the data is opened with another"),
-        ({"objects": "detections"}, "was shown objects names, and the data is opened with detections"),
-        ({"objects": OFF}, "was shown objects names, and the data is opened with off"),
-        ({"object_width": 1}, r"was shown object_width \d+, and the data is opened with 1"),
-        ({"max_objects": 1}, "was shown max_objects without a limit, and the data is opened with 1"),
+        ({"views": "captions"}, "was trained with views .*tiny.hdf5, and the data is opened with captions"),
+        (
+            {"view_width": 1},
+            r"was trained with view_width \d+, and the data is opened with 1; .* leave out view_width",
+        ),
+        ({"encoder": "another"}, "was trained with encoder .*MiniLM.*, and the data is opened with another"),
+        ({"objects": "detections"}, "was trained with objects names, and the data is opened with detections"),
+        ({"objects": OFF}, "was trained with objects names, and the data is opened with off"),
+        ({"object_width": 1}, r"was trained with object_width \d+, and the data is opened with 1"),
+        ({"max_objects": 1}, "was trained with max_objects without a limit, and the data is opened with 1"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )

@@ -10,9 +10,10 @@ from torch.nn.functional import cross_entropy
 
 from vlnbert.data.data import Data
 from vlnbert.errors import UsageError
-from vlnbert.speaker import Paths, Speaker, SpeakerConfig
+from vlnbert.speaker.config import SpeakerConfig
 from vlnbert.speaker.likelihood import instruction_likelihoods, perplexity, token_losses
-from vlnbert.speaker.paths import PathSights, observe_paths
+from vlnbert.speaker.paths import Paths, PathSights, observe_paths
+from vlnbert.speaker.speaker import Speaker
 
 
 def test_the_loss_of_two_words_by_hand() -> None:

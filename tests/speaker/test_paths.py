@@ -8,8 +8,8 @@ import torch
 
 from vlnbert.data.data import Data
 from vlnbert.errors import UnknownNameError, UsageError
-from vlnbert.speaker import Paths
-from vlnbert.speaker.paths import connected, observe_paths, taken_slots
+from vlnbert.speaker.paths import Paths, observe_paths, taken_slots
+from vlnbert.tasks.episodes import walkable
 from vlnbert.world.world import STOP
 
 
@@ -69,7 +69,7 @@ def test_unknown_names_are_told(data: Data, scan: str, name: str) -> None:
 def test_a_break_anywhere_is_found(data: Data, paths: Paths) -> None:
     broken = paths.viewpoint.clone()
     broken[1, 3] = data.world.find("gamma", "g0")
-    assert connected(data.world, Paths(broken, paths.length, paths.heading)).tolist() == [True, False, *[True] * 4]
+    assert walkable(data.world, broken, paths.length).tolist() == [True, False, *[True] * 4]
 
 
 def test_the_target_is_the_one_at_the_goal(data_with_objects: Data) -> None:

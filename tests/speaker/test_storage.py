@@ -11,8 +11,10 @@ import torch
 from tests.conftest import Refuses
 from vlnbert.data.data import Data
 from vlnbert.errors import DataError
-from vlnbert.speaker import Paths, Speaker, Teller
-from vlnbert.speaker.speaker import describes_speaker
+from vlnbert.navigator.storage.folder import describes_speaker
+from vlnbert.speaker.decoding import InstructionGenerator
+from vlnbert.speaker.paths import Paths
+from vlnbert.speaker.speaker import Speaker
 
 
 @pytest.fixture
@@ -30,7 +32,7 @@ def test_a_saved_speaker_is_opened_again(data: Data, speaker: Speaker, paths: Pa
     assert not opened.training
     weights = opened.state_dict()
     assert all(torch.equal(value, weights[name]) for name, value in speaker.state_dict().items())
-    first, second = (Teller(one, data.environment).tell(paths) for one in (speaker, opened))
+    first, second = (InstructionGenerator(one, data.environment).generate(paths) for one in (speaker, opened))
     assert torch.equal(first.tokens, second.tokens)
     assert "| r2r/x | 7.00 |" in (folder / "README.md").read_text()
 
@@ -85,7 +87,7 @@ def test_another_tokenizer_is_refused(folder: Path, data: Data) -> None:
         Speaker.from_pretrained(folder)
 
 
-@pytest.mark.parametrize(("name", "told"), [("word.weight", "holds NaN"), ("spoken", "which word pieces may be said")])
+@pytest.mark.parametrize(("name", "told"), [("word.weight", "holds NaN"), ("spoken", "pieces may be written")])
 def test_weights_that_are_none_are_refused(speaker: Speaker, tmp_path: Path, name: str, told: str) -> None:
     with torch.no_grad():
         speaker.state_dict()[name].fill_(torch.nan if name != "spoken" else 0)

@@ -18,8 +18,8 @@ from vlnbert.features.spec import FeatureSpec
 from vlnbert.house import generate
 from vlnbert.learning.presets import presets
 from vlnbert.learning.runs import fingerprints
-from vlnbert.sources.word_labels import LabelledWords, read_word_labels, split_words
-from vlnbert.tasks.sub_instructions import Part, cut_in_parts, labels_of_parts
+from vlnbert.sources.instructions import LabelledWords, read_word_labels, split_words
+from vlnbert.tasks.word_labels import Part, cut_in_parts, labels_of_parts
 
 #       0    1    2   3   4 5   6    7    8    9  10  11  12 13 14 15  16     17  18  19
 TEXT = "Walk past the sofa, and then turn left at the door. Go up the stairs and stop."

@@ -1,10 +1,10 @@
-"""What agents did and why, to look at: records of episodes, floor plans, and reports that are one file."""
+"""Renders records of episodes: cards, floor plans, curves, and reports that are one file."""
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from vlnbert.analysis.figures import figure_svg
     from vlnbert.analysis.floorplan import draw_episode
-    from vlnbert.analysis.inline_svg import figure_svg
 
 __all__ = ["draw_episode", "figure_svg"]
 
@@ -16,7 +16,7 @@ def __getattr__(name: str) -> Any:
 
         return draw_episode
     if name == "figure_svg":
-        from vlnbert.analysis.inline_svg import figure_svg
+        from vlnbert.analysis.figures import figure_svg
 
         return figure_svg
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,7 +1,8 @@
 """An episode on the floor plan of its house: where the agent should have gone, where it went, where it stopped."""
 
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from dataclasses import dataclass
+from itertools import groupby, pairwise
 from textwrap import shorten
 from typing import Any
 
@@ -13,14 +14,91 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, FancyArrowPatch
 from numpy.typing import NDArray
 
-from vlnbert.analysis.inline_svg import PALETTE, Picture
-from vlnbert.analysis.plan import GAP, WIDTH, FloorPlan, Move, PanelLayout, lay_out, plan_episode
+from vlnbert.analysis.figures import PALETTE, Picture
+from vlnbert.analysis.house_plan import find_floors
 from vlnbert.tasks.task import NEAR
 from vlnbert.world.world import World
 
+# Sizes are pixels of a web page, 96 to the inch.
+WIDTH = 520
+TALL, SHORT = 360, 230  # a panel that is alone or beside others; one of several that are stacked
+GAP = 8
+CLOSEST = 48  # pixels to the metre, however short the walk
+AROUND = 1.6  # metres of the house to show around a path
+
+
+Move = tuple[int, int]
 TITLE, OUTCOME, FOOTER = 24, 24, 30  # pixels
 SOFT: dict[str, Any] = {"lw": 6, "alpha": 0.3, "solid_capstyle": "round"}
 TARGET: dict[str, Any] = {"ls": "", "marker": "o", "ms": 16, "mew": 2, "mfc": "none", "mec": PALETTE["goal"]}
+
+
+@dataclass(frozen=True)
+class FloorPlan:
+    """An episode and the house that it is drawn on."""
+
+    walked: list[int]
+    reference: list[int]  # empty where it is withheld
+    members: NDArray[np.int64]  # the viewpoints of the scan
+    place: NDArray[np.float64]  # [any viewpoint, 2] metres
+    floor: dict[int, int]  # of the members
+    edges: list[Move]
+    near: NDArray[np.bool_]  # [member] whether stopping there is a success
+
+    @property
+    def floors(self) -> list[int]:
+        """The floors that the episode touches, from the lowest up."""
+        return sorted({self.floor[viewpoint] for viewpoint in (*self.walked, *self.reference)})
+
+
+@dataclass(frozen=True)
+class PanelLayout:
+    """How the panels lie; they share a scale and a centre, so that stairs stand above each other."""
+
+    rows: int  # several when stacked; otherwise the panels lie side by side
+    width: float
+    height: float
+    scale: float  # pixels to the metre
+    centre: NDArray[np.float64]
+
+
+def plan_episode(world: World, walked: Sequence[int], reference: Sequence[int]) -> FloorPlan:
+    """Gather the scan of a walk, its floors and graph, and the viewpoints where stopping succeeds."""
+    members = (world.scan_of == world.scan_of[walked[0]]).nonzero().flatten()
+    position = world.position.cpu().numpy()
+    numbers = members.cpu().numpy()
+    near = torch.zeros_like(members, dtype=torch.bool)
+    if reference:
+        near = world.metres(members, members.new_tensor(reference[-1])) < NEAR
+    floors = find_floors(position[numbers, 2])
+    neighbours = zip(numbers.tolist(), world.neighbour[members].tolist(), strict=True)
+    return FloorPlan(
+        walked=[viewpoint for viewpoint, _ in groupby(walked)],  # staying in place is no move
+        reference=list(reference),
+        members=numbers,
+        place=position[:, :2],
+        floor=dict(zip(numbers.tolist(), floors.tolist(), strict=True)),
+        edges=[(start, end) for start, ends in neighbours for end in sorted(set(ends)) if start < end],
+        near=near.cpu().numpy(),
+    )
+
+
+def lay_out(plan: FloorPlan) -> PanelLayout:
+    """Panels side by side or stacked, whichever shows the episode larger."""
+    places = plan.place[[*plan.walked, *plan.reference]]
+    around = np.full(len(places), AROUND)
+    if plan.reference:
+        around[-1] = NEAR + 0.4  # the whole circle
+    low, high = (places - around[:, None]).min(axis=0), (places + around[:, None]).max(axis=0)
+    floors = len(plan.floors)
+    beside = 1, (WIDTH + GAP) / floors - GAP, float(TALL)
+    stacked = floors, float(WIDTH), float(SHORT)
+    layouts = []
+    for rows, width, height in (beside, stacked):
+        scale = min(CLOSEST, *((width, height) / (high - low)))
+        centre = (low + high) / 2
+        layouts.append(PanelLayout(rows=rows, width=width, height=height, scale=float(scale), centre=centre))
+    return max(layouts, key=lambda layout: layout.scale)
 
 
 def draw_episode(
@@ -33,7 +111,7 @@ def draw_episode(
 ) -> Figure:
     """Draw a walk and, where it is known, the path it should have taken; one panel a floor that either touches.
 
-    Unless it is told, success is R2R's: the walk ends less than 3 m from the end of the reference, along the graph.
+    By default success is R2R's: the walk ends less than 3 m from the end of the reference, along the graph.
     `ending` says what became of the walk; by default that it stopped.
     """
     plan = plan_episode(world, walked, reference or [])
@@ -64,7 +142,7 @@ def _draw_header(figure: Figure, *, total: float, header: float, title: str, out
 
 
 def _outcome(world: World, plan: FloorPlan, succeeded: bool | None, ending: str) -> tuple[str, str]:
-    """What became of the walk, and the colour to say it in."""
+    """The outcome of the walk in words, and their colour."""
     if not plan.reference:
         return f"Goal withheld: {ending or f'walked {len(plan.walked) - 1} steps'}", PALETTE["quiet"]
     start, goal = torch.tensor([plan.walked[-1], plan.reference[-1]], device=world.device)

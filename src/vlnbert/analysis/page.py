@@ -1,15 +1,22 @@
-"""One HTML file that needs nothing else: its shell, its tables and the data in it, for light and dark screens."""
+"""One HTML file that needs nothing else: shell, viewer, tables and data; and the wording that all cards share."""
 
+import math
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
+from importlib.resources import files
 from json import dumps
 from pathlib import Path
 from typing import Any
 
-from vlnbert.analysis.web import read_file, viewer_script, viewer_style
-from vlnbert.sources.files import written_beside
+from vlnbert.sources.writing import written_beside
 from vlnbert.tables import Table, escaped
+
+TIGHT = tuple(".,;:!?)'%\N{RIGHT SINGLE QUOTATION MARK}")  # what no space stands before
+SMALL = 0.01  # a share that is not written as a number
+STRAIGHT = 15  # degrees to either side that count as ahead, or as behind
+SCRIPTS = "labels.js", "plan.js", "choices.js", "episode.js"  # in this order
+STYLES = "episode.css", "still.css"
 
 
 class Markup(str):
@@ -28,7 +35,7 @@ def write_page(path: Path, title: str, body: str, data: Mapping[str, Any]) -> No
 
 
 def page(title: str, body: str, data: Mapping[str, Any]) -> str:
-    """Even a page that was tampered with loads nothing and runs nothing but our own script, told by its hash."""
+    """The whole page as HTML; its policy lets no other script run than our own, by its hash, and loads nothing."""
     script = viewer_script() + read_file("page.js")
     allowed = b64encode(sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{allowed}'; base-uri 'none'"
@@ -76,3 +83,61 @@ def _row(cells: Sequence[str], aligned: Sequence[str]) -> str:
     return f'<th scope="row">{first}</th>' + "".join(
         f"<td{side}>{cell}</td>" for cell, side in zip(others, aligned[1:], strict=True)
     )
+
+
+def viewer_script() -> str:
+    """One plain script, which defines `vlnbertEpisode.mount(element, record, plan, options)`."""
+    return "".join(read_file(name) for name in SCRIPTS)
+
+
+def viewer_style() -> str:
+    """The viewer's style sheet, for light and dark screens."""
+    return "".join(read_file(name) for name in STYLES)
+
+
+def read_file(name: str) -> str:
+    """The text of a file of the viewer."""
+    return files("vlnbert.analysis").joinpath("web", name).read_text(encoding="utf-8")
+
+
+def way_to(heading: float, elevation: float, distance: float, *, facing: float) -> str:
+    """Direction and distance in words, relative to where the agent faces."""
+    turn = math.degrees((heading - facing + math.pi) % math.tau - math.pi)
+    way = f"{abs(turn):.0f}° {'right' if turn > 0 else 'left'}"
+    way = "ahead" if abs(turn) < STRAIGHT else "back" if abs(turn) > 180 - STRAIGHT else way
+    rise = math.degrees(elevation)
+    steep = "" if abs(rise) < STRAIGHT else " up" if rise > 0 else " down"
+    return f"{way}{steep}, {distance:.1f} m"
+
+
+def percent(share: float | None) -> str:
+    """A probability in percent; small ones are not shown as zero."""
+    if share is None:
+        return ""
+    return "<1 %" if 0 < share < SMALL else f"{100 * share:.0f} %"
+
+
+def most_read(words: Sequence[str], weights: Sequence[float], count: int) -> list[str]:
+    """The words with most attention, in their order; punctuation does not count."""
+    places = [place for place, word in enumerate(words) if any(map(str.isalnum, word))]
+    strongest = sorted(places, key=lambda place: -weights[place])[:count]
+    return list(dict.fromkeys(words[place] for place in sorted(strongest)))
+
+
+def laid_out(text: str, words: Sequence[str]) -> list[tuple[str, int | None]]:
+    """The text in pieces: each word with its place, and what stands between; words of another spelling replace it."""
+    pieces, at = list[tuple[str, int | None]](), 0
+    for place, word in enumerate(words):
+        start = text.find(word, at) if word else -1
+        if start < 0 or text[at:start].strip():
+            return _spaced(words)
+        pieces += [(text[at:start], None), (word, place)]
+        at = start + len(word)
+    return [piece for piece in (*pieces, (text[at:], None)) if piece[0]]
+
+
+def _spaced(words: Sequence[str]) -> list[tuple[str, int | None]]:
+    pieces = list[tuple[str, int | None]]()
+    for place, word in enumerate(words):
+        pieces += [(word, place)] if place == 0 or word.startswith(TIGHT) else [(" ", None), (word, place)]
+    return pieces

@@ -1,12 +1,16 @@
-"""What a verb is called with, held against its signature: a wrong type is one line that names the argument."""
+"""Signatures of verbs: types that are checked when a verb is called, and settings that travel together."""
 
+import sys
 from collections.abc import Callable, Sequence
-from functools import wraps
-from inspect import Parameter, isabstract, signature
+from dataclasses import fields, is_dataclass, replace
+from functools import cache, wraps
+from inspect import Parameter, cleandoc, isabstract, signature, unwrap
+from textwrap import fill
 from types import NoneType, UnionType
-from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
+from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from vlnbert.errors import UnknownNameError, UsageError, setting
+from vlnbert.records import field_docs
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -26,7 +30,11 @@ def checked(*but: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
     def decorate(verb: Callable[P, T]) -> Callable[P, T]:
         known = signature(verb)
         variable = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
-        kinds = {one.name: one.annotation for one in known.parameters.values() if one.kind not in variable}
+
+        @cache  # when it is first called: what a signature names for type checkers alone may be slow to import
+        def kinds() -> dict[str, Any]:
+            plain = [one for one in known.parameters.values() if one.kind not in variable and one.name not in but]
+            return {one.name: resolved(one.annotation, verb, _public) for one in plain}
 
         @wraps(verb)
         def call(*values: P.args, **named: P.kwargs) -> T:
@@ -37,13 +45,70 @@ def checked(*but: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
                     f"vln.{verb.__name__}: {error}; help(vln.{verb.__name__}) lists what it takes"
                 ) from None
             for name, value in given.items():
-                if name in kinds and name not in but and not fits(kinds[name], value):
-                    raise UsageError(f"{setting(name)} is {_shown(value)}, where {_listed(kinds[name])} is expected")
+                if name in kinds() and not fits(kinds()[name], value):
+                    raise UsageError(f"{setting(name)} is {_shown(value)}, where {_listed(kinds()[name])} is expected")
             return verb(*values, **named)
 
         return call
 
     return decorate
+
+
+def spread(verb: Callable[..., T]) -> Callable[..., T]:
+    """A decorator: settings that travel together, a parameter that is a dataclass, are given as keywords of their own.
+
+    A field's docstring is its help.
+    """
+    known = signature(verb)
+    groups: dict[str, Any] = {
+        one.name: one.annotation for one in known.parameters.values() if is_dataclass(one.annotation)
+    }
+    parameters, doc = list[Parameter](), cleandoc(verb.__doc__ or "")
+    for name, one in known.parameters.items():
+        if name not in groups:
+            parameters.append(one)
+            continue
+        kind = groups[name]
+        hints, docs = get_type_hints(kind), field_docs(kind)
+        usual = kind() if one.default is Parameter.empty else one.default
+        parameters += [
+            Parameter(item.name, Parameter.KEYWORD_ONLY, default=getattr(usual, item.name), annotation=hints[item.name])
+            for item in fields(kind)
+        ]
+        entries = (f"\n{_entry(item.name, docs[item.name])}" for item in fields(kind))
+        doc = doc.replace(f"\n    {name}: ...", "".join(entries))
+
+    @wraps(verb)
+    def call(*values: Any, **named: Any) -> T:
+        for name, kind in groups.items():
+            usual = known.parameters[name].default
+            given = {item.name: named.pop(item.name) for item in fields(kind) if item.name in named}
+            named[name] = kind(**given) if usual is Parameter.empty else replace(usual, **given)
+        return verb(*values, **named)
+
+    call.__doc__, call.__signature__ = doc, known.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return call
+
+
+def _entry(name: str, text: str) -> str:
+    """A parameter in a docstring."""
+    return fill(f"{name}: {text}", 116, initial_indent=" " * 4, subsequent_indent=" " * 8)
+
+
+def resolved(annotation: Any, function: Callable[..., Any], unknown: Callable[[str], Any]) -> Any:
+    """The type that an annotation means; `unknown` has the types that a module imports for type checkers alone."""
+
+    class Names(dict[str, Any]):
+        def __missing__(self, name: str) -> Any:
+            return getattr(sys.modules["builtins"], name, None) or unknown(name)
+
+    if isinstance(annotation, str):
+        return eval(annotation, {"__builtins__": {}}, Names(unwrap(function).__globals__))
+    return annotation
+
+
+def _public(name: str) -> Any:
+    return getattr(sys.modules[__name__.partition(".")[0]], name)
 
 
 def fits(kind: Any, value: object) -> bool:

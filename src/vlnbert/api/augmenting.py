@@ -1,29 +1,37 @@
-"""Training data that nobody wrote: paths through the train houses, and parts of people's instructions."""
+"""Verbs that make training data: sampled paths, a speaker's instructions for them, parts of people's instructions."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from vlnbert.api.arguments import checked
-from vlnbert.data.data import Data, open_data
+from vlnbert.api.arguments import checked, spread
 from vlnbert.errors import UsageError
+from vlnbert.progress import quiet
 from vlnbert.runtime import require_within
-from vlnbert.sources.files import require_new, write_json
 from vlnbert.sources.instructions import is_augmented
-from vlnbert.tasks.holdout import choose_houses
-from vlnbert.tasks.sampled_paths import SampledPaths, sample_paths
-from vlnbert.tasks.sub_instructions import SubInstructions, cut_train_instructions
-from vlnbert.tasks.task import R2R
+from vlnbert.speaker.config import Decoding, SpeakOptions
+
+if TYPE_CHECKING:
+    from vlnbert.api.runs import Run
+    from vlnbert.data.data import Data
+    from vlnbert.navigator import Navigator
+    from vlnbert.rollout.agents import Agent, AgentFactory
+    from vlnbert.rollout.policy import Policy
+    from vlnbert.speaker.augmenting import AugmentedFile
+    from vlnbert.speaker.speaker import Speaker
+    from vlnbert.tasks.made_paths import SampledPaths
+    from vlnbert.tasks.word_labels import SubInstructions
 
 
 @checked()
 def augment_paths(
-    data: Data | str | Path,
+    data: "Data | str | Path",
     out: str | Path,
     count: int | None = None,
     *,
     seed: int = 0,
     holdout: int = 0,
     holdout_seed: int = 0,
-) -> SampledPaths:
+) -> "SampledPaths":
     """Write paths of R2R's kind through the train houses: shortest ones of four to six hops and at least 5 m.
 
     None that val_seen describes is among them, and none outside of the houses that R2R trains in.
@@ -36,6 +44,12 @@ def augment_paths(
         holdout: Houses of the train split to keep out, as in a training with this setting.
         holdout_seed: Chooses those houses.
     """
+    from vlnbert.data.data import open_data
+    from vlnbert.sources.writing import require_new, write_json
+    from vlnbert.tasks.made_paths import sample_paths
+    from vlnbert.tasks.splits import choose_houses
+    from vlnbert.tasks.task import R2R
+
     require_within(
         count=(1 if count is None else count, 1, 1_000_000_000),
         seed=(seed, 0, 2**63 - 1),
@@ -51,8 +65,58 @@ def augment_paths(
     return found
 
 
+@checked("speaker", "keep_followed", "device")
+@spread
+def augment_speak(
+    speaker: "Run | Speaker | str | Path",
+    paths: str | Path,
+    out: str | Path,
+    data: "Data | str | Path | None" = None,
+    *,
+    tellings: int = 1,
+    decoding: Decoding = Decoding("nucleus"),  # noqa: B008  # frozen
+    keep_followed: "Run | Navigator | Policy | Agent | AgentFactory | str | Path | None" = None,
+    within: float | None = None,
+    options: SpeakOptions,
+    bar: bool = True,
+) -> "AugmentedFile":
+    """Describe every path of a file, and write the instructions as augmented data: `r2r/told_aug.json` is r2r/told_aug.
+
+    Instructions without words or without an end are left out and counted, as are paths that belong to an evaluation:
+    those outside of the train houses, and those of val_seen. The file is written whole or not at all; what was
+    interrupted starts over. A small file beside it, `told_aug.about.json`, names the speaker, and the houses that it
+    had not seen. Fewer tellings are the first of more. A speaker of REVERIE describes an object that is seen where the
+    path ends: the file's, or one that is drawn for each telling.
+
+    Args:
+        speaker: A run of a speaker, whose best weights speak; or a speaker, or its folder or hub name.
+        paths: The file of paths, in R2R's form, as `vln.augment_paths` writes it; or in REVERIE's.
+        out: The file to write, new, with a name that ends in _aug.json.
+        data: The data folder, or what `vln.open_data` gave; by default what a run was trained on.
+        tellings: Instructions for each path, which nucleus sampling tells apart.
+        decoding: ...
+        keep_followed: A navigator, as `vln.evaluate` takes an agent: what it cannot follow back is left out.
+        within: Metres from the path's end within which it must stop; by default 3.
+        options: ...
+        bar: Show progress.
+    """
+    from vlnbert.api.agents import load_agent
+    from vlnbert.api.speaking import open_speaker
+    from vlnbert.evaluation.walker import Walker
+    from vlnbert.speaker.augmenting import PathsToDescribe, require_sense
+
+    require_sense(Path(out), tellings, decoding, within, followed=keep_followed is not None)
+    with quiet(not bar):
+        opened = open_speaker(speaker, data, options)
+        described = PathsToDescribe(opened, Path(paths))
+        walker = None
+        if keep_followed is not None:
+            walker = Walker(load_agent(keep_followed), opened.opened, f"{described.task}/train")
+        return described.write(Path(out), tellings, decoding, options.batch, walker, within)
+
+
 @checked()
-def augment_sub_instructions(data: Data | str | Path, out: str | Path) -> SubInstructions:
+def augment_sub_instructions(data: "Data | str | Path", out: str | Path) -> "SubInstructions":
     """Cut R2R's train instructions in parts, each with the part of the path that it describes, by word labels.
 
     A cut lies where the words that are due at a viewpoint begin with an action. Nothing but the train split is cut, and
@@ -63,6 +127,10 @@ def augment_sub_instructions(data: Data | str | Path, out: str | Path) -> SubIns
             `vln.open_data` gave.
         out: The file to write, new, in R2R's form: `r2r/R2R_sub_instructions.json` is the split r2r/sub_instructions.
     """
+    from vlnbert.data.data import open_data
+    from vlnbert.sources.writing import require_new, write_json
+    from vlnbert.tasks.word_labels import cut_train_instructions
+
     if is_augmented(Path(out)):
         problem = f"{out} would be read as augmented data, which comes as tokens"
         raise UsageError(f"{problem}; choose another name, such as R2R_sub_instructions.json")

@@ -1,4 +1,4 @@
-"""Compare agents on one split: settings that differ, scores side by side, the episodes where they part."""
+"""Compare agents on one split: settings that differ, scores side by side, the episodes in which they diverge."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,24 +10,27 @@ from typing import Any
 
 import torch
 
+from vlnbert.api.agents import AnyAgent, as_run, chosen_split, is_results, load_agent, require_data
 from vlnbert.api.arguments import checked
-from vlnbert.api.episodes import AnyAgent, as_run, chosen_split, is_results, require_data, walk_results
-from vlnbert.api.preparing import PreparedAgent, prepare
 from vlnbert.api.runs import Run
 from vlnbert.data.data import Data, open_data
 from vlnbert.errors import UsageError, setting
+from vlnbert.evaluation.divergence import Divergence, Walk, find_divergences
 from vlnbert.evaluation.evaluate import Evaluation
-from vlnbert.evaluation.parting import Parting, Walk, find_partings
+from vlnbert.evaluation.options import WalkOptions
+from vlnbert.evaluation.scoring import evaluate_file
 from vlnbert.evaluation.tables import Summary, score_keys, score_table, shown
+from vlnbert.evaluation.walker import Walker
 from vlnbert.progress import quiet, say
-from vlnbert.records import to_plain
 from vlnbert.rollout.policy import Policy
 from vlnbert.tables import Table
+from vlnbert.tasks.task import EPISODES
 
-SHOWN = 10  # episodes that are listed, unless told otherwise
+SHOWN = 10  # episodes that are listed by default
 SHORT = 8  # characters of a viewpoint in a table; of the 32 that real ones have, no more are needed
 
 Settings = Mapping[str, Any]
+Walked = tuple[str, Evaluation, Settings]
 
 
 @dataclass(frozen=True, repr=False)
@@ -36,12 +39,17 @@ class AgentComparison:
 
     split: str
     evaluations: Mapping[str, Evaluation]  # by agent, of the same episodes
-    settings: Mapping[str, Settings]  # those that differ: by setting, then by agent; who has none is left out
+    settings: Mapping[str, Settings]  # those that differ, by setting and then by agent that has it
 
     @cached_property
-    def partings(self) -> list[Parting]:
+    def divergences(self) -> list[Divergence]:
         """The episodes in which they walk different ways; those first in which some succeed and others do not."""
-        return find_partings(self.evaluations)
+        return find_divergences(self.evaluations)
+
+    @property
+    def partings(self) -> list[Divergence]:
+        """The earlier name of `divergences`."""
+        return self.divergences
 
     @property
     def scores(self) -> dict[str, Summary]:
@@ -53,48 +61,57 @@ class AgentComparison:
     def differences(self) -> dict[str, dict[str, float]]:
         """By agent, but for the first: its scores less those of the first."""
         first = next(iter(self.evaluations))
-        return {agent: dict(_less(one, self.scores[first])) for agent, one in self.scores.items() if agent != first}
+        base = self.scores.get(first, {})
+        return {
+            agent: {
+                key: value - other
+                for key, value in scores.items()
+                if key != EPISODES and value is not None and (other := base[key]) is not None
+            }
+            for agent, scores in self.scores.items()
+            if agent != first
+        }
 
     def to_json(self, indent: int | None = None) -> str:
         """All of it as a JSON object: `settings`, `scores`, `differences`, `outcomes` and `episodes`."""
         outcomes = {agent: Counter(one.outcomes) for agent, one in self.evaluations.items()}
         whole = {"format": 1, "split": self.split, "agents": list(self.evaluations), "settings": self.settings}
         whole |= {"scores": self.scores, "differences": self.differences, "outcomes": outcomes}
-        return dumps(whole | {"episodes": [asdict(one) for one in self.partings]}, indent=indent)
+        return dumps(whole | {"episodes": [asdict(one) for one in self.divergences]}, indent=indent)
 
     def tables(self, episodes: int = SHOWN) -> list[Table]:
         """Settings, scores and episodes; those without anything to say are left out."""
         return [table for table in (self._settings(), self._scores(), self._episodes(episodes)) if table.rows]
 
     def _settings(self) -> Table:
-        rows = [[name, *(_told(of.get(agent)) for agent in self.evaluations)] for name, of in self.settings.items()]
+        cells = ([of.get(agent) for agent in self.evaluations] for of in self.settings.values())
+        rows = [
+            [name, *("-" if value is None else value if isinstance(value, str) else dumps(value) for value in values)]
+            for name, values in zip(self.settings, cells, strict=True)
+        ]
         return Table(["", *self.evaluations], rows, "settings that differ")
 
     def _scores(self) -> Table:
         table, first = score_table(self.split, self.scores), next(iter(self.evaluations))
         keys = score_keys(self.scores.values())
         rows = [
-            [f"{agent} less {first}", *(_signed(key, one.get(key)) for key in keys)]
-            for agent, one in self.differences.items()
+            [
+                f"{agent} less {first}",
+                *(f"{'+' if less[key] >= 0 else ''}{shown(key, less[key])}" if key in less else "-" for key in keys),
+            ]
+            for agent, less in self.differences.items()
         ]
         return Table(table.columns, [*table.rows, *rows] if self.scores else [], table.title)
 
     def _episodes(self, count: int) -> Table:
         total, agents = len(next(iter(self.evaluations.values())).episodes), list(self.evaluations)
-        decided = sum(parting.decides for parting in self.partings)
-        title = (
-            f"they part in {len(self.partings):,} of {total:,} episodes, and {decided:,} of these decide who succeeds"
-        )
+        found, decided = self.divergences, sum(one.changes_outcome for one in self.divergences)
+        title = f"they part in {len(found):,} of {total:,} episodes, and {decided:,} of these decide who succeeds"
         rows = [
-            [
-                parting.id,
-                str(parting.step),
-                parting.viewpoint[:SHORT],
-                *(_became(parting.walks[agent]) for agent in agents),
-            ]
-            for parting in self.partings[:count]
+            [one.id, str(one.step), one.viewpoint[:SHORT], *(_ending(one.walks[agent]) for agent in agents)]
+            for one in found[:count]
         ]
-        left = len(self.partings) - len(rows)
+        left = len(found) - len(rows)
         return Table(["episode", "part after", "at", *agents], rows, title, f"and {left:,} more" if left else "")
 
     def __repr__(self) -> str:
@@ -135,19 +152,20 @@ def compare(
         name = _common_split(known, split)
         runs = [agent for agent in known if isinstance(agent, Run)]
         opened = open_data(require_data(runs[0] if runs else known[0], data), device=device)
-        walked, told = list[tuple[str, Evaluation]](), list[Settings]()
+        options, walked = WalkOptions(seed=seed, max_steps=max_steps, device=device), list[Walked]()
         for agent in known:
             if is_results(agent):
                 path = Path(str(agent))
-                walked.append((path.stem, walk_results(path, opened, name)[0]))
-                told.append({})
+                evaluation = evaluate_file(path, opened.episodes(name), opened.world, opened.folder)
+                walked.append((path.stem, evaluation, {}))
             else:
-                ready = prepare(agent, opened, name, seed=seed, max_steps=max_steps, device=device)
-                walked.append((ready.name, ready.walk(name)))
-                told.append(dict(_settings_of(ready, walked[-1][1])))
-        labels = _labels([one for one, _ in walked], agents)
-        evaluations = dict(zip(labels, _of_same_episodes(labels, [one for _, one in walked], name), strict=True))
-        return AgentComparison(name, evaluations, _differing(dict(zip(labels, told, strict=True))))
+                walker = Walker(load_agent(agent), opened, name, options)
+                evaluation = walker.walk(name)
+                walked.append((walker.name, evaluation, _settings_of(walker, evaluation)))
+        names, evaluations, settings = zip(*walked, strict=True)
+        labels = _labels(names, agents)
+        compared = dict(zip(labels, _of_same_episodes(labels, evaluations, name), strict=True))
+        return AgentComparison(name, compared, _differing(dict(zip(labels, settings, strict=True))))
 
 
 def _common_split(agents: Sequence[AnyAgent], split: str | None) -> str:
@@ -161,15 +179,12 @@ def _common_split(agents: Sequence[AnyAgent], split: str | None) -> str:
     return next(iter(splits))
 
 
-def _settings_of(ready: PreparedAgent, evaluation: Evaluation) -> Iterator[tuple[str, Any]]:
-    """All that an agent was made and trained with, by place."""
-    run = ready.walker.run
-    if run is not None:
-        yield from (("preset", run.preset), ("weights", ready.weights))
-        yield from _flat(to_plain(run.experiment))
-    elif isinstance(ready.walker.agent, Policy):
-        yield from _flat(ready.walker.agent.described)
-    yield "max_steps", evaluation.max_steps
+def _settings_of(walker: Walker, evaluation: Evaluation) -> Settings:
+    """The settings of an agent and its training, by place."""
+    agent, settings = walker.loaded.agent, walker.loaded.settings
+    if not settings and isinstance(agent, Policy):
+        settings = agent.described
+    return dict(_flat(settings)) | {"max_steps": evaluation.max_steps}
 
 
 def _flat(values: Settings, place: str = "") -> Iterator[tuple[str, Any]]:
@@ -180,10 +195,10 @@ def _flat(values: Settings, place: str = "") -> Iterator[tuple[str, Any]]:
             yield f"{place}{name}", list(value) if isinstance(value, tuple) else value
 
 
-def _differing(told: Mapping[str, Settings]) -> dict[str, Settings]:
-    """The settings that not all agents who have them share."""
-    names = dict.fromkeys(name for settings in told.values() for name in settings)
-    by_name = {name: {agent: one[name] for agent, one in told.items() if name in one} for name in names}
+def _differing(by_agent: Mapping[str, Settings]) -> dict[str, Settings]:
+    """The settings that differ between agents that have them, by setting and agent."""
+    names = dict.fromkeys(name for settings in by_agent.values() for name in settings)
+    by_name = {name: {agent: one[name] for agent, one in by_agent.items() if name in one} for name in names}
     return {name: of for name, of in by_name.items() if len({dumps(value) for value in of.values()}) > 1}
 
 
@@ -210,22 +225,7 @@ def _of_same_episodes(labels: Sequence[str], walked: Sequence[Evaluation], split
     ]
 
 
-def _less(one: Summary, base: Summary) -> Iterator[tuple[str, float]]:
-    for key, value in one.items():
-        other = base[key]
-        if value is not None and other is not None and key != "episodes":
-            yield key, value - other
-
-
-def _signed(key: str, value: float | None) -> str:
-    return "-" if value is None else f"{'+' if value >= 0 else ''}{shown(key, value)}"
-
-
-def _told(value: Any) -> str:
-    return "-" if value is None else value if isinstance(value, str) else dumps(value)
-
-
-def _became(walk: Walk) -> str:
+def _ending(walk: Walk) -> str:
     if walk.success is None:
         return walk.outcome
     return f"{'success' if walk.success else 'failure'}, {walk.outcome} {walk.scores['ne']:.2f} m off"

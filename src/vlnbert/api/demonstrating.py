@@ -2,21 +2,19 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from vlnbert.api.arguments import checked
-from vlnbert.api.reporting import Comparison, compare_with_baselines, write_run_report
-from vlnbert.api.runs import Run
-from vlnbert.api.training import resume, train
-from vlnbert.data.data import Data, open_data
 from vlnbert.errors import UnknownNameError
-from vlnbert.house import generate
-from vlnbert.learning.presets import presets
-from vlnbert.learning.run_folder import is_run
 from vlnbert.progress import quiet
 from vlnbert.runtime import require_within, use_threads
-from vlnbert.sources.folders import refuse_full
-from vlnbert.tables import Table
+from vlnbert.sources.writing import refuse_full
+
+if TYPE_CHECKING:
+    from vlnbert.api.reporting import Comparison
+    from vlnbert.api.runs import Run
+    from vlnbert.data.data import Data
+    from vlnbert.tables import Table
 
 PRESETS = {"r2r": "demo", "reverie": "demo-reverie"}
 CONTEXT = "A tiny navigator, trained from nothing in {scans} generated houses (seed {seed})."
@@ -26,11 +24,11 @@ CONTEXT = "A tiny navigator, trained from nothing in {scans} generated houses (s
 class Demo:
     """What a demo made: its run and, once that has come to its end, the scores and the report."""
 
-    run: Run
+    run: "Run"
     report: Path | None = None
-    compared: Comparison | None = None
+    compared: "Comparison | None" = None
 
-    def table(self) -> Table:
+    def table(self) -> "Table":
         """The navigator beside the baselines; the run's validations while it is not done."""
         return self.run.table() if self.compared is None else self.compared.table()
 
@@ -42,10 +40,10 @@ class Demo:
 
 
 @checked()
-def generate_house(folder: str | Path, seed: int = 0, scans: int = 24, *, bar: bool = True) -> Data:
+def generate_house(folder: str | Path, seed: int = 0, scans: int = 24, *, bar: bool = True) -> "Data":
     """Generate houses with rooms, objects and instructions, in exactly the formats of the real data.
 
-    The same seed gives the same houses on every machine.
+    The folder then serves wherever a data folder is asked for. The same seed gives the same houses on every machine.
 
     Args:
         folder: Where to write; must be new or empty.
@@ -53,6 +51,9 @@ def generate_house(folder: str | Path, seed: int = 0, scans: int = 24, *, bar: b
         scans: How many houses; about two in three are for training, the others are unseen.
         bar: Show progress.
     """
+    from vlnbert.data.data import open_data
+    from vlnbert.house import generate
+
     with quiet(not bar):
         generate(Path(folder), seed=seed, scans=scans)
     return open_data(folder)
@@ -71,7 +72,8 @@ def demo(
 ) -> Demo:
     """Make houses, train a tiny navigator in them, and write a report of how it walks houses it has never seen.
 
-    Interrupted, it goes on where it was when called again.
+    Needs no data and no network, and takes about three minutes on two cores (REVERIE four). Interrupted, it goes on
+    where it was when it is called again. Open the report in a browser when it is done.
 
     Args:
         out: Folder for the houses, the run and the report. What an earlier demo left there serves again.
@@ -82,6 +84,12 @@ def demo(
         threads: CPU threads. So small a navigator gains nothing from a second.
         bar: Show progress.
     """
+    from vlnbert.api.reporting import compare_with_baselines, write_run_report
+    from vlnbert.api.training import resume, train
+    from vlnbert.data.data import open_data
+    from vlnbert.learning.presets import presets
+    from vlnbert.learning.run_folder import is_run
+
     if task not in PRESETS:
         raise UnknownNameError("task", task, PRESETS)
     usual = presets[PRESETS[task]].experiment.training

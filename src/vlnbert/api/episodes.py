@@ -1,35 +1,25 @@
-"""Look at one episode: what an agent was asked, what it did at each step and why, and what became of it."""
+"""One episode in detail: the instruction, the choices of each step with their probabilities, and the outcome."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from json import dumps
 from pathlib import Path
 
-from vlnbert.analysis.card import write_card
-from vlnbert.analysis.card_text import card_text, tables
-from vlnbert.analysis.episode_record import RecordedEpisode
-from vlnbert.analysis.recording import Recorder
+from vlnbert.analysis.card import card_text, tables, write_card
+from vlnbert.api.agents import AnyAgent, as_run, chosen_split, is_results, load_agent, require_data
 from vlnbert.api.arguments import checked
-from vlnbert.api.preparing import prepare
-from vlnbert.api.runs import Checkpoint, Run
-from vlnbert.api.walkers import RESULTS, find_walker, run_or_source, usual_task
 from vlnbert.data.data import Data, open_data
 from vlnbert.errors import UnknownNameError, UsageError, setting
-from vlnbert.evaluation.checking import guess_split
-from vlnbert.evaluation.evaluate import Evaluation
-from vlnbert.evaluation.result_walks import evaluate_file
+from vlnbert.evaluation.episode_record import RecordedEpisode
+from vlnbert.evaluation.options import Checkpoint, WalkOptions
+from vlnbert.evaluation.recording import Recorder
+from vlnbert.evaluation.results import guess_split
+from vlnbert.evaluation.scoring import evaluate_file
+from vlnbert.evaluation.walker import Walker
 from vlnbert.features.in_memory import Features
 from vlnbert.features.spec import FeatureSpec
-from vlnbert.navigator import Navigator
 from vlnbert.progress import quiet
-from vlnbert.rollout.agents import Agent, AgentFactory
-from vlnbert.rollout.policy import Policy
-from vlnbert.tasks.splits import full_name, task_and_split
-from vlnbert.tasks.task import R2R
-
-USUAL = f"{R2R.name}/val_unseen"  # the split of agents that were not trained for one
-
-AnyAgent = Run | Navigator | Policy | Agent | AgentFactory | str | Path
+from vlnbert.tasks.splits import task_and_split
 
 
 @dataclass(frozen=True, repr=False)
@@ -92,56 +82,14 @@ def episode(
         opened = open_data(require_data(agent, data), device=device)
         if is_results(agent):
             path = Path(str(agent))
-            evaluation, recorder = walk_results(path, opened, name)
+            evaluation = evaluate_file(path, opened.episodes(name), opened.world, opened.folder)
             require_episode(evaluation.episodes.ids, id, str(path))
-            return Episode(recorder.episode(evaluation, evaluation.episodes.row(id)), opened)
-        ready = prepare(
-            agent,
-            opened,
-            name,
-            checkpoint=checkpoint,
-            features=features,
-            seed=seed,
-            max_steps=max_steps,
-            device=device,
-        )
-        require_episode(ready.episodes[name].ids, id, name, ready.data)
-        evaluation = ready.walk(name, record=True, only=[id])
-        return Episode(ready.recorder.episode(evaluation, 0), opened)
-
-
-def is_results(agent: object) -> bool:
-    """Whether an agent is given by what it did: a result file."""
-    return isinstance(agent, str | Path) and str(agent).endswith(RESULTS)
-
-
-def as_run(agent: AnyAgent) -> AnyAgent:
-    """The run in a folder, read once for all; any other agent as it is."""
-    return run_or_source(agent) if isinstance(agent, str | Path) and not is_results(agent) else agent
-
-
-def chosen_split(agent: AnyAgent, split: str | None) -> str:
-    """The split to walk, with its task: what was asked for, or the usual one; a result file has neither."""
-    if split is not None:
-        return split if is_results(agent) else full_name(split, usual_task(agent))
-    if is_results(agent):
-        raise UsageError(f"{agent} is a result file; say which split it is of: {setting('split', USUAL)}")
-    return agent.experiment.best_on if isinstance(agent, Run) else USUAL
-
-
-def require_data(agent: AnyAgent, data: Data | str | Path | None) -> Data | str | Path:
-    """The data that is given, or what a run was trained on."""
-    found = agent.record.data if data is None and isinstance(agent, Run) else data
-    if found is None:
-        if isinstance(agent, str | Path) and not is_results(agent):
-            find_walker(agent)  # a name that nobody has is told first
-        raise UsageError(f"no data to walk in; give a data folder: {setting('data', 'DIR')}")
-    return found
-
-
-def walk_results(path: Path, data: Data, split: str) -> tuple[Evaluation, Recorder]:
-    """The walks of a result file, scored, and who makes records of them."""
-    return evaluate_file(path, data.episodes(split), data.world, data.folder), Recorder(data, path.stem)
+            return Episode(Recorder(opened, path.stem).episode(evaluation, evaluation.episodes.row(id)), opened)
+        options = WalkOptions(checkpoint, features, seed, max_steps, device=device)
+        walker = Walker(load_agent(agent, checkpoint), opened, name, options)
+        require_episode(walker.episodes[name].ids, id, name, walker.data)
+        evaluation = walker.walk(name, record=True, only=[id])
+        return Episode(walker.recorder.episode(evaluation, 0), opened)
 
 
 def require_episode(known: Sequence[str], id: str, where: str, data: Data | None = None) -> None:
@@ -149,8 +97,8 @@ def require_episode(known: Sequence[str], id: str, where: str, data: Data | None
     if id in known:
         return
     task = task_and_split(where)[0] if data is not None else ""
-    found = guess_split({id}, task, data.folder) if data is not None else None
-    if found and found[0] == task:  # the same id in another task is another episode
-        there = "/".join(found)
-        raise UsageError(f"no episode '{id}' in {where}; it is in another split: {setting('split', there)}")
+    home = guess_split({id}, task, data.folder) if data is not None else None
+    if home and home[0] == task:  # the same id in another task is another episode
+        other = setting("split", "/".join(home))
+        raise UsageError(f"no episode '{id}' in {where}; it is in another split: {other}")
     raise UnknownNameError("episode", id, known, where)

@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from vlnbert.api.agents import load_agent
 from vlnbert.api.arguments import checked
-from vlnbert.api.evaluations import Evaluations
-from vlnbert.api.preparing import prepare
-from vlnbert.api.runs import Checkpoint, Run
+from vlnbert.api.runs import Run
 from vlnbert.data.data import Data
 from vlnbert.errors import setting
+from vlnbert.evaluation.evaluate import Evaluations
+from vlnbert.evaluation.options import Checkpoint, WalkOptions
+from vlnbert.evaluation.walker import Walker
 from vlnbert.features.in_memory import Features
 from vlnbert.features.spec import FeatureSpec
 from vlnbert.navigator import Navigator
@@ -16,7 +18,7 @@ from vlnbert.progress import quiet, say
 from vlnbert.rollout.agents import Agent, AgentFactory
 from vlnbert.rollout.policy import Policy
 from vlnbert.runtime import Precision
-from vlnbert.sources.folders import require_writable
+from vlnbert.sources.writing import require_writable
 
 
 @checked("agent", "features", "device")
@@ -62,22 +64,13 @@ def evaluate(
     if out is not None:
         require_writable(Path(out))
     with quiet(not bar):
-        ready = prepare(
-            agent,
-            data,
-            split,
-            checkpoint=checkpoint,
-            features=features,
-            seed=seed,
-            max_steps=max_steps,
-            batch=batch,
-            precision=precision,
-            device=device,
-        )
-        found = Evaluations(ready.name, {name: ready.walk(name) for name in ready.episodes}, ready.weights)
-        for path in found.write(out) if out is not None else ():
+        options = WalkOptions(checkpoint, features, seed, max_steps, batch, precision, device)
+        walker = Walker(load_agent(agent, checkpoint), data, split, options)
+        evaluations = {name: walker.walk(name) for name in walker.episodes}
+        result = Evaluations(walker.name, evaluations, walker.loaded.weights)
+        for path in result.write(out) if out is not None else ():
             say(f"wrote {path}")
-        if out is None and found.withheld:
-            problem = f"{', '.join(found.withheld)}: the goals are withheld, so nothing was scored"
+        if out is None and result.withheld:
+            problem = f"{', '.join(result.withheld)}: the goals are withheld, so nothing was scored"
             say(f"{problem}; nothing was written either: {setting('out', 'DIR')} writes the result files")
-        return found
+        return result

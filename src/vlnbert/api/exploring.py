@@ -4,16 +4,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vlnbert.api.agents import AnyAgent, as_run, load_agent
 from vlnbert.api.arguments import checked
-from vlnbert.api.preparing import prepare
 from vlnbert.api.runs import Run
-from vlnbert.api.walkers import run_or_source
 from vlnbert.data.data import Data, open_data
 from vlnbert.errors import UsageError, VlnbertError
-from vlnbert.navigator import Navigator
+from vlnbert.evaluation.walker import Walker
 from vlnbert.progress import quiet, say
 from vlnbert.rollout.agents import AGENTS, Agent, AgentFactory
-from vlnbert.rollout.policy import Policy
 from vlnbert.runtime import require_within, use_threads
 from vlnbert.tasks.splits import task_and_split
 from vlnbert.tasks.task import R2R
@@ -23,12 +21,11 @@ if TYPE_CHECKING:
 
 PORT = 8765
 MOST_AGENTS = 2  # side by side
-Source = Run | Navigator | Policy | Agent | AgentFactory | str | Path
 
 
 @checked("agents", "began")
 def explore(
-    *agents: Source,
+    *agents: AnyAgent,
     data: Data | str | Path | None = None,
     host: str = "127.0.0.1",
     port: int = PORT,
@@ -59,81 +56,77 @@ def explore(
     from vlnbert.explorer.serving import address, listen, serve
     from vlnbert.explorer.walk_queue import WalkQueue
 
-    with quiet(not bar), listen(host, port) as listening:  # a port in use is told before anything is opened
+    # A port in use is reported before anything is opened.
+    with quiet(not bar), listen(host, port) as listening:
         explorer = open_explorer(agents, data, device=device, threads=threads)
         queue = WalkQueue(explorer.walk)
         page = address(listening)
         if not is_loopback(host):
             say(f"warning: everybody who can reach {host} can visit this page and let agents walk here")
 
-        def tell() -> None:
+        def announce() -> None:
             say(f"explore at {page} (Ctrl-C ends it)")
             if began is not None:
                 began(page)
 
         hosts = LOOPBACK | {host} if is_loopback(host) else None
         try:
-            serve(make_app(explorer, queue, hosts), listening, tell)
+            serve(make_app(explorer, queue, hosts), listening, announce)
         finally:
             queue.close()
 
 
 def open_explorer(
-    agents: Sequence[Source], data: Data | str | Path | None = None, *, device: str | None, threads: int | None
+    agents: Sequence[AnyAgent], data: Data | str | Path | None = None, *, device: str | None, threads: int | None
 ) -> "Explorer":
     """The agents in their data, ready for visitors; the first walk is made, so that no visitor waits for it."""
-    from vlnbert.explorer.agents import ExplorerAgent
-    from vlnbert.explorer.explorer import Explorer
-    from vlnbert.explorer.requests import EpisodeAsked
-    from vlnbert.explorer.shipped import AGENT, generated_house
+    from vlnbert.explorer.explorer import AGENT, Explorer, generated_house
+    from vlnbert.explorer.requests import EpisodeQuery
 
     if len(agents) > MOST_AGENTS:
         raise UsageError(f"{len(agents)} agents are too many to watch; name one or two")
     use_threads(threads if agents or threads else 1)
-    sources = [run_or_source(one) if isinstance(one, str | Path) else one for one in agents] or [AGENT]
+    sources: list[AnyAgent] = [as_run(one) for one in agents] or [AGENT]
     known = next((one.record.data for one in sources if isinstance(one, Run)), None)
     opened = open_data(data or known or generated_house(), device=device)
     _ = opened.world  # shared by all
     try:
-        ready = [prepare(one, opened, _splits_for(one, opened)) for one in sources]
+        walkers = [Walker(load_agent(one), opened, _splits_for(one, opened)) for one in sources]
     except VlnbertError as error:
         if agents:
             raise
         problem = str(error).partition("; ")[0]
         remedy = "the agent that ships sees generated houses only; name another, such as random"
         raise UsageError(f"{problem}; {remedy}") from None
-    walkers = [
-        ExplorerAgent(one.weights or _about(source, one.agent), one.equipped)
-        for one, source in zip(ready, sources, strict=True)
-    ]
-    explorer = Explorer(ready[0].data, walkers, ready[0].walker.task)
+    about = [walker.loaded.weights or _about(one, walker.agent) for walker, one in zip(walkers, sources, strict=True)]
+    explorer = Explorer(walkers, about)
     if first := explorer.first:
-        asked = [EpisodeAsked(number, first["split"], first["id"]) for number in range(len(walkers))]
-        explorer.walk(asked)
+        query = [EpisodeQuery(number, first["split"], first["id"]) for number in range(len(walkers))]
+        explorer.walk(query)
         explorer.plan(explorer.catalogue.scan_of(first["split"], first["id"]))
     return explorer
 
 
-def _splits_for(source: Source, data: Data) -> list[str]:
-    """A split of each task that an agent may be asked to walk: they decide what it sees."""
+def _splits_for(source: AnyAgent, data: Data) -> list[str]:
+    """A split of each task that an agent may have to walk: they decide what it sees."""
     tasks = dict.fromkeys(task_and_split(name)[0] for name in data.splits)
     if isinstance(source, Run):
         tasks = dict.fromkeys(source.experiment.tasks)
     elif isinstance(source, AgentFactory | Agent) or (isinstance(source, str) and source in AGENTS):
         tasks = dict.fromkeys([R2R.name] if R2R.name in tasks else list(tasks)[:1])
     wanted = ("val_unseen", "val_seen", "train")
-    found = [[f"{task}/{split}" for split in wanted if f"{task}/{split}" in data.splits] for task in tasks]
-    return [names[0] for names in found if names]
+    known = ([f"{task}/{split}" for split in wanted if f"{task}/{split}" in data.splits] for task in tasks)
+    return [names[0] for names in known if names]
 
 
-def _about(source: Source, agent: Agent) -> str:
-    """Who walks, in words: what a class of agents says of itself."""
-    from vlnbert.explorer.shipped import AGENT
+def _about(source: AnyAgent, agent: Agent) -> str:
+    """A description of an agent: the first line of its class's docstring."""
+    from vlnbert.explorer.explorer import AGENT
 
     if source == AGENT:
         return "It ships with vlnbert, and was trained in other generated houses."
-    told = type(agent).__doc__ if isinstance(source, str | AgentFactory) else None
-    return (told or "").strip().partition("\n")[0]
+    description = type(agent).__doc__ if isinstance(source, str | AgentFactory) else None
+    return (description or "").strip().partition("\n")[0]
 
 
 def _require_server() -> None:

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from vlnbert.api.arguments import checked
 from vlnbert.fetching.fetch import FetchReport, fetch
-from vlnbert.fetching.manifest import SHIPPED, read_manifest
-from vlnbert.fetching.recipe import GITHUB
+from vlnbert.fetching.manifest import GITHUB, SHIPPED, read_manifest
 from vlnbert.progress import quiet
 
 
@@ -26,7 +25,7 @@ def fetch_data(
 
     Args:
         folder: The data folder, new or not.
-        only: One or several parts, such as "r2r" or ["graphs", "captions"]; all of them where none is named.
+        only: The parts to fetch: graphs, vocabulary, r2r, landmarks, reverie, captions, observations; by default all.
         mirror: An http or https address in place of GitHub's, below which archives are as OWNER/NAME/tar.gz/COMMIT.
         dry_run: Look at what is there and tell what would be fetched; fetch nothing.
         bar: Show progress.

@@ -4,35 +4,48 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import join
 from typing import Any
 
 from matplotlib.figure import Figure
 
-from vlnbert.analysis.curves import draw_curves, save_figure
+from vlnbert import __version__
+from vlnbert.analysis.figures import draw_curves, save_figure
+from vlnbert.analysis.findings import BEST, TYPICAL, WORST, find_mistakes, paper_rows, pick_episodes
 from vlnbert.analysis.house_plan import house_plan
-from vlnbert.analysis.mistakes import find_mistakes
-from vlnbert.analysis.paper_rows import paper_rows
-from vlnbert.analysis.picking import BEST, TYPICAL, WORST, pick_episodes
-from vlnbert.analysis.recording import Recorder
-from vlnbert.analysis.report import EpisodeCard, Report, Section, Words, write_report
-from vlnbert.analysis.sections import headline, how_it_learned, how_well, what_was_asked, what_went_wrong
+from vlnbert.analysis.report import (
+    EpisodeCard,
+    Folded,
+    Listing,
+    Report,
+    Section,
+    Words,
+    headline,
+    how_it_learned,
+    how_well,
+    what_was_asked,
+    what_went_wrong,
+    write_report,
+)
+from vlnbert.api.agents import load_agent
 from vlnbert.api.arguments import checked
-from vlnbert.api.making_of import how_it_was_made
-from vlnbert.api.preparing import prepare
 from vlnbert.api.runs import Run, open_run
-from vlnbert.api.walkers import usual_task
 from vlnbert.data.data import Data, open_data
 from vlnbert.errors import UsageError, setting
 from vlnbert.evaluation.evaluate import Evaluation
+from vlnbert.evaluation.options import WalkOptions
+from vlnbert.evaluation.recording import Recorder
 from vlnbert.evaluation.tables import Summary, score_table
+from vlnbert.evaluation.walker import Walker
 from vlnbert.plugins import load_recorded
 from vlnbert.progress import quiet
+from vlnbert.records import to_plain
 from vlnbert.runtime import require_within
 from vlnbert.tables import Table
 from vlnbert.tasks.splits import full_name, task_and_split
 
 AGENT = "navigator"  # what a report calls the run's
-EPISODES = 6  # shown in a report, unless told otherwise
+EPISODES = 6  # shown in a report by default
 CONTEXT = "A navigator trained with the preset {preset}, after {updates:,} updates."
 TITLES = {BEST: "Among the best", TYPICAL: "Typical", WORST: "Among the worst"}
 TO_READ = (
@@ -117,7 +130,7 @@ def report(
 def compare_with_baselines(
     run: Run, data: Data | str | Path | None = None, *, split: str | None = None, seed: int = 0
 ) -> Comparison:
-    """A run beside what it must beat and what nobody can, on one split."""
+    """A run beside the baselines on one split: random walks, and shortest paths, which no agent can beat."""
     load_recorded(run.record.plugins)
     name = _validated(run, split)
     opened = open_data(run.record.data if data is None else data)
@@ -125,9 +138,10 @@ def compare_with_baselines(
     opened = opened.seen_as(replace(run.experiment, features=features).seen).holding_out(run.record.held_out)
     steps = run.navigator_experiment.training.max_steps
     agents: dict[str, Run | str] = {"random": "random", "shortest": "shortest", AGENT: run}
-    ready = {agent: prepare(one, opened, name, seed=seed, max_steps=steps) for agent, one in agents.items()}
-    walked = {agent: one.walk(name, record=agent == AGENT) for agent, one in ready.items()}
-    return Comparison(opened, name, walked, ready[AGENT].recorder)
+    options = WalkOptions(seed=seed, max_steps=steps)
+    walkers = {agent: Walker(load_agent(one), opened, name, options) for agent, one in agents.items()}
+    evaluations = {agent: walker.walk(name, record=agent == AGENT) for agent, walker in walkers.items()}
+    return Comparison(opened, name, evaluations, walkers[AGENT].recorder)
 
 
 def write_run_report(
@@ -145,7 +159,7 @@ def write_run_report(
 
 
 def _validated(run: Run, split: str | None) -> str:
-    split = full_name(split or run.experiment.best_on, usual_task(run))
+    split = full_name(split or run.experiment.best_on, run.task)
     if split not in run.experiment.validate_on:
         known = " or ".join(setting("split", name) for name in run.experiment.validate_on)
         raise UsageError(f"{run.folder} was not validated on {split}; choose one that it was: {known}")
@@ -153,7 +167,7 @@ def _validated(run: Run, split: str | None) -> str:
 
 
 def _report(run: Run, compared: Comparison, episodes: int, title: str | None, context: str | None) -> Report:
-    """What was asked, how well it went, how it was learned, what went wrong, episodes, and how it was made."""
+    """The task, scores, learning curves, mistakes, episodes, and how the run was made."""
     evaluation, scores = compared.evaluations[AGENT], compared.scores
     task, split = task_and_split(compared.split)
     if evaluation.scores is None:
@@ -161,7 +175,7 @@ def _report(run: Run, compared: Comparison, episodes: int, title: str | None, co
     cards = _cards(
         compared, pick_episodes(evaluation.scores, episodes, list(map(tuple, evaluation.episodes.path.tolist())))
     )
-    told = context or CONTEXT.format(updates=run.progress.iteration, preset=run.preset)
+    context = context or CONTEXT.format(updates=run.progress.iteration, preset=run.preset)
     note = ""
     if evaluation.predicted_objects is not None:
         luck = 100 * _luck(compared.data, evaluation)
@@ -172,7 +186,7 @@ def _report(run: Run, compared: Comparison, episodes: int, title: str | None, co
     return Report(
         title or f"How {run.folder.resolve().name} walks {compared.split}",
         [
-            Words(f"{told} Here it walks {compared.split} with {run.describe_weights()}.", "lead"),
+            Words(f"{context} Here it walks {compared.split} with {run.describe_weights()}.", "lead"),
             *what_was_asked(task, split, typical.record.instruction.text),
             headline(task, scores, AGENT),
         ],
@@ -204,3 +218,75 @@ def _luck(data: Data, evaluation: Evaluation) -> float:
         return 0.0
     shown = data.object_bank.object_table.count[evaluation.episodes.goal]
     return float((1 / shown.clamp(min=1)).mean())
+
+
+def how_it_was_made(run: Run, split: str, max_steps: int | None) -> Section:
+    """Configuration, data and commands; a script could follow them."""
+    experiment, settings = run.navigator_experiment, dict(_leaves(to_plain(run.experiment)))
+    training, shape = experiment.training, experiment.navigator
+    rows = [
+        ("preset", run.preset),
+        ("changed by hand", ", ".join(f"{place} = {_said(settings[place])}" for place in _asked(run, settings))),
+        ("navigator", f"{shape.backbone}, {shape.hidden} wide, {shape.heads} heads"),
+        ("what views look like", str(experiment.features.views or "")),
+        ("what objects look like", str(experiment.features.objects or "")),
+        ("started from", str(experiment.start or "nothing")),
+        ("learned from", ", ".join(experiment.train_on)),
+        ("updates made", f"{run.progress.iteration:,} of {training.iterations:,}"),
+        ("batch", str(training.batch)),
+        ("learning rate", f"{training.learning_rate:g}"),
+        ("seed", str(training.seed)),
+        ("data folder", run.record.data),
+        ("steps allowed here", "" if max_steps is None else str(max_steps)),
+        ("vlnbert", __version__),
+    ]
+    table = Table(("setting", "value"), [row for row in rows if row[1]])
+    listing = "\n".join(f"{place} = {_said(value)}" for place, value in settings.items())
+    return Section(
+        "How this was made",
+        [
+            table,
+            Words("The same again:"),
+            Listing(commands(run, split, settings)),
+            Folded("All settings", Listing(listing)),
+        ],
+    )
+
+
+def commands(run: Run, split: str, settings: dict[str, Any]) -> str:
+    """The commands that train, evaluate and report such a run."""
+    data = run.record.data
+    folder = run.folder.name if run.folder.is_absolute() else str(run.folder)  # an absolute one is taken already
+    changes = [word for place in _asked(run, settings) for word in _option(place, settings[place])]
+    task, _, name = split.partition("/")
+    lines = [
+        ["vlnbert", "train", run.preset, "--data", data, "--out", folder, *changes],
+        ["vlnbert", "evaluate", folder, "--data", data, "--task", task, "--splits", name],
+        ["vlnbert", "report", folder, "--data", data, "--split", split],
+    ]
+    return "\n".join(map(join, lines))
+
+
+def _asked(run: Run, settings: dict[str, Any]) -> list[str]:
+    return [place for place in run.record.asked if place in settings]
+
+
+def _option(place: str, value: Any) -> list[str]:
+    """A setting as the command line takes it."""
+    name = place.replace("_", "-")
+    if isinstance(value, bool):
+        group, _, word = name.rpartition(".")
+        return [f"--{group}{'.' * bool(group)}{'' if value else 'no-'}{word}"]
+    return [f"--{name}", *(map(str, value) if isinstance(value, list | tuple) else [str(value)])]
+
+
+def _leaves(values: dict[str, Any], place: str = "") -> list[tuple[str, Any]]:
+    found = []
+    for name, value in values.items():
+        where = f"{place}.{name}".strip(".")
+        found += _leaves(value, where) if isinstance(value, dict) else [(where, value)]
+    return found
+
+
+def _said(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -3,19 +3,21 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from vlnbert.api.arguments import checked
 from vlnbert.data.data import Data
 from vlnbert.errors import DataError, UnknownNameError, UsageError
+from vlnbert.evaluation.options import Checkpoint
 from vlnbert.evaluation.tables import shown
+from vlnbert.evaluation.walker import LoadedAgent
 from vlnbert.features.in_memory import bank_digest
 from vlnbert.features.spec import IN_MEMORY
-from vlnbert.learning.callbacks import read_log
-from vlnbert.learning.experiment import Experiment
-from vlnbert.learning.recipes import recipe_of
+from vlnbert.learning.callbacks import Callback, read_log
+from vlnbert.learning.experiment import Experiment, ExperimentSettings
+from vlnbert.learning.recipe import recipe_of
 from vlnbert.learning.run_folder import (
     ANEW,
     BEST,
@@ -23,28 +25,26 @@ from vlnbert.learning.run_folder import (
     Progress,
     best_weights,
     has_checkpoint,
+    last_checkpoint,
     read_progress,
     while_trained,
 )
 from vlnbert.learning.run_record import RunRecord, read_record
-from vlnbert.learning.settings import ExperimentSettings
-from vlnbert.learning.trainer import Callback
 from vlnbert.navigator import Navigator
 from vlnbert.plugins import load_recorded
+from vlnbert.progress import say
+from vlnbert.records import to_plain
 from vlnbert.rollout.policies import RECURRENT, open_weights
 from vlnbert.rollout.policy import Policy
-from vlnbert.speaker import Speaker
 from vlnbert.tables import Table
-from vlnbert.tasks.metrics import METRICS
 from vlnbert.tasks.splits import task_and_split
-from vlnbert.tasks.task import TASKS
+from vlnbert.tasks.task import METRICS, TASKS
 from vlnbert.world.cache import Key
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LOG = "log.jsonl"
-Checkpoint = Literal["best", "last"]
 
 
 @dataclass(eq=False)
@@ -75,6 +75,11 @@ class Run:
             problem = f"{self.folder} is a {self.experiment.RECIPE}'s run, and a {self.experiment.RECIPE} does not walk"
             raise UsageError(f"{problem}; let it tell of paths: vlnbert speak {self.folder}")
         return cast("Experiment", self.experiment)
+
+    @property
+    def task(self) -> str:
+        """The task that it was trained for."""
+        return task_and_split(self.experiment.best_on)[0]
 
     @property
     def progress(self) -> Progress:
@@ -133,13 +138,40 @@ class Run:
         load_recorded(self.record.plugins)
         return while_trained(self.folder, lambda _: open_weights(self.weights))
 
+    def load_agent(self, checkpoint: Checkpoint = "best") -> LoadedAgent:
+        """Its best policy or its last, with all that is needed to walk as in the training."""
+        load_recorded(self.record.plugins)
+        experiment = self.navigator_experiment
+
+        def opened(run: Path) -> tuple[Path, Policy]:
+            folder = self.weights if checkpoint == "best" else last_checkpoint(run)
+            return folder, open_weights(folder)
+
+        folder, policy = while_trained(self.folder, opened)
+        if checkpoint == "best" and folder.name != BEST:
+            say(f"{self.folder}: nothing was validated yet; walking with the last checkpoint")
+        weights = self.describe_weights(checkpoint)
+        return LoadedAgent(
+            name=self.folder.resolve().name + ("_last" if checkpoint == "last" else ""),
+            agent=policy,
+            task=self.task,
+            data=self.record.data,
+            features=experiment.features,
+            max_steps=experiment.training.max_steps,
+            max_tokens=experiment.max_tokens,
+            held_out=self.record.held_out,
+            weights=weights,
+            settings={"preset": self.preset, "weights": weights, **to_plain(self.experiment)},
+            require_data=partial(require_same_bank, self),
+        )
+
     @cached_property
-    def speaker(self) -> Speaker:
+    def speaker(self) -> Any:
         """Its best speaker, as `vln.Speaker.from_pretrained` opens it."""
         if recipe_of(self.experiment).walks:
             problem = f"{self.folder} is a navigator's run, and a navigator does not speak"
             raise UsageError(f"{problem}; train a speaker: vlnbert train speaker-open")
-        return while_trained(self.folder, lambda _: Speaker.from_pretrained(self.weights))
+        return while_trained(self.folder, lambda _: recipe_of(self.experiment).open(self.weights))
 
     def resume(
         self,

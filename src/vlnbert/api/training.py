@@ -7,47 +7,42 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vlnbert.api.arguments import checked
+from vlnbert.api.arguments import checked, spread
 from vlnbert.api.interrupts import stopped_by_signals, uninterrupted
 from vlnbert.api.runs import LOG, Run, open_run
 from vlnbert.data.data import Data, open_data
 from vlnbert.errors import DataError, setting
 from vlnbert.features.in_memory import Features, is_in_memory
 from vlnbert.features.spec import FeatureSpec
-from vlnbert.learning.callbacks import JsonLog, ProgressBar, TensorBoard, Watching, require_callbacks
+from vlnbert.learning.callbacks import Callback, JsonLog, ProgressBar, TensorBoard, Watching, require_callbacks
+from vlnbert.learning.experiment import ExperimentSettings
 from vlnbert.learning.experiment_file import SUFFIX, read_experiment
 from vlnbert.learning.presets import Preset, presets
-from vlnbert.learning.run_folder import CHECKPOINTS, POINTER, RECORD, is_run
-from vlnbert.learning.run_lock import begun_alone, kept
+from vlnbert.learning.run_folder import CHECKPOINTS, POINTER, RECORD, is_run, kept
 from vlnbert.learning.run_record import RENAMED, read_record
-from vlnbert.learning.runs import begin_run, resume_run
-from vlnbert.learning.settings import ExperimentSettings
-from vlnbert.learning.trainer import Callback, Trainer
+from vlnbert.learning.runs import begin_run, begun_alone, resume_run
+from vlnbert.learning.trainer import Trainer, TrainingError
 from vlnbert.plugins import load_recorded
 from vlnbert.progress import Bar, quiet, say
 from vlnbert.ranks import TIMEOUT, RankError, Ranks, is_first, joined
 from vlnbert.records import asked_places, chosen, with_changes
-from vlnbert.runtime import require_device, use_threads
-from vlnbert.sources.locks import LOCK
+from vlnbert.runtime import LaunchOptions, require_device, use_threads
+from vlnbert.sources.writing import LOCK
 
 TENSORBOARD = "tensorboard"  # in a run's folder
 CUSTOM = "custom"  # the preset that a run of somebody's own experiment names
 
 
 @checked("features", "device", "callbacks")
+@spread
 def train(
     experiment: str | Path | Preset | ExperimentSettings,
     data: Data | str | Path,
     out: str | Path,
     *,
     features: FeatureSpec | str | Path | Features | None = None,
-    device: str | None = None,
-    threads: int | None = None,
-    rank_timeout: float | None = None,
     callbacks: Sequence[Callback] = (),
-    bar: bool = True,
-    log: bool = True,
-    tensorboard: bool = True,
+    launch: LaunchOptions,
     **changes: Any,
 ) -> Run:
     """Train a navigator or a speaker, and give back its run: `vln.train("r2r-open", "data", "runs/a", batch=256)`.
@@ -61,14 +56,8 @@ def train(
         data: The data folder, or what `vln.open_data` gave; features that were named there hold.
         out: A new folder for the run: checkpoints, the best weights and the logs.
         features: What agents see, as `vln.open_data` takes it; by default what the experiment says, or the data.
-        device: Where to train, such as cpu or cuda; by default where the data is.
-        threads: CPU threads; torch's choice otherwise.
-        rank_timeout: Seconds that processes which learn together wait for each other before they give up; 600 by
-            default.
-        callbacks: Whoever wants to watch: objects with `updated` and `validated`.
-        bar: Show progress, and say what in the data does not fit.
-        log: Write log.jsonl.
-        tensorboard: Write tensorboard/.
+        callbacks: Objects with `updated` and `validated`, which receive the training's events.
+        launch: ...
         changes: Settings of the experiment to change, by name (batch=256) or place (**{"training.batch": 256}).
     """
     own = features if is_in_memory(features) else None
@@ -76,32 +65,27 @@ def train(
         changes = {**changes, "features" if isinstance(features, FeatureSpec) else "features.views": features}
     preset, out = changed_preset(experiment, changes), Path(out)
     require_callbacks(callbacks)
-    use_threads(threads)
+    use_threads(launch.threads)
     _load_plugins_of(preset.experiment.start)
-    silent = not bar or not is_first()
-    with quiet(silent), _opened(data, device, rank_timeout) as (opened, ranks), begun_alone(out, ranks):
+    with _opened(data, launch) as (opened, ranks), begun_alone(out, ranks):
         opened = opened if own is None else opened.seen_by(own)
         experiment = replace(preset.experiment, features=preset.experiment.features.updated_by(opened.features))
         trainer = begin_run(preset.name, experiment, opened, out, ranks=ranks, tell=say, asked=preset.asked)
         if ranks.writes and preset.experiment.start is None and preset.start_hint:
             say(f"starting from random weights; {preset.start_hint}: {setting('start', 'FILE')}")
         with _nothing_left(trainer):
-            return _train(trainer, callbacks, log=log, tensorboard=tensorboard)
+            return _train(trainer, callbacks, launch)
 
 
 @checked("device", "callbacks")
+@spread
 def resume(
     run: Run | str | Path,
     data: Data | str | Path | None = None,
     *,
     iterations: int | None = None,
-    device: str | None = None,
-    threads: int | None = None,
-    rank_timeout: float | None = None,
     callbacks: Sequence[Callback] = (),
-    bar: bool = True,
-    log: bool = True,
-    tensorboard: bool = True,
+    launch: LaunchOptions,
 ) -> Run:
     """Go on with a run that was interrupted or killed; it ends with the same bits as one that never was.
 
@@ -109,22 +93,15 @@ def resume(
         run: The run, or its folder.
         data: The data folder, if it lies elsewhere now.
         iterations: Updates that it shall have in the end, to extend a run whose learning rate is constant.
-        device: Where to train, such as cpu or cuda.
-        threads: CPU threads; torch's choice otherwise.
-        rank_timeout: Seconds that processes which learn together wait for each other before they give up; 600 by
-            default.
-        callbacks: Whoever wants to watch.
-        bar: Show progress.
-        log: Write on in log.jsonl.
-        tensorboard: Write on in tensorboard/.
+        callbacks: Objects with `updated` and `validated`, which receive the training's events.
+        launch: ...
     """
     run = open_run(run)
     require_callbacks(callbacks)
-    use_threads(threads)
-    silent, data = not bar or not is_first(), run.record.data if data is None else data
-    with quiet(silent), _opened(data, device, rank_timeout) as (opened, ranks), kept(run.folder, ranks):
+    use_threads(launch.threads)
+    with _opened(run.record.data if data is None else data, launch) as (opened, ranks), kept(run.folder, ranks):
         trainer = resume_run(run.folder, opened, ranks, iterations, tell=say)
-        return _train(trainer, callbacks, log=log, tensorboard=tensorboard)
+        return _train(trainer, callbacks, launch)
 
 
 def named_preset(name: str | Path) -> Preset:
@@ -155,16 +132,17 @@ def _load_plugins_of(start: str | None) -> None:
 
 
 @contextmanager
-def _opened(data: Data | str | Path, device: str | None, timeout: float | None) -> Iterator[tuple[Data, Ranks]]:
-    """The data on this process's own device, and its place among those that learn together."""
+def _opened(data: Data | str | Path, launch: LaunchOptions) -> Iterator[tuple[Data, Ranks]]:
+    """The data on this process's own device, and its place among those that train together; one of them speaks."""
     where = data.device if isinstance(data, Data) else "cpu"
-    asked = str(where if device is None else device)
+    asked = str(where if launch.device is None else launch.device)
     require_device(asked)
-    with joined(asked, TIMEOUT if timeout is None else timeout) as (ranks, own):
+    timeout = TIMEOUT if launch.rank_timeout is None else launch.rank_timeout
+    with quiet(not launch.bar or not is_first()), joined(asked, timeout) as (ranks, own):
         yield open_data(data, device=own), ranks
 
 
-def _train(trainer: Trainer, callbacks: Sequence[Callback], *, log: bool, tensorboard: bool) -> Run:
+def _train(trainer: Trainer, callbacks: Sequence[Callback], launch: LaunchOptions) -> Run:
     """Train to the end; an interrupt finishes the update under way and saves."""
     done, total = trainer.progress.iteration, trainer.config.iterations
     with ExitStack() as stack:
@@ -175,11 +153,11 @@ def _train(trainer: Trainer, callbacks: Sequence[Callback], *, log: bool, tensor
             shown = ProgressBar(stack.enter_context(bar), timed=on_cpu)
             watching.append(shown)
             trainer.advanced = shown.advanced
-            if log:
+            if launch.log:
                 watching.append(
                     JsonLog(trainer.run / LOG, {"best_on": trainer.best_on, "best_metric": trainer.best_metric})
                 )
-            if tensorboard:
+            if launch.tensorboard:
                 watching.append(TensorBoard(trainer.run / TENSORBOARD, done))
         trainer.callbacks = watching
         with stopped_by_signals(trainer, bar.say):
@@ -199,9 +177,11 @@ def _nothing_left(trainer: Trainer) -> Iterator[None]:
         yield
     except (DataError, RankError):  # such as a full disk or a lost process: the run can be resumed
         raise
-    except Exception:
-        # A GPU records the second update, which is when it is told that something waits for it.
-        if trainer.ranks.writes and trainer.progress.iteration <= 1 and not trainer.saved:
+    except Exception as error:
+        # A GPU records the second update, which is when it is told that something waits for it; losses that are no
+        # numbers are seen when they are reported.
+        first = trainer.progress.iteration <= 1 or isinstance(error, TrainingError)
+        if trainer.ranks.writes and first and not trainer.saved:
             with uninterrupted():
                 for name in (RECORD, POINTER, LOG):
                     (trainer.run / name).unlink(missing_ok=True)

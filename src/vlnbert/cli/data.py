@@ -1,142 +1,280 @@
-"""`vlnbert data check` and `vlnbert presets`: what a data folder holds, and what can be trained with it."""
+"""Verbs for data: what a folder holds, where one can go, what views and objects look like, more to learn from."""
 
+import math
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any
 
-import tyro
-
-from vlnbert.cli.options import Flag, screen, show, tell
+from vlnbert.cli.output import print_json, screen, show, tell
+from vlnbert.cli.parser import command
 from vlnbert.errors import PREFIX
+from vlnbert.tables import Table
 
 if TYPE_CHECKING:
     from vlnbert.api.inspecting import DataReport
 
 
-def check_data(
-    folder: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="DIR")]],
-    json: Flag = False,
-) -> None:
-    """Read every file of a data folder and say what is there, what is damaged and what each preset still needs.
+@command("data check", "vlnbert.api.inspecting:check_data", ["folder"])
+def check_data(verb: Callable[..., Any], folder: Path, json: bool = False) -> None:
+    """Check every file of a data folder.
+
+    Read every file of a data folder and say what is there, what is damaged and what each preset still needs.
 
     Exits with code 2 when something is damaged; data that is merely absent is no fault.
 
     Example: vlnbert data check data
 
     Args:
-        folder: The data folder.
         json: Print one JSON object instead of tables.
     """
-    from json import dumps
-
-    from vlnbert.api import inspecting
-
-    found = inspecting.check_data(folder)
+    found = verb(folder)
     if json:
-        print(dumps(found.to_plain()))
+        print_json(found.to_plain())
     else:
-        _print(found)
+        _print_report(found)
     if found.damaged:
         raise SystemExit(2)
 
 
-def make_r4r(folder: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="DIR")]]) -> None:
-    """Make R4R of a data folder's R2R: paths joined in pairs, with every pair of their instructions.
-
-    Two paths of a house are joined where the end of the first lies less than 3 m, along the graph, from the start of
-    the second, by the shortest way between them (Jain et al. 2019). Writes r4r/R4R_<split>.json beside R2R's own files.
-
-    Example: vlnbert data r4r data
-
-    Args:
-        folder: The data folder, with connectivity/ and r2r/.
-    """
-    from vlnbert.api import inspecting
-
-    for split, (paths, instructions) in inspecting.make_r4r(folder).items():
-        tell(f"{folder}/r4r/R4R_{split}.json: {paths:,} paths, {instructions:,} instructions")
-
-
-def holdout_houses(
-    folder: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="DIR")]],
-    holdout: int = 6,
-    holdout_seed: int = 0,
-    json: Flag = False,
-) -> None:
-    """List the houses that a training with --holdout keeps out, and their instructions in every train split.
-
-    Example: vlnbert data holdout data --holdout 6 --holdout-seed 0
-
-    Args:
-        folder: The data folder.
-        holdout: How many houses.
-        holdout_seed: Chooses them.
-        json: Print one JSON object instead of a table: by house, by split, the number of instructions.
-    """
-    from json import dumps
-
-    from vlnbert.api import inspecting
-    from vlnbert.tables import Table
-
-    found = inspecting.holdout_houses(folder, holdout, holdout_seed)
-    if json:
-        print(dumps(found))
-        return
-    splits = next(iter(found.values()))
-    rows = [[house, *(f"{count:,}" for count in counts.values())] for house, counts in found.items()]
-    rows.append(["all", *(f"{sum(counts[split] for counts in found.values()):,}" for split in splits)])
-    show(Table(["house", *splits], rows, f"kept out of {folder} for dev_unseen"))
-
-
-def presets(
-    name: tyro.conf.Positional[Annotated[str | None, tyro.conf.arg(metavar="PRESET")]] = None, json: Flag = False
-) -> None:
-    """List the experiments that can be trained by name, and the data that each of them needs.
-
-    Example: vlnbert presets
-
-    Example: vlnbert presets r2r-open > my.json
-
-    Args:
-        name: Print one preset, all of its settings, as a file that vlnbert train takes.
-        json: Print one JSON object instead of a table: of each preset its description, its needs and all its settings.
-    """
-    from json import dumps
-
-    from vlnbert.learning import presets as menu
-    from vlnbert.learning.experiment_file import experiment_values
-    from vlnbert.records import to_plain
-
-    if name is not None:
-        print(dumps(experiment_values(menu.presets[name]), indent=2))
-    elif json:
-        told = {name: {**to_plain(one), "needs": one.experiment.needs} for name, one in menu.presets.items()}
-        for values in told.values():
-            del values["asked"]  # nobody has chosen anything yet
-        print(dumps(told))
-    else:
-        show(menu.presets.table())
-
-
-def _print(report: "DataReport") -> None:
-    from rich.table import Column, Table
+def _print_report(report: "DataReport") -> None:
+    from rich.table import Column
+    from rich.table import Table as RichTable
     from rich.text import Text
 
     from vlnbert.data.inventory import describe_need
     from vlnbert.learning.presets import presets
 
     console = screen()
-    table = Table("part", "holds", "state", title=f"{report.folder}", title_justify="left")
+    table = RichTable("part", "holds", "state", title=f"{report.folder}", title_justify="left")
     for part in report.parts:
         state = Text("damaged", "red") if part.faults else Text("whole", "green")
         table.add_row(part.need, part.holds or "-", state)
     console.print(table)
     names = Column("preset", no_wrap=True, min_width=max(map(len, report.missing)))
-    shown = Table(names, "what it is", "data it still needs", title="presets", title_justify="left")
+    needed = RichTable(names, "what it is", "data it still needs", title="presets", title_justify="left")
     for name, missing in report.missing.items():
         needs = "\n".join(describe_need(need) for need in missing)
-        shown.add_row(name, presets[name].description, needs or Text("nothing", "green"))
-    console.print(shown)
+        needed.add_row(name, presets[name].description, needs or Text("nothing", "green"))
+    console.print(needed)
     for path, note in ((part.path, note) for part in report.parts for note in part.notes):
         tell(f"{path}: {note}")
     for fault in (fault for part in report.parts for fault in part.faults):
         tell(f"{PREFIX}{fault}", aside=True)
+
+
+@command("data r4r", "vlnbert.api.inspecting:make_r4r", ["data"])
+def make_r4r(verb: Callable[..., Any], data: Path) -> None:
+    """Make R4R of a data folder's R2R.
+
+    Example: vlnbert data r4r data
+    """
+    for split, (paths, instructions) in verb(data).items():
+        tell(f"{data}/r4r/R4R_{split}.json: {paths:,} paths, {instructions:,} instructions")
+
+
+@command("data holdout", "vlnbert.api.inspecting:holdout_houses", ["data"])
+def holdout_houses(verb: Callable[..., Any], data: Path, json: bool = False, **options: Any) -> None:
+    """List the houses that a training with --holdout keeps out.
+
+    Example: vlnbert data holdout data --holdout 6 --holdout-seed 0
+
+    Args:
+        json: Print one JSON object instead of a table: by house, by split, the number of instructions.
+    """
+    found = verb(data, **options)
+    if json:
+        print_json(found)
+        return
+    splits = next(iter(found.values()))
+    rows = [[house, *(f"{count:,}" for count in counts.values())] for house, counts in found.items()]
+    rows.append(["all", *(f"{sum(counts[split] for counts in found.values()):,}" for split in splits)])
+    show(Table(["house", *splits], rows, f"kept out of {data} for dev_unseen"))
+
+
+@command("world candidates", "vlnbert.api.inspecting:candidates", ["scan"])
+def candidates(verb: Callable[..., Any], scan: str, data: Path, json: bool = False) -> None:
+    """Show where one can go from each viewpoint of a scan.
+
+    Example: vlnbert world candidates 17DRP5sb8fy --data data --json
+
+    Args:
+        json: Print one JSON line a viewpoint: its candidates with view, heading, elevation, distance from the view's
+            centre (radians) and idx, the 1-based place in that view.
+    """
+    from rich.table import Table as RichTable
+
+    found = verb(data, scan)
+    if json:
+        for viewpoint, listed in found.items():
+            print_json({"viewpoint": viewpoint, "candidates": listed})
+        return
+    table = RichTable("viewpoint", "leads to", "view", "heading", "elevation", title=scan, title_justify="left")
+    for viewpoint, listed in found.items():
+        shown = viewpoint
+        for item in listed or [{}]:
+            angles = [f"{math.degrees(item[name]):.0f}°" for name in ("heading", "elevation") if item]
+            table.add_row(shown, item.get("viewpoint", "nowhere"), str(item.get("view", "")), *angles)
+            shown = ""
+        table.add_section()
+    screen().print(table)
+
+
+@command("world check", "vlnbert.api.inspecting:check_world")
+def check_world(verb: Callable[..., Any], data: Path) -> None:
+    """Check the graphs of a data folder.
+
+    Example: vlnbert world check --data data
+    """
+    world = verb(data).world
+    edges = int((world.choices - 1).sum()) // 2
+    tell(f"{data}: {len(world.scans):,} scans, {len(world):,} viewpoints, {edges:,} edges; every promise is kept")
+
+
+@command("features views", "vlnbert.api.features:view_features")
+def view_features(verb: Callable[..., Any], data: Path, json: bool = False, **options: Any) -> None:
+    """Make channels of the views' feature.
+
+    Example: vlnbert features views --data data --views captions,observations
+
+    Args:
+        json: Print one JSON object instead of a table: views, channels with the width of each, width, seconds.
+    """
+    facts = verb(data, **options)
+    _show_channels(data, facts, f"{facts['views']:,} views that face a neighbour", json)
+
+
+@command("features captions", "vlnbert.api.features:caption_features")
+def caption_features(verb: Callable[..., Any], data: Path, json: bool = False, **options: Any) -> None:
+    """Make features of the views' captions and detections.
+
+    Example: vlnbert features captions --data data
+
+    Args:
+        json: Print one JSON object instead of a table: views, captions, caption_width, classes, width, seconds, and
+            cache, the file (null where none could be written).
+    """
+    words = {
+        "views": "views that face a neighbour",
+        "captions": "distinct captions",
+        "caption_width": "width of a caption's embedding",
+        "classes": "classes of detected objects",
+        "width": "width of a view's feature",
+    }
+    facts = verb(data, **options)
+    if json:
+        print_json(facts)
+        return
+    rows = [[said, f"{facts[name]:,}"] for name, said in words.items()]
+    show(Table(["what", "value"], [*rows, ["seconds", f"{facts['seconds']:.1f}"]], f"{data}/captions"))
+    cache = facts["cache"]
+    print(f"cached in {cache}" if cache else "not cached: $VLNBERT_CACHE cannot be written")
+
+
+@command("features objects", "vlnbert.api.features:object_features")
+def object_features(verb: Callable[..., Any], data: Path, json: bool = False, **options: Any) -> None:
+    """Make channels of the objects' feature.
+
+    Example: vlnbert features objects --data data
+
+    Example: vlnbert features objects --data data --objects names,observations
+
+    Args:
+        json: Print one JSON object instead of a table: objects, channels with the width of each, width, seconds, and
+            targets, the counts of each split.
+    """
+    facts = verb(data, **options)
+    _show_channels(data, facts, f"{facts['objects']:,} objects", json)
+    if not json:
+        from vlnbert.tasks.splits import TargetReport
+
+        for split, report in facts["targets"].items():
+            for line in TargetReport(**report).lines():
+                tell(f"{split}: {line}")
+
+
+def _show_channels(data: Path, facts: dict[str, Any], counted: str, json: bool) -> None:
+    if json:
+        print_json(facts)
+        return
+    rows = [[name, f"{width:,}"] for name, width in facts["channels"].items()]
+    note = f"{counted}, {facts['seconds']:.1f} seconds"
+    show(Table(["channel", "width"], [*rows, ["all of them", f"{facts['width']:,}"]], str(data), note))
+
+
+@command("augment paths", "vlnbert.api.augmenting:augment_paths", metavars={"out": "FILE"})
+def augment_paths(verb: Callable[..., Any], out: Path, json: bool = False, **options: Any) -> None:
+    """Write paths for a speaker to describe.
+
+    Example: vlnbert augment paths --data data --out paths.json --count 75000
+
+    Args:
+        data: Folder with connectivity/ and r2r/.
+        holdout: Houses of the train split to keep out, as in a training with --holdout: 6 of them, say.
+        json: Print one JSON object instead of a line: paths, known, described.
+    """
+    found = verb(out=out, **options)
+    if json:
+        print_json({"paths": len(found), "known": found.known, "described": found.described})
+    else:
+        print(f"{out}: {len(found):,} of {found.known:,} paths; {found.described:,} left out, val_seen describes them")
+
+
+@command(
+    "augment speak",
+    "vlnbert.api.augmenting:augment_speak",
+    ["speaker"],
+    metavars={"speaker": "RUN", "out": "FILE"},
+)
+def augment_speak(verb: Callable[..., Any], json: bool = False, **options: Any) -> None:
+    """Let a speaker describe paths, as data to train on.
+
+    It writes instructions for every path of a file, as augmented data that a training learns from. A file
+    r2r/NAME_aug.json of a data folder is the split r2r/NAME_aug. Instructions without words or without an end are left
+    out and counted; so are paths outside of the train houses, and those that val_seen describes. The file is written
+    whole or not at all: what was interrupted starts over. A small file beside it, NAME_aug.about.json, names the
+    speaker and the houses that it had not seen. Fewer tellings are the first of more.
+
+    Example: vlnbert augment paths --data data --out paths.json --count 75000
+
+    Example: vlnbert augment speak runs/speaker --paths paths.json --out data/r2r/told_aug.json --device cuda
+
+    Example: vlnbert train r2r-open-told --data data --out runs/told --device cuda
+
+    Args:
+        speaker: A run of a speaker, whose best weights speak; or a speaker's folder or hub name. One of REVERIE
+            describes an object that is seen where the path ends: the file's, or one that is drawn for each telling.
+        paths: The paths, in R2R's form, as vlnbert augment paths writes them; or in REVERIE's.
+        data: The data folder; by default the one that a run was trained on.
+        device: Where the tensors are, such as cpu or cuda.
+        json: Print one JSON object instead of a line: path, paths, written, left_out.
+    """
+    found = verb(**options)
+    if json:
+        print_json(found.values())
+    else:
+        print(found)
+
+
+@command("augment sub-instructions", "vlnbert.api.augmenting:augment_sub_instructions", metavars={"out": "FILE"})
+def augment_sub_instructions(verb: Callable[..., Any], out: Path, json: bool = False, **options: Any) -> None:
+    """Cut R2R's train instructions in parts.
+
+    Cut R2R's train instructions in parts, each with the part of the path that it describes.
+
+    LAR2R's word labels say which words are due at which viewpoint (vlnbert data fetch DIR --only landmarks). A cut lies
+    where the words that are due at a viewpoint begin with an action: what was said before leads to that viewpoint, and
+    what is said from there on leads on to the goal. Either part has at least 3 viewpoints and 4 words. Nothing but the
+    train split is cut, and parts along a path of val_seen are left out. The split r2r/sub_instructions, which r2r-open
+    learns from, is made in the same way and needs no file: this is for other programs, and to look at.
+
+    Example: vlnbert augment sub-instructions --data data --out parts.json
+
+    Args:
+        data: Folder with connectivity/, r2r/R2R_train.json and r2r/LAR2R_train.json.
+        json: Print one JSON object instead of a line: sub_instructions, beginnings, ends, instructions, cut, left_out.
+    """
+    found = verb(out=out, **options)
+    if json:
+        print_json(found.values())
+    else:
+        print(f"{out}: {found}")

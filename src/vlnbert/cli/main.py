@@ -1,83 +1,21 @@
 """The command `vlnbert`: finds the verb, and turns what can go wrong into one line and exit code 2."""
 
 import os
+import shutil
 import signal
 import sys
-from collections.abc import Callable
+import textwrap
 
-from tyro.extras import SubcommandApp
-
-from vlnbert import __version__
-from vlnbert.cli.augment import augment_paths, augment_speak, augment_sub_instructions
-from vlnbert.cli.bench.evaluate import bench_evaluate
-from vlnbert.cli.bench.explore import bench_explore
-from vlnbert.cli.bench.growth import bench_growth
-from vlnbert.cli.bench.navigator import bench_navigator
-from vlnbert.cli.bench.objects import bench_objects
-from vlnbert.cli.bench.speak import bench_speak
-from vlnbert.cli.bench.train import bench_train
-from vlnbert.cli.bench.world import bench_world
-from vlnbert.cli.compare import compare
-from vlnbert.cli.data import check_data, holdout_houses, make_r4r, presets
-from vlnbert.cli.demo import demo, house
-from vlnbert.cli.evaluate import evaluate
-from vlnbert.cli.explore import explore
-from vlnbert.cli.features import caption_features, object_features, view_features
-from vlnbert.cli.fetch import fetch_data
+from vlnbert.cli import bench, data, extend, look, start, train  # noqa: F401  # they register their verbs
 from vlnbert.cli.interrupted import INTERRUPTED, exit_code, interrupt, speaks, tell_interrupted
-from vlnbert.cli.parsing import as_option, parsed, postponed
-from vlnbert.cli.plugins import plugins
-from vlnbert.cli.report import curves, report
-from vlnbert.cli.score import score, submit
-from vlnbert.cli.show import show
-from vlnbert.cli.speak import speak
-from vlnbert.cli.train import train
-from vlnbert.cli.weights import export_weights, import_weights, inspect_weights
-from vlnbert.cli.world import candidates, check_world
+from vlnbert.cli.parser import WIDEST, Command, as_option, entry
 from vlnbert.errors import LONGEST_LINE, PREFIX, UnknownNameError, UsageError, VlnbertError, cut, printable, spelling
 from vlnbert.plugins import load_plugin, plugin_failure
 from vlnbert.runtime import keep_freed_memory
 
 PLUGIN = "--plugin"
-VERBS: dict[str, Callable[..., None]] = {
-    "demo": demo,
-    "train": train,
-    "house": house,
-    "data fetch": fetch_data,
-    "data check": check_data,
-    "data r4r": make_r4r,
-    "data holdout": holdout_houses,
-    "world candidates": candidates,
-    "world check": check_world,
-    "features views": view_features,
-    "features captions": caption_features,
-    "features objects": object_features,
-    "augment paths": augment_paths,
-    "augment speak": augment_speak,
-    "augment sub-instructions": augment_sub_instructions,
-    "presets": presets,
-    "plugins": plugins,
-    "curves": curves,
-    "report": report,
-    "explore": explore,
-    "show": show,
-    "compare": compare,
-    "evaluate": evaluate,
-    "score": score,
-    "submit": submit,
-    "speak": speak,
-    "weights import": import_weights,
-    "weights inspect": inspect_weights,
-    "weights export": export_weights,
-    "bench world": bench_world,
-    "bench navigator": bench_navigator,
-    "bench objects": bench_objects,
-    "bench train": bench_train,
-    "bench evaluate": bench_evaluate,
-    "bench growth": bench_growth,
-    "bench explore": bench_explore,
-    "bench speak": bench_speak,
-}
+VERBS = Command.every
+GROUPS = ("start", "data", "train", "look", "extend", "bench")  # the overview's headings: modules that have verbs
 
 
 def main() -> None:
@@ -130,21 +68,21 @@ def _run(words: list[str]) -> None:
     asked, words = _split_plugins(words)
     for plugin in asked:
         load_plugin(plugin)
-    if words in ([], ["-h"], ["--help"]):
+    if words in ([], ["-h"], ["--help"], ["help"]):
         print(_menu())
         if not words:
             raise SystemExit(2)
     elif words == ["--version"]:
-        print(f"vlnbert {__version__}")
+        VERBS["version"].run([])
+    elif words[0] == "help":
+        _run([*words[1:], "--help"])
     else:
-        _check_verb(words)
-        if words[0] == "train":  # its next word chooses among presets, each with settings of its own
-            train(words[1:])
+        name = _verb(words)
+        rest = words[len(name.split()) :]
+        if name == "train":  # its next word chooses among presets, each with settings of its own
+            train.train(rest)
         else:
-            app = _app({name: verb for name, verb in VERBS.items() if verb is not train})
-            verb = words[:2] if " ".join(words[:2]) in VERBS else words[:1]
-            rest = words[len(verb) :]
-            parsed(lambda rest: app.cli(prog="vlnbert", args=[*verb, *rest]), " ".join(["vlnbert", *verb]), rest)()
+            VERBS[name].run(rest)
 
 
 def _split_plugins(words: list[str]) -> tuple[list[str], list[str]]:
@@ -162,15 +100,22 @@ def _split_plugins(words: list[str]) -> tuple[list[str], list[str]]:
     return plugins, others
 
 
-def _check_verb(words: list[str]) -> None:
-    """A mistyped verb is answered with the nearest ones."""
-    groups = {name.split()[0] for name in VERBS}
-    if words[0] not in groups:
-        raise UnknownNameError("verb", words[0], VERBS)
-    if words[0] not in VERBS and len(words) > 1 and not words[1].startswith("-"):
-        spoken = " ".join(words[:2])
-        if spoken not in VERBS:
-            raise UnknownNameError("verb", spoken, VERBS)
+def _verb(words: list[str]) -> str:
+    """The verb that words begin with; a mistyped one is answered with the nearest ones."""
+    bench.check_place(words)
+    if words[0] in VERBS:
+        return words[0]
+    asked = " ".join(words[:2])
+    members = [name.partition(" ")[2] for name in VERBS if name.startswith(f"{words[0]} ")]
+    if members and (len(words) == 1 or words[1].startswith("-")):
+        if words[1:] in (["-h"], ["--help"]):
+            print(_menu(f"{words[0]} "))
+            raise SystemExit(0)
+        problem = f"vlnbert {words[0]} is followed by {' or '.join(members)}"
+        raise UsageError(f"{problem}; vlnbert {words[0]} --help lists what it takes")
+    if asked not in VERBS:
+        raise UnknownNameError("verb", asked if members else words[0], VERBS)
+    return asked
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
@@ -187,29 +132,21 @@ def _give_up_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _menu() -> str:
-    """Every verb on a line; tyro's own overview would print all their explanations in full."""
-    width = max(map(len, VERBS))
-    lines = [f"  vlnbert {name:<{width}}  {(verb.__doc__ or '').splitlines()[0]}" for name, verb in VERBS.items()]
-    about = "Agents that follow instructions through real houses: Recurrent VLN-BERT for R2R and REVERIE."
-    return "\n".join([about, "", *lines, "", _MORE])
+def _menu(prefix: str = "") -> str:
+    """Every verb on a line, in groups, as wide as the terminal."""
+    width, columns = max(map(len, VERBS)) + 4, min(shutil.get_terminal_size().columns, WIDEST)
+    parts = [] if prefix else [textwrap.fill(_ABOUT, columns)]
+    for group in GROUPS:
+        verbs = [verb for verb in VERBS.values() if verb.group == group and verb.name.startswith(prefix)]
+        lines = [f"{group}:", *(entry(verb.name, verb.about, columns, width) for verb in verbs)]
+        parts += ["\n".join(lines)] if verbs else []
+    return "\n\n".join([*parts, "\n".join(textwrap.fill(one, columns) for one in _MORE)])
 
 
-def _app(verbs: dict[str, Callable[..., None]]) -> SubcommandApp:
-    """Verbs of two words become groups."""
-    app, groups = SubcommandApp(), dict[str, SubcommandApp]()
-    for name, verb in verbs.items():
-        group, _, rest = name.partition(" ")
-        if not rest:
-            app.command(name=name)(postponed(verb))
-            continue
-        if group not in groups:
-            groups[group] = app.command(SubcommandApp(), name=group)
-        groups[group].command(name=rest)(postponed(verb))
-    return app
-
-
-_MORE = """vlnbert --plugin my.py VERB ... loads a plugin first, a .py file or a module: what it registers (rewards,
-features and others) can then be named, and vlnbert plugins lists it. It may stand anywhere, and more than once. A run
-or a file that names a plugin needs it said so, unless this machine has trained with the same bytes.
-vlnbert VERB --help explains a verb; start with: vlnbert demo"""
+_ABOUT = "Agents that follow instructions through real houses: Recurrent VLN-BERT for R2R and REVERIE."
+_MORE = (
+    "vlnbert VERB --help, or vlnbert help VERB, explains a verb; start with: vlnbert demo",
+    "vlnbert --plugin my.py VERB ... loads a plugin first, a .py file or a module: what it registers (rewards, "
+    "features and others) can then be named, and vlnbert plugins lists it. It may stand anywhere, and more than once.",
+    "A run or a file that names a plugin needs it said so, unless this machine has trained with the same bytes.",
+)

@@ -1,34 +1,68 @@
-"""`vlnbert train`: an experiment by name or from a file, begun or resumed."""
+"""Verbs to train: presets, an experiment by name or from a file, begun or resumed, and its curves."""
 
 import shlex
 from collections.abc import Callable
-from inspect import cleandoc
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
-
-import tyro
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from vlnbert.cli.interrupted import exit_code
-from vlnbert.cli.options import DataPath, RunPath, tell
-from vlnbert.cli.parsing import parsed, postponed
+from vlnbert.cli.output import print_json, show, tell
+from vlnbert.cli.parser import Command, command
 from vlnbert.errors import UsageError
 
 if TYPE_CHECKING:
     from vlnbert.api.runs import Run
-    from vlnbert.learning.presets import Preset
-
 
 EXTENDS = "--training.iterations"  # the one setting of a run that may grow
+PYTHON_ONLY = ("experiment", "features", "callbacks", "log", "tensorboard")
+# What people change most.
+FIRST = (
+    *("train_on", "validate_on", "best_on", "holdout", "features.views", "start", "policy.name", "navigator.hidden"),
+    *("navigator.layers", "speaker.hidden", "training.iterations", "training.batch", "training.learning_rate"),
+    *("training.validate_every", "training.precision", "training.patience", "training.seed"),
+)
 
 
+@command("presets", places=["name"], metavars={"name": "PRESET"})
+def presets(name: str | None = None, json: bool = False) -> None:
+    """List the experiments that can be trained by name.
+
+    Example: vlnbert presets
+
+    Example: vlnbert presets r2r-open > my.json
+
+    Args:
+        name: Print one preset, all of its settings, as a file that vlnbert train takes.
+        json: Print one JSON object instead of a table: of each preset its description, its needs and all its settings.
+    """
+    from json import dumps
+
+    from vlnbert.learning import presets as menu
+    from vlnbert.learning.experiment_file import experiment_values
+    from vlnbert.records import to_plain
+
+    if name is not None:
+        print(dumps(experiment_values(menu.presets[name]), indent=2))
+    elif json:
+        found = {name: {**to_plain(one), "needs": one.experiment.needs} for name, one in menu.presets.items()}
+        for values in found.values():
+            del values["asked"]  # nobody has chosen anything yet
+        print_json(found)
+    else:
+        show(menu.presets.table())
+
+
+@command("train")
 def train(words: list[str]) -> None:
-    """Train a navigator: vlnbert train PRESET --data DIR --out RUN, or go on: vlnbert train --resume RUN.
+    """Train a navigator or a speaker, or go on with a run.
+
+    Train a navigator or a speaker: vlnbert train PRESET --data DIR --out RUN, or go on: vlnbert train --resume RUN.
 
     Example: vlnbert train r2r-open --data data --out runs/r2r-open
 
     Example: vlnbert train my.json --data data --out runs/mine
     """
-    if words in (["-h"], ["--help"]) or not words:
+    if words in (["-h"], ["--help"], ["--help-all"]) or not words:
         print(_explanation())
         if not words:
             raise SystemExit(2)
@@ -36,59 +70,31 @@ def train(words: list[str]) -> None:
         example = "vlnbert train demo --data DIR --out RUN"
         raise UsageError(f"the first word names what to train; for example {example}, and vlnbert presets lists more")
     elif words[0].startswith("-"):
-        _refuse_settings(words)
-        _run(_resume, "vlnbert train", words)
+        for option in (word.partition("=")[0] for word in words if word.startswith("--")):
+            if "." in option and option != EXTENDS:
+                begin = "begin another from its weights: vlnbert train PRESET --start RUN"
+                raise UsageError(f"a run that is resumed keeps its settings; leave {option} out, or {begin}")
+        resuming().run(words)
     elif any(word.partition("=")[0] == "--resume" for word in words):
         raise UsageError(f"a run that is resumed keeps its settings; leave {words[0]} out: vlnbert train --resume RUN")
     else:
-        from vlnbert.api.training import named_preset
-
-        _run(_beginning(named_preset(words[0]), *words), f"vlnbert train {words[0]}", words[1:])
+        beginning(words[0]).run(words[1:])
 
 
-def _refuse_settings(words: list[str]) -> None:
-    """Settings of a run that is resumed stay; how many updates it has may grow."""
-    for option in (word.partition("=")[0] for word in words if word.startswith("--")):
-        if "." in option and option != EXTENDS:
-            begin = "begin another from its weights: vlnbert train PRESET --start RUN"
-            raise UsageError(f"a run that is resumed keeps its settings; leave {option} out, or {begin}")
+def beginning(word: str) -> Command:
+    """The command of one preset, or of one file, with its settings as defaults."""
+    from vlnbert.api.training import named_preset
 
+    preset = named_preset(word)
 
-def _run(verb: Callable[..., None], command: str, words: list[str]) -> None:
-    parsed(lambda words: tyro.cli(postponed(verb), args=words, prog=command), command, words)()
-
-
-def _beginning(preset: "Preset", word: str, *options: str) -> Callable[..., None]:
-    """The command of one preset, or of one file, with its settings as defaults; `options` are what follows it."""
-    kind = type(preset.experiment)
-
-    def begin(
-        data: DataPath,
-        out: RunPath,
-        experiment: Annotated[kind, tyro.conf.arg(name="")] = preset.experiment,  # type: ignore[valid-type]
-        device: str = "cpu",
-        threads: int | None = None,
-        rank_timeout: float | None = None,
-    ) -> None:
-        from dataclasses import replace
-
-        from vlnbert.api.training import train
-        from vlnbert.records import asked_places
-
-        given = [option[2:] for option in options if option.startswith("--")]
-        names = [option.partition("=")[0].replace("-", "_") for option in given]
-        asked = asked_places(experiment, preset.experiment, names, preset.asked)
-        run = train(
-            replace(preset, experiment=experiment, asked=asked),
-            data,
-            out,
-            device=device,
-            threads=threads,
-            rank_timeout=rank_timeout,
-        )
-        _tell(run, None, _resuming(out, None, device, threads=threads, rank_timeout=rank_timeout))
+    def begin(verb: Callable[..., "Run"], data: Path, out: Path, **changes: Any) -> None:
+        run = verb(preset, data, out, **changes)
+        again = {name: changes[name] for name in ("device", "threads", "rank_timeout") if name in changes}
+        _tell(run, None, _again(out, **again))
 
     begin.__doc__ = f"""Train {preset.description or "an experiment of your own"}.
+
+    Train {preset.description or "an experiment of your own"}.
 
     Ctrl-C finishes the update under way, saves, and says how to go on; a second one does without the validation that
     may follow, as SIGTERM does at once. Interrupted, it ends with the exit code 130 (143 by SIGTERM). Several
@@ -98,63 +104,61 @@ def _beginning(preset: "Preset", word: str, *options: str) -> Callable[..., None
 
     Args:
         data: The data folder; vlnbert data check DIR says whether it holds what this needs.
-        out: A new folder for the run: checkpoints, the best weights, log.jsonl and tensorboard/.
-        experiment: All settings.
-        device: Where to train, such as cpu or cuda.
-        threads: CPU threads; torch's choice otherwise.
-        rank_timeout: Seconds that several processes wait for each other before they give up, 600 unless told otherwise:
-            more than one of them takes longer than the others to open the data, to validate or to save.
+        device: Where to train, such as cpu or cuda; by default cpu.
     """
-    return begin
-
-
-def _resume(
-    resume: RunPath,
-    data: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None,
-    iterations: Annotated[int | None, tyro.conf.arg(name="training.iterations")] = None,
-    device: str = "cpu",
-    threads: int | None = None,
-    rank_timeout: float | None = None,
-) -> None:
-    """Go on with a run that was interrupted or killed; it ends with the same bits as one that never was.
-
-    Example: vlnbert train --resume runs/r2r-open
-
-    Example: vlnbert train --resume runs/r2r-two-stream --training.iterations 400000
-
-    Args:
-        resume: The run's folder.
-        data: The data folder, if it lies elsewhere now.
-        iterations: Updates that it shall have in the end, to extend a run whose learning rate is constant.
-        device: Where to train, such as cpu or cuda.
-        threads: CPU threads; torch's choice otherwise.
-        rank_timeout: Seconds that several processes wait for each other before they give up, 600 unless told otherwise:
-            more than one of them takes longer than the others to open the data, to validate or to save.
-    """
-    from vlnbert.api import training
-
-    run = training.resume(
-        resume, data, iterations=iterations, device=device, threads=threads, rank_timeout=rank_timeout
+    return Command(
+        f"train {word}",
+        begin,
+        "vlnbert.api.training:train",
+        metavars={"out": "RUN"},
+        without=PYTHON_ONLY,
+        settings=preset.experiment,
+        first=FIRST,
     )
-    _tell(run, data, _resuming(resume, data, device, threads=threads, rank_timeout=rank_timeout))
 
 
-def _resuming(run: Path, data: Path | None, device: str, threads: int | None, rank_timeout: float | None = None) -> str:
+def resuming() -> Command:
+    """The command that goes on with a run."""
+
+    def resume(verb: Callable[..., "Run"], resume: Path, data: Path | None = None, **options: Any) -> None:
+        """Go on with a run that was interrupted or killed; it ends with the same bits as one that never was.
+
+        Example: vlnbert train --resume runs/r2r-open
+
+        Example: vlnbert train --resume runs/r2r-two-stream --training.iterations 400000
+
+        Args:
+            resume: The run's folder.
+        """
+        iterations = options.pop("training.iterations", None)
+        run = verb(resume, data, iterations=iterations, **options)
+        _tell(run, data, _again(resume, data=data, **options))
+
+    return Command(
+        "train",
+        resume,
+        "vlnbert.api.training:resume",
+        metavars={"resume": "RUN"},
+        without=(*PYTHON_ONLY, "run"),
+        spelt={"iterations": "training.iterations"},
+    )
+
+
+def _again(run: Path, **options: Any) -> str:
     """The command that goes on with a run, where its data lies now, on the same machine and as many processes."""
     from vlnbert.ranks import launcher
 
-    options: dict[str, object] = {"--data": data, "--device": device if device != "cpu" else None}
-    options |= {"--threads": threads, "--rank-timeout": rank_timeout}
-    given = [str(word) for name, value in options.items() if value is not None for word in (name, value)]
-    return shlex.join([*launcher(), "train", "--resume", str(run), *given])
+    given = {name: value for name, value in options.items() if value is not None and (name, value) != ("device", "cpu")}
+    words = [str(word) for name, value in given.items() for word in (f"--{name.replace('_', '-')}", value)]
+    return shlex.join([*launcher(), "train", "--resume", str(run), *words])
 
 
 def _tell(run: "Run", data: Path | None, again: str) -> None:
     """How it ended, from the one process that talks to people; `data` is where the data lies, if not where it did."""
     from vlnbert.evaluation.tables import shown
-    from vlnbert.learning.recipes import recipe_of
+    from vlnbert.learning.recipe import recipe_of
     from vlnbert.ranks import is_first
-    from vlnbert.tasks.metrics import METRICS
+    from vlnbert.tasks.task import METRICS
 
     if run.interrupted:
         end_stopped(run, again)
@@ -189,10 +193,34 @@ def _explanation() -> str:
 
     width = max(map(len, presets))
     lines = [f"  {name:<{width}}  {preset.description}" for name, preset in presets.items()]
-    return "\n".join([cleandoc(train.__doc__ or ""), "", "presets:", *lines, "", _MORE])
+    return "\n".join([_USAGE, "", "presets:", *lines, "", _MORE])
 
 
-_MORE = """vlnbert train PRESET --help shows every setting of a preset; any of them can be changed.
+_USAGE = """usage: vlnbert train PRESET --data DIR --out RUN [options]
+       vlnbert train FILE.json --data DIR --out RUN [options]
+       vlnbert train --resume RUN [options]
+
+Train a navigator or a speaker, or go on with a run.
+
+examples:
+  vlnbert train r2r-open --data data --out runs/r2r-open
+  vlnbert train my.json --data data --out runs/mine"""
+_MORE = """vlnbert train PRESET --help shows the settings that people change most, and --help-all every one.
 vlnbert train FILE.json takes an experiment of your own: {"preset": "r2r-open", "training.batch": 256}
 vlnbert train --resume RUN [--data DIR] [--device cuda] [--threads N] goes on with a run; with --training.iterations N,
 beyond its end."""
+
+
+@command("curves", "vlnbert.api.reporting:curves", ["run"], metavars={"out": "FILE"})
+def curves(verb: Callable[..., Any], run: Path, out: Path | None = None, split: str | None = None) -> None:
+    """Draw the losses and scores of a run.
+
+    Example: vlnbert curves runs/r2r-open --out curves.svg
+
+    Args:
+        run: The run's folder; it may still be learning.
+        out: The picture to write, by its ending .svg, .png or .pdf; by default curves.svg in the run's folder.
+    """
+    target = out or run / "curves.svg"
+    verb(run, target, split=split)
+    print(target)

@@ -20,14 +20,12 @@ from vlnbert.progress import say
 from vlnbert.runtime import require_device
 from vlnbert.sources.layout import DataFolder, open_folder
 from vlnbert.tasks.episodes import Episodes
-from vlnbert.tasks.holdout import DEV, TRAIN, dev_episodes, dev_split
-from vlnbert.tasks.splits import Split, open_split, read_episodes, task_and_split
+from vlnbert.tasks.splits import DEV, TRAIN, Split, dev_episodes, dev_split, open_split, read_episodes, task_and_split
 from vlnbert.tasks.task import R2R, SUB_INSTRUCTIONS, TASKS
 from vlnbert.tasks.tokens import load_tokenizer
 from vlnbert.world.banks import Bank, memory
 from vlnbert.world.build import open_world
-from vlnbert.world.object_bank import ObjectBank
-from vlnbert.world.objects import ObjectTable, open_object_table
+from vlnbert.world.objects import ObjectBank, ObjectTable, open_object_table
 from vlnbert.world.world import World
 
 

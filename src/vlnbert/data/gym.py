@@ -13,7 +13,7 @@ from vlnbert.features.in_memory import Features
 from vlnbert.features.spec import OFF, FeatureSpec
 from vlnbert.tasks.task import TASKS
 from vlnbert.tasks.tokens import piece_count
-from vlnbert.world.object_bank import ObjectBank
+from vlnbert.world.objects import ObjectBank
 
 HERE = "cpu"  # where Gymnasium's arrays are
 

@@ -9,20 +9,17 @@ from vlnbert.errors import VlnbertError, listed
 from vlnbert.features.objects import find_fit, placed_objects
 from vlnbert.features.views import captions_of, observations_of, placed
 from vlnbert.progress import track
-from vlnbert.sources.boxes import BoxRange, ViewpointObjects, read_box_folder
+from vlnbert.sources.annotations import HEADINGS, LEVELS, BoxRange, ViewpointObjects, read_box_folder
 from vlnbert.sources.connectivity import ScanGraph, read_connectivity
-from vlnbert.sources.features import read_features
+from vlnbert.sources.features import read_features, read_object_features
+from vlnbert.sources.instructions import read_word_labels
 from vlnbert.sources.layout import DataFolder
-from vlnbert.sources.object_features import read_object_features
-from vlnbert.sources.observations import HEADINGS, LEVELS
 from vlnbert.sources.plans import read_plan
-from vlnbert.sources.word_labels import read_word_labels
-from vlnbert.tasks.alignment import LABELLED, labelled_words
 from vlnbert.tasks.episodes import bind, load_episodes
-from vlnbert.tasks.splits import task_and_split
-from vlnbert.tasks.targets import report_targets
+from vlnbert.tasks.splits import report_targets, task_and_split
 from vlnbert.tasks.task import AUGMENTED_FILE, TASKS
 from vlnbert.tasks.tokens import load_tokenizer
+from vlnbert.tasks.word_labels import LABELLED, labelled_words
 from vlnbert.world.build import build_world
 from vlnbert.world.objects import ObjectTable, build_object_table, find_sightings
 from vlnbert.world.world import World

@@ -8,22 +8,22 @@ SR, SPL: Anderson et al. 2018, arXiv:1807.06757. CLS: Jain et al. 2019, arXiv:19
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
-from vlnbert.errors import UnknownNameError
-from vlnbert.tasks.metrics import EPISODES
-from vlnbert.tasks.task import NEAR, metres_to_nearest
+from vlnbert.errors import UnknownNameError, UsageError
+from vlnbert.tasks.episodes import Episodes
+from vlnbert.tasks.task import EPISODES, NEAR, TASKS, Metric, Walked, metres_to_nearest
 from vlnbert.world.world import World
 
 SHORTEST_WALK = 0.01  # metres: what SPL takes an agent that never moved to have walked
-MOST_CELLS = (
-    1 << 24
-)  # pairs of viewpoints that are compared at once; one long walk among many would ask for more memory
+# Pairs of viewpoints that are compared at once: one long walk among many would ask for more memory.
+MOST_CELLS = 1 << 24
+TRIED = 3  # episodes on which a task's own metrics are tried
 SUMMARY = ("sr", "osr", "spl", "ndtw", "sdtw", "cls", "rgs", "rgspl", "tl", "ne")
 
 SplBy = Literal["shortest", "reference"]
@@ -75,7 +75,7 @@ class Scores:
         return dict.fromkeys(columns) | dict(zip(known, means, strict=True))
 
     def summary(self) -> dict[str, float | int | None]:
-        """What a paper's table shows: rates as fractions, TL and NE in metres, and how many episodes they describe."""
+        """The columns of a paper's table: rates as fractions, TL and NE in metres, and the number of episodes."""
         means = self.mean()
         return {name: means[name] for name in (*SUMMARY, *self.own)} | {EPISODES: len(self)}
 
@@ -106,6 +106,8 @@ def measure(
         spl_by: what a trajectory is compared with, the shortest path to the goal or the reference path.
         goals: [episode, any] the goals of each, where there are several: what counts is the nearest.
     """
+    if spl_by not in get_args(SplBy):
+        raise UnknownNameError("way to weigh SPL", spl_by, get_args(SplBy))
     places = reference.shape[1] if goals is None else max(reference.shape[1], goals.shape[1])
     if len(walked) > 1 and walked.numel() * places > MOST_CELLS:
         whole = _Walks(walked, walked_length, reference, reference_length, arrived, grounded, goals)
@@ -115,7 +117,7 @@ def measure(
     there = (to_goal < NEAR if arrived is None else arrived).double()
     success = there[:, -1]
     taken, described = path_metres(world, walked), path_metres(world, reference)
-    shortest = described if _by_reference(spl_by) else to_goal[:, 0]
+    shortest = described if spl_by == "reference" else to_goal[:, 0]
     efficiency = shortest / torch.maximum(taken, shortest).clamp(min=SHORTEST_WALK)
     likeness = ndtw(dtw(cost, walked_length, reference_length), reference_length)
     return Scores(
@@ -137,7 +139,7 @@ def measure(
 
 @dataclass(frozen=True)
 class _Walks:
-    """What `measure` is given, one row an episode."""
+    """The arguments of `measure`, one row an episode."""
 
     walked: Tensor
     walked_length: Tensor
@@ -162,7 +164,7 @@ class _Walks:
 
 
 def _measured_in_blocks(world: World, walks: _Walks, spl_by: SplBy) -> Scores:
-    """The same some rows at a time, those of like lengths together."""
+    """Measure some rows at a time, those of like lengths together."""
     order, longest = walks.walked_length.sort(stable=True).indices, walks.reference.shape[1]
     longest = longest if walks.goals is None else max(longest, walks.goals.shape[1])
     found, first = list[Scores](), 0
@@ -250,7 +252,72 @@ def dtw_cost(table: Tensor, reference_length: Tensor) -> Tensor:
     return table.gather(-1, last[..., None]).squeeze(-1)
 
 
-def _by_reference(spl_by: str) -> bool:
-    if spl_by not in ("shortest", "reference"):
-        raise UnknownNameError("way to weigh SPL", spl_by, ("shortest", "reference"))
-    return spl_by == "reference"
+def score_walks(
+    world: World,
+    episodes: Episodes,
+    walked: Tensor,
+    walked_length: Tensor,
+    predicted_objects: Sequence[str | None] | None = None,
+    spl_by: SplBy = "shortest",
+) -> Scores:
+    """Score one walk [hop] an episode, and in REVERIE one object (or None); all on the world's device."""
+    task, grounded = TASKS[episodes.task], None
+    if task.sees_objects:
+        named = zip(predicted_objects or [None] * len(episodes), episodes.targets, strict=True)
+        right = [name is not None and name == target for name, target in named]
+        grounded = torch.tensor(right, dtype=torch.bool, device=walked.device)
+    reference, length = episodes.path, episodes.path_length
+    scores = measure(
+        world,
+        walked,
+        walked_length,
+        reference,
+        length,
+        arrived=task.arrived(world, walked, episodes),
+        grounded=grounded,
+        spl_by=spl_by,
+        goals=episodes.goals,
+    )
+    if not task.metrics:
+        return scores
+    named_objects = tuple(predicted_objects or [None] * len(episodes))
+    return replace(scores, own=measure_own(world, episodes, Walked(walked, walked_length, named_objects)))
+
+
+def measure_own(world: World, episodes: Episodes, walked: Walked) -> dict[str, Tensor]:
+    """[episode] by name, in float64, the task's own metrics, or an error if they are not what they should be."""
+    task = TASKS[episodes.task]
+    given: object = task.measure(world, episodes, walked)
+    names = [metric.name for metric in task.metrics]
+    if isinstance(given, Mapping):
+        given = {key.name if isinstance(key, Metric) else key: value for key, value in given.items()}
+    if not isinstance(given, Mapping) or set(given) != set(names):
+        gave = ", ".join(map(str, given)) or "nothing" if isinstance(given, Mapping) else f"a {type(given).__name__}"
+        problem = f"the task {task.name} measures {gave:.200}, where its metrics are {', '.join(names)}"
+        raise UsageError(f"{problem}; let measure return a dict with each of these names")
+    return {name: _checked_measure(task.name, name, given[name], episodes, world.device) for name in names}
+
+
+def _checked_measure(task: str, name: str, given: object, episodes: Episodes, device: torch.device) -> Tensor:
+    """A finite number for each episode, as float64."""
+    problem, remedy = "", f"give one number for each of the {len(episodes):,} episodes"
+    try:
+        measured = torch.as_tensor(given, dtype=torch.float64, device=device)
+    except (TypeError, ValueError, RuntimeError):
+        raise UsageError(f"the task {task} measures '{name}' as a {type(given).__name__}; {remedy}") from None
+    if measured.shape != (len(episodes),):
+        problem = f"as a tensor of the shape {list(measured.shape)}"
+    elif not bool((finite := measured.isfinite()).all()):
+        row = int((~finite).nonzero()[0])
+        problem = f"as {float(measured[row])} in episode {episodes.ids[row]}"
+    if problem:
+        raise UsageError(f"the task {task} measures '{name}' {problem}; {remedy}")
+    return measured
+
+
+def try_measure(world: World, episodes: Episodes) -> None:
+    """Refuse a task whose own metrics do not fit, before an agent walks: try them on walks that stay put."""
+    some = episodes.select(torch.arange(min(TRIED, len(episodes))))
+    if len(some) and some.scored and TASKS[some.task].metrics:
+        staying = some.start[:, None].repeat(1, 2)
+        measure_own(world, some, Walked(staying, torch.ones_like(some.start), (None,) * len(some)))

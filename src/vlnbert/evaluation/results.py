@@ -1,19 +1,27 @@
-"""Result files in every dialect in use, read into one kind of record; `Notes` says what had to be converted.
+"""Result files in every dialect in use: read into one kind of record, and checked against the episodes of a split.
 
 The common form is a list of {"instr_id", "trajectory": [[viewpoint, heading, elevation], ...]}, with "predObjId" in
 REVERIE. Others leave the angles out (["a", "b"] or [["a"], ["b"]]), nest the legs of a long hop ([["a"], ["b", "c"]]),
-write "pred_objid", key trajectories by instruction, or repeat an instruction.
+write "pred_objid", key trajectories by instruction, or repeat an instruction. `Notes` says what was converted.
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from vlnbert.errors import DataError, Faults
-from vlnbert.sources.checks import is_name, is_number
-from vlnbert.sources.json_streams import Entry, stream_json_entries
+import torch
+from torch import Tensor
+
+from vlnbert.errors import DataError, Faults, VlnbertError, listed
+from vlnbert.sources.files import Entry, is_name, is_number, stream_json_entries
+from vlnbert.sources.instructions import is_augmented
+from vlnbert.sources.layout import DataFolder
+from vlnbert.tasks.episodes import Episodes, check_longest, pad_paths
+from vlnbert.tasks.task import TASKS
+from vlnbert.world.world import World
 
 Angles = tuple[float, float]  # heading, elevation in radians
 Leg = tuple[str, Angles | None]
@@ -21,11 +29,12 @@ Leg = tuple[str, Angles | None]
 EXAMPLE = 'write a list of {"instr_id": ..., "trajectory": [[viewpoint, heading, elevation], ...]}'
 HOP = "give a viewpoint, [viewpoint, heading, elevation], or the list of viewpoints of a long hop"
 LONGEST = 1000  # viewpoints of a trajectory; all are held at the length of the longest
+NAMED = 3  # ids that a line about many of them shows
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What an agent did with one instruction."""
+    """The walk of an agent by one instruction, and the object that it named."""
 
     id: str
     path: tuple[str, ...]  # viewpoints, one after the other; a turn in place repeats one
@@ -35,7 +44,7 @@ class Result:
 
 @dataclass
 class Notes:
-    """What was done to a file to read it."""
+    """Counts of the conversions that it took to read a file."""
 
     keyed: int = 0
     alone: int = 0
@@ -73,10 +82,11 @@ class ResultFile:
 
 
 def read_results(path: Path, faults: Faults) -> ResultFile:
-    """Read a result file of any dialect; what is wrong with single entries is added to `faults`."""
+    """Read a result file of any dialect; errors in single entries are added to `faults`."""
     entries = iter(stream_json_entries(path, "result file", EXAMPLE))
     first = list(islice(entries, 1))
-    if any(_is_asked(item) for _, item in first):
+    keys = {key for _, item in first if isinstance(item, dict) for key in item}
+    if "instructions" in keys and not keys & {"instr_id", "trajectory"}:
         raise DataError(path, "holds instructions, not what an agent did with them", "name a result file")
     file = parse_entries(chain(first, entries), faults)
     if not file.ids and not faults.found:
@@ -84,19 +94,14 @@ def read_results(path: Path, faults: Faults) -> ResultFile:
     return file
 
 
-def _is_asked(item: Any) -> bool:
-    """Whether an item is of an instruction file."""
-    return isinstance(item, dict) and "instructions" in item and "instr_id" not in item and "trajectory" not in item
-
-
 def parse_results(document: list[Any] | dict[str, Any], faults: Faults) -> ResultFile:
-    """The same from a JSON document that was read already."""
+    """Read results from a JSON document in memory."""
     items: Iterable[Entry] = document.items() if isinstance(document, dict) else ((None, item) for item in document)
     return parse_entries(items, faults)
 
 
 def parse_entries(entries: Iterable[Entry], faults: Faults) -> ResultFile:
-    """The same from the items of a list, or from values with their keys, of which some may repeat."""
+    """Read results from the items of a list, or from values with their keys; keys may repeat."""
     file, kept = ResultFile(), dict[str, Result]()
     for index, (key, item) in enumerate(entries):
         file.notes.keyed += key is not None
@@ -121,7 +126,7 @@ def parse_entries(entries: Iterable[Entry], faults: Faults) -> ResultFile:
 
 
 def _named(key: str | None, item: Any) -> tuple[str, dict[str, Any]] | None:
-    """The instruction and what was done with it, by either way of writing that down."""
+    """The instruction's id and its entry, from either form of file; None without an id."""
     if key is not None:
         return (str(key), item if isinstance(item, dict) else {"trajectory": item}) if is_name(key) else None
     given: Any = item.get("instr_id") if isinstance(item, dict) else None
@@ -135,7 +140,9 @@ def _fault(item: dict[str, Any]) -> tuple[str, str] | None:
         return "has no 'trajectory' that is a list", EXAMPLE
     if not trajectory:
         return "has an empty trajectory", "give at least the start viewpoint"
-    hops = sum(len(hop) if _is_nested(hop) else 1 for hop in trajectory)  # counted before any is expanded
+    # Hops are counted before any is expanded; one with a second name lists its viewpoints.
+    nested = (isinstance(hop, list) and len(hop) > 1 and isinstance(hop[1], str) for hop in trajectory)
+    hops = sum(len(hop) if several else 1 for hop, several in zip(trajectory, nested, strict=True))
     if hops > LONGEST:
         return f"has a trajectory of {hops:,} hops", f"no agent takes more than {LONGEST:,}"
     for number, hop in enumerate(trajectory):
@@ -164,11 +171,6 @@ def _spelling(item: dict[str, Any]) -> str:
     return "predObjId" if "predObjId" in item else "pred_objid"
 
 
-def _is_nested(hop: Any) -> bool:
-    """Whether a hop may be the list of its viewpoints."""
-    return isinstance(hop, list) and len(hop) > 1 and isinstance(hop[1], str)
-
-
 def _legs(hop: Any) -> list[Leg]:
     """The viewpoints of a hop, none where its shape is unknown. [a, b, c] is three, [a, 0.5, 0] is one with angles."""
     if isinstance(hop, str):
@@ -184,3 +186,103 @@ def _legs(hop: Any) -> list[Leg]:
 
 def _counted(count: int, one: str, many: str) -> str:
     return f"{count:,} {one if count == 1 else many}"
+
+
+@dataclass(frozen=True)
+class Walks:
+    """Checked results in the order of the split, one row each."""
+
+    row: Tensor  # [walk] the episode of each
+    walked: Tensor  # [walk, hop] viewpoints; the last one repeats as padding
+    length: Tensor  # [walk] viewpoints in each
+    results: tuple[Result, ...]
+
+
+def check_names(file: ResultFile, episodes: Episodes, faults: Faults, folder: DataFolder | None = None) -> None:
+    """Add the instructions that the split does not have; a file of another split is refused at once, by one line."""
+    unknown = sorted(file.ids.difference(episodes.ids))
+    split = f"{episodes.task} {episodes.split}"
+    if 2 * len(unknown) > len(file.ids):
+        problem = (
+            f"{len(unknown):,} of its {len(file.ids):,} instructions are not in {split} ({listed(unknown, NAMED)})"
+        )
+        guess = guess_split(file.ids, episodes.task, folder) if folder is not None else None
+        remedy = "name the task and split that these results are of"
+        if guess is not None:
+            remedy = f"looks like {'/'.join(guess)}: name that task and split"
+        faults.add("", problem, remedy)
+        faults.raise_if_any()
+    for name in unknown:
+        faults.add(f"instruction {name}", f"is not in {split}", "remove it, or name the split it belongs to")
+
+
+def check_complete(file: ResultFile, episodes: Episodes, faults: Faults, remedy: str) -> None:
+    """Add one line for all the instructions of the split that the file leaves out."""
+    missing = [name for name in episodes.ids if name not in file.ids]
+    if missing:
+        whole = f"{len(episodes):,} instructions of {episodes.task} {episodes.split}"
+        faults.add("", f"lacks {len(missing):,} of the {whole} ({listed(missing, NAMED)})", remedy)
+
+
+def bind_walks(results: Iterable[Result], episodes: Episodes, world: World, faults: Faults) -> Walks:
+    """Turn the results of known instructions into tensors; faulty ones are added to `faults` and left out."""
+    row_of = {name: row for row, name in enumerate(episodes.ids)}
+    starts, scans = episodes.start.tolist(), world.scan_of[episodes.start].tolist()
+    bound: list[tuple[int, list[int], Result]] = []
+    for result in results:
+        row = row_of.get(result.id)
+        if row is None:
+            continue  # `check_names` reports them
+        numbers = _numbers(result, world, world.scans[scans[row]], faults)
+        if numbers and numbers[0] != starts[row]:
+            problem = f"starts at {result.path[0]}, not at {world.viewpoints[starts[row]]}"
+            faults.add(f"instruction {result.id}", problem, "a trajectory begins where its episode does")
+        if numbers:
+            bound.append((row, numbers, result))
+    bound.sort(key=lambda walk: walk[0])
+    check_longest([numbers for _, numbers, _ in bound], [result.id for _, _, result in bound], faults)
+    walked = pad_paths([numbers for _, numbers, _ in bound]).to(world.device)
+    walks = Walks(
+        row=torch.tensor([row for row, _, _ in bound], dtype=torch.long, device=world.device),
+        walked=walked,
+        length=torch.tensor([len(numbers) for _, numbers, _ in bound], dtype=torch.long, device=world.device),
+        results=tuple(result for _, _, result in bound),
+    )
+    _check_edges(walks, world, faults)
+    return walks
+
+
+def guess_split(ids: set[str], task: str, folder: DataFolder) -> tuple[str, str] | None:
+    """The task and split that have most of these instructions, if any has more than half of them."""
+    found = []
+    for other in sorted(TASKS, key=lambda name: name != task):  # ids of the tasks may coincide: the one meant is first
+        for split, path in TASKS[other].files(folder).items():
+            if is_augmented(path):
+                continue  # a million paths, of which there are no submissions
+            with suppress(VlnbertError):  # another split's faults are not this file's
+                known = {record.id for record in TASKS[other].read(path)}
+                shared = len(ids & known)
+                found.append((shared, shared / len(known), other, split))
+    shared, _, other, split = max(found, key=lambda guess: guess[:2], default=(0, 0.0, "", ""))
+    return (other, split) if 2 * shared > len(ids) else None
+
+
+def _numbers(result: Result, world: World, scan: str, faults: Faults) -> list[int]:
+    """The viewpoints of a path, or none of them where one is unknown."""
+    numbers = [world.numbers.get((scan, viewpoint), -1) for viewpoint in result.path]
+    if -1 not in numbers:
+        return numbers
+    problem = f"viewpoint {result.path[numbers.index(-1)]} is not in the graph of scan {scan}"
+    faults.add(f"instruction {result.id}", problem, "use the viewpoints of the episode's scan")
+    return []
+
+
+def _check_edges(walks: Walks, world: World, faults: Faults) -> None:
+    joined = world.joined(walks.walked[:, :-1], walks.walked[:, 1:])
+    reported = set[int]()
+    for walk, hop in (~joined).nonzero().tolist():
+        if walk not in reported:  # one line an instruction is enough to find the others
+            result = walks.results[walk]
+            problem = f"goes from {result.path[hop]} to {result.path[hop + 1]}, which no edge joins"
+            faults.add(f"instruction {result.id}", problem, "list every viewpoint on the way")
+        reported.add(walk)

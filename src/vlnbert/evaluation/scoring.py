@@ -1,25 +1,30 @@
-"""Scores of walks, of results and of result files."""
+"""Scores of results in memory and of result files, and result files as evaluations."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-from torch import Tensor
-
-from vlnbert.errors import Faults, UsageError, setting
-from vlnbert.evaluation.checking import Walks, bind_walks, check_complete, check_names
-from vlnbert.evaluation.metrics import Scores, SplBy, measure
-from vlnbert.evaluation.results import Notes, Result, ResultFile, read_results
+from vlnbert.errors import Faults, setting
+from vlnbert.evaluation.evaluate import Evaluation
+from vlnbert.evaluation.metrics import Scores, SplBy, score_walks
+from vlnbert.evaluation.results import (
+    Notes,
+    Result,
+    ResultFile,
+    Walks,
+    bind_walks,
+    check_complete,
+    check_names,
+    read_results,
+)
+from vlnbert.evaluation.submission import arrival_views
 from vlnbert.evaluation.tables import meaning_table
+from vlnbert.rollout.episodes import Trajectories
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tables import Table
 from vlnbert.tasks.episodes import Episodes
-from vlnbert.tasks.metrics import Metric
-from vlnbert.tasks.task import TASKS, Walked
+from vlnbert.tasks.task import TASKS
 from vlnbert.world.world import World
-
-TRIED = 3  # episodes in which a measure is tried out
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,77 +50,6 @@ class ScoredFile:
 
     def _repr_html_(self) -> str:
         return self.table().html()
-
-
-def score_walks(
-    world: World,
-    episodes: Episodes,
-    walked: Tensor,
-    walked_length: Tensor,
-    predicted_objects: Sequence[str | None] | None = None,
-    spl_by: SplBy = "shortest",
-) -> Scores:
-    """Score one walk [hop] an episode, and in REVERIE one object (or None); all on the world's device."""
-    asked, grounded = TASKS[episodes.task], None
-    if asked.sees_objects:
-        named = zip(predicted_objects or [None] * len(episodes), episodes.targets, strict=True)
-        right = [name is not None and name == target for name, target in named]
-        grounded = torch.tensor(right, dtype=torch.bool, device=walked.device)
-    reference, length = episodes.path, episodes.path_length
-    scores = measure(
-        world,
-        walked,
-        walked_length,
-        reference,
-        length,
-        arrived=asked.arrived(world, walked, episodes),
-        grounded=grounded,
-        spl_by=spl_by,
-        goals=episodes.goals,
-    )
-    if not asked.metrics:
-        return scores
-    named_objects = tuple(predicted_objects or [None] * len(episodes))
-    return replace(scores, own=measure_own(world, episodes, Walked(walked, walked_length, named_objects)))
-
-
-def measure_own(world: World, episodes: Episodes, walked: Walked) -> dict[str, Tensor]:
-    """[episode] by name, in float64, what the task's own `measure` gives, if it is what it should be."""
-    task = TASKS[episodes.task]
-    given: object = task.measure(world, episodes, walked)
-    names = [metric.name for metric in task.metrics]
-    if isinstance(given, Mapping):
-        given = {key.name if isinstance(key, Metric) else key: value for key, value in given.items()}
-    if not isinstance(given, Mapping) or set(given) != set(names):
-        gave = ", ".join(map(str, given)) or "nothing" if isinstance(given, Mapping) else f"a {type(given).__name__}"
-        problem = f"the task {task.name} measures {gave:.200}, where its metrics are {', '.join(names)}"
-        raise UsageError(f"{problem}; let measure return a dict with each of these names")
-    return {name: _checked_measure(task.name, name, given[name], episodes, world.device) for name in names}
-
-
-def _checked_measure(task: str, name: str, given: object, episodes: Episodes, device: torch.device) -> Tensor:
-    """A finite number for each episode, as float64."""
-    problem, remedy = "", f"give one number for each of the {len(episodes):,} episodes"
-    try:
-        found = torch.as_tensor(given, dtype=torch.float64, device=device)
-    except (TypeError, ValueError, RuntimeError):
-        raise UsageError(f"the task {task} measures '{name}' as a {type(given).__name__}; {remedy}") from None
-    if found.shape != (len(episodes),):
-        problem = f"as a tensor of the shape {list(found.shape)}"
-    elif not bool((finite := found.isfinite()).all()):
-        row = int((~finite).nonzero()[0])
-        problem = f"as {float(found[row])} in episode {episodes.ids[row]}"
-    if problem:
-        raise UsageError(f"the task {task} measures '{name}' {problem}; {remedy}")
-    return found
-
-
-def try_measure(world: World, episodes: Episodes) -> None:
-    """Refuse a task whose own metrics do not fit, before anybody has walked: some agents that stay where they are."""
-    some = episodes.select(torch.arange(min(TRIED, len(episodes))))
-    if len(some) and some.scored and TASKS[some.task].metrics:
-        staying = some.start[:, None].repeat(1, 2)
-        measure_own(world, some, Walked(staying, torch.ones_like(some.start), (None,) * len(some)))
 
 
 def score_results(
@@ -177,3 +111,20 @@ def _checked(
 def _scores(walks: Walks, episodes: Episodes, world: World, spl_by: SplBy) -> Scores:
     predicted = [result.predicted_object for result in walks.results]
     return score_walks(world, episodes.select(walks.row), walks.walked, walks.length, predicted, spl_by)
+
+
+def evaluate_file(path: Path, episodes: Episodes, world: World, folder: DataFolder | None = None) -> Evaluation:
+    """Read and check a result file of any dialect; its rows are the instructions that it has, in the split's order.
+
+    A file does not say whether an agent stopped or ran out of steps, nor what its limit was.
+    """
+    faults = Faults(path)
+    file = read_results(path, faults)
+    check_names(file, episodes, faults, folder)
+    walks = bind_walks(file.results, episodes, world, faults)
+    faults.raise_if_any()
+    there = episodes.select(walks.row)
+    named = [result.predicted_object for result in walks.results] if TASKS[episodes.task].sees_objects else None
+    scores = score_walks(world, there, walks.walked, walks.length, named) if episodes.scored else None
+    views = arrival_views(world, there.heading, walks.walked)
+    return Evaluation(world, there, Trajectories(walks.walked, views, walks.length), scores, named)

@@ -1,4 +1,4 @@
-"""Result files in the canonical form: what both leaderboards take, and what every evaluator of the field reads.
+"""Result files in the canonical form: the form of both leaderboards, which every evaluator of the field reads.
 
 A list of {"instr_id", "trajectory": [[viewpoint, heading, elevation], ...]}, with "predObjId" (a number or null) in
 REVERIE, in the order of the split. The angles are those of the view that the simulator faces: the level view nearest
@@ -13,14 +13,12 @@ import torch
 from torch import Tensor
 
 from vlnbert.errors import Faults
-from vlnbert.evaluation.checking import Walks, bind_walks, check_complete, check_names
-from vlnbert.evaluation.results import Notes, read_results
-from vlnbert.sources.files import write_json
+from vlnbert.evaluation.results import Notes, Walks, bind_walks, check_complete, check_names, read_results
 from vlnbert.sources.layout import DataFolder
+from vlnbert.sources.writing import write_json
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.task import TASKS
-from vlnbert.world.geometry import level_view, view_elevation, view_heading
-from vlnbert.world.world import STOP, World
+from vlnbert.world.world import STOP, World, level_view, view_elevation, view_heading
 
 
 def write_results(
@@ -59,7 +57,8 @@ def write_submission(
     if TASKS[episodes.task].sees_objects:
         _check_objects(walks, file.notes, faults)
     faults.raise_if_any()
-    write_json(target, _items(episodes, _with_given_angles(walks, episodes, world), _predicted_objects(walks)))
+    named = [result.predicted_object for result in walks.results]
+    write_json(target, _items(episodes, _with_given_angles(walks, episodes, world), named))
     return file.notes
 
 
@@ -69,7 +68,7 @@ def arrival_views(world: World, heading: Tensor, walked: Tensor) -> Tensor:
     views = [view]
     for before, after in zip(walked.unbind(dim=1), walked[:, 1:].unbind(dim=1), strict=False):
         slot = (world.neighbour[before] == after[:, None]).int().argmax(dim=1)
-        view = torch.where(slot == STOP, view, world.view[before, slot])  # who stays looks on
+        view = torch.where(slot == STOP, view, world.view[before, slot])  # staying does not turn
         views.append(view)
     return torch.stack(views, dim=1)
 
@@ -114,10 +113,6 @@ def _check_objects(walks: Walks, notes: Notes, faults: Faults) -> None:
             faults.add(f"instruction {result.id}", problem, "give an object id of the BBox files, or null")
     if without := sum(result.predicted_object is None for result in walks.results):
         notes.more.append(f"{without:,} of {len(walks.results):,} results have no predObjId: they ground nothing")
-
-
-def _predicted_objects(walks: Walks) -> list[str | None]:
-    return [result.predicted_object for result in walks.results]
 
 
 def _is_number(name: str) -> bool:

@@ -1,39 +1,57 @@
-"""What visitors can see and ask for: data, agents, and walks as JSON."""
+"""Agents and a data folder as visitors of the page see them: splits, houses, instructions, and walks as JSON."""
 
 import json
 from collections import OrderedDict, defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from vlnbert.analysis.episode_record import RecordedEpisode
+import torch
+
 from vlnbert.analysis.house_plan import house_plan
-from vlnbert.analysis.typed import WalkRequest
 from vlnbert.data.data import Data
-from vlnbert.errors import VlnbertError
-from vlnbert.explorer.agents import ExplorerAgent
-from vlnbert.explorer.catalogue import Catalogue
-from vlnbert.explorer.requests import Asked, EpisodeAsked, InstructionAsked, RefusedError
+from vlnbert.errors import DataError, VlnbertError
+from vlnbert.evaluation.episode_record import RecordedEpisode
+from vlnbert.evaluation.evaluate import Evaluation
+from vlnbert.evaluation.walker import Walker, WalkRequest
+from vlnbert.explorer.requests import EpisodeQuery, InstructionQuery, Query, RefusedError
 from vlnbert.explorer.walk_queue import Answer
+from vlnbert.house import generate
+from vlnbert.progress import quiet
+from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.splits import task_and_split
+from vlnbert.world.cache import cache_folder
 
 KEPT_PLANS = 64
+KEPT_SPLITS = 8  # whole splits that were walked
+A_PAGE = 50  # instructions
+MOST_BYTES = 128 << 20  # of an instruction file; PREVALENT's million augmented ones are for training, not for looking
+FIRST = ("val_unseen", "val_seen", "train")  # the splits to open on, the best first
+AGENT = Path(__file__).parent / "tiny-navigator"
+SEED, SCANS, PATHS = 2021, 3, 40  # of the houses; the agent was trained in others
+VERSION = 1  # of what the generator writes
 
 
 class Explorer:
     """Agents in the houses of a data folder."""
 
-    def __init__(self, data: Data, agents: Sequence[ExplorerAgent], first_task: str) -> None:
-        self.data, self.agents, self.catalogue = data, tuple(agents), Catalogue(data)
-        self.first_task = first_task
+    def __init__(self, walkers: Sequence[Walker], about: Sequence[str]) -> None:
+        """`about` describes each walker, in words. The data and the first task are those of the first walker."""
+        self.walkers, self.about, self.data = tuple(walkers), tuple(about), walkers[0].data
+        self.catalogue, self.first_task = Catalogue(self.data), walkers[0].loaded.task
+        self._walked: OrderedDict[tuple[int, str], Evaluation] = OrderedDict()
         self._plans: OrderedDict[str, bytes] = OrderedDict()
         self._lock = Lock()
 
     def describe(self) -> dict[str, Any]:
-        """What the page must know before anything is chosen."""
+        """The agents and splits to choose from, and the first episode."""
         return {
             "agents": [
-                {"name": one.name, "about": one.about, "follows_words": one.follows_words} for one in self.agents
+                {"name": walker.name, "about": about, "follows_words": not walker.agent.oracle}
+                for walker, about in zip(self.walkers, self.about, strict=True)
             ],
             "splits": list(self.catalogue.splits),
             "first": self.first,
@@ -64,51 +82,167 @@ class Explorer:
         """The page of the list on which an episode stands."""
         return self.catalogue.page_of(split, self.catalogue.row(split, episode))
 
-    def check(self, asked: Asked) -> None:
-        """Refuse what nobody can walk, before it waits in a queue."""
-        agent = self.agents[asked.agent]
-        if isinstance(asked, EpisodeAsked):
-            self.catalogue.row(asked.split, asked.id)
-            if not agent.follows_words and not self.catalogue.index(asked.split).episodes.scored:
-                raise RefusedError(409, f"{asked.split} withholds its goals, and {agent.name} must know them")
+    def check(self, query: Query) -> None:
+        """Refuse a query that cannot be walked, before it waits in the queue."""
+        walker = self.walkers[query.agent]
+        if isinstance(query, EpisodeQuery):
+            self.catalogue.row(query.split, query.id)
+            if walker.agent.oracle and not self.catalogue.index(query.split).episodes.scored:
+                raise RefusedError(409, f"{query.split} withholds its goals, and {walker.name} must know them")
             return
-        if asked.task not in {task_and_split(name)[0] for name in self.catalogue.splits}:
+        if query.task not in {task_and_split(name)[0] for name in self.catalogue.splits}:
             raise RefusedError(404, "no such task here")
-        if (asked.scan, asked.start) not in self.data.world.numbers:
+        if (query.scan, query.start) not in self.data.world.numbers:
             raise RefusedError(404, "no such viewpoint in this house; choose a start on the plan")
-        if not agent.follows_words:
-            raise RefusedError(409, f"{agent.name} must know the goal, and typed words have none; choose another agent")
+        if walker.agent.oracle:
+            line = f"{walker.name} must know the goal, and typed words have none; choose another agent"
+            raise RefusedError(409, line)
 
-    def walk(self, asked: Sequence[Asked]) -> list[Answer]:
+    def walk(self, query: Sequence[Query]) -> list[Answer]:
         """An answer to each; those that fit together walk as one batch."""
         answers: dict[int, Answer] = {}
         groups: dict[tuple[int, str, str], list[int]] = defaultdict(list)
-        for place, one in enumerate(asked):
-            kind = ("episode", one.split) if isinstance(one, EpisodeAsked) else ("words", one.task)
+        for place, one in enumerate(query):
+            kind = ("episode", one.split) if isinstance(one, EpisodeQuery) else ("words", one.task)
             groups[one.agent, *kind].append(place)
         for (agent, _, _), places in groups.items():
-            together = self._together(agent, [asked[place] for place in places])
+            together = self._together(agent, [query[place] for place in places])
             answers |= dict(zip(places, together, strict=True))
-        return [answers[place] for place in range(len(asked))]
+        return [answers[place] for place in range(len(query))]
 
-    def _together(self, agent: int, asked: Sequence[Asked]) -> list[Answer]:
+    def _together(self, agent: int, query: Sequence[Query]) -> list[Answer]:
         try:
-            return [_json(record.to_json()) for record in self._records(self.agents[agent], asked)]
+            return [_json(record.to_json()) for record in self._records(agent, query)]
         except RefusedError as error:
-            return [error] * len(asked)
+            return [error] * len(query)
         except VlnbertError as error:  # such as a damaged file of captions
-            return [RefusedError(500, str(error).splitlines()[0])] * len(asked)
+            return [RefusedError(500, str(error).splitlines()[0])] * len(query)
 
-    def _records(self, agent: ExplorerAgent, asked: Sequence[Asked]) -> list[RecordedEpisode]:
-        typed = [one for one in asked if isinstance(one, InstructionAsked)]
+    def _records(self, agent: int, query: Sequence[Query]) -> list[RecordedEpisode]:
+        """Walk episodes of one split, or typed instructions of one task, together."""
+        walker = self.walkers[agent]
+        typed = [one for one in query if isinstance(one, InstructionQuery)]
         if typed:
             requests = [WalkRequest(one.scan, one.start, one.text, one.heading) for one in typed]
-            return agent.follow(requests, typed[0].task)
-        known = [one for one in asked if isinstance(one, EpisodeAsked)]
-        index = self.catalogue.index(known[0].split)
-        return agent.walk(index.episodes, [index.row_of[one.id] for one in known])
+            return walker.follow(requests, typed[0].task)
+        known = [one for one in query if isinstance(one, EpisodeQuery)]
+        split, index = known[0].split, self.catalogue.index(known[0].split)
+        rows = [index.row_of[one.id] for one in known]
+        with quiet():
+            if walker.agent.reads_tokens:
+                evaluation = walker.walk_episodes(index.episodes.select(torch.tensor(rows)), record=True)
+                return [walker.recorder.episode(evaluation, place) for place in range(len(rows))]
+            # Without text a whole split takes no time, and random numbers come out as in an evaluation of it.
+            if (agent, split) not in self._walked:
+                self._walked[agent, split] = walker.walk_episodes(index.episodes, record=True)
+                while len(self._walked) > KEPT_SPLITS:
+                    self._walked.popitem(last=False)
+            return [walker.recorder.episode(self._walked[agent, split], row) for row in rows]
 
 
 def _json(document: object) -> bytes:
-    """Compact, and in ASCII: half characters of odd files cannot break it."""
+    """Compact JSON in ASCII, which unpaired surrogates of odd files cannot break."""
     return json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
+
+
+@dataclass(frozen=True)
+class SplitIndex:
+    """The episodes of a split, to be found by id and by house."""
+
+    episodes: Episodes
+    scans: tuple[str, ...]  # of each episode
+
+    @cached_property
+    def row_of(self) -> dict[str, int]:
+        return {name: row for row, name in enumerate(self.episodes.ids)}
+
+    @cached_property
+    def rows_in(self) -> dict[str, list[int]]:
+        """The episodes of every house, the houses in alphabetical order."""
+        found: dict[str, list[int]] = {scan: [] for scan in sorted(set(self.scans))}
+        for row, scan in enumerate(self.scans):
+            found[scan].append(row)
+        return found
+
+
+class Catalogue:
+    """The splits of a data folder. Each is read once, when a visitor first needs it."""
+
+    def __init__(self, data: Data) -> None:
+        self.data = data
+        self.splits = tuple(name for name, path in data.splits.items() if path.stat().st_size <= MOST_BYTES)
+        self._opened: dict[str, SplitIndex] = {}
+        self._lock = Lock()
+
+    def first_split(self, task: str) -> str | None:
+        """The split to open on: of a task where it has any."""
+        wanted = [f"{task}/{split}" for split in FIRST]
+        found = [name for name in wanted if name in self.splits]
+        of_task = [name for name in self.splits if task_and_split(name)[0] == task]
+        return next(iter((*found, *of_task, *self.splits)), None)
+
+    def index(self, split: str) -> SplitIndex:
+        if split not in self.splits:
+            raise RefusedError(404, f"no such split; known: {', '.join(self.splits)}")
+        with self._lock:
+            if split not in self._opened:
+                self._opened[split] = self._open(split)
+            return self._opened[split]
+
+    def houses(self, split: str) -> list[dict[str, Any]]:
+        """Every house of a split, with its number of instructions."""
+        return [{"scan": scan, "instructions": len(rows)} for scan, rows in self.index(split).rows_in.items()]
+
+    def instructions(self, split: str, scan: str, page: int) -> dict[str, Any]:
+        """A page of the instructions of a house."""
+        index = self.index(split)
+        if scan not in index.rows_in:
+            raise RefusedError(404, f"no such house in {split}")
+        rows = index.rows_in[scan]
+        shown = rows[page * A_PAGE : (page + 1) * A_PAGE]
+        return {
+            "split": split,
+            "scan": scan,
+            "page": page,
+            "pages": -(-len(rows) // A_PAGE),
+            "instructions": [{"id": index.episodes.ids[row], "text": index.episodes.texts[row]} for row in shown],
+        }
+
+    def row(self, split: str, episode: str) -> int:
+        """The place of an episode in its split."""
+        index = self.index(split)
+        if episode not in index.row_of:
+            raise RefusedError(404, f"no such episode in {split}; choose one from the list")
+        return index.row_of[episode]
+
+    def scan_of(self, split: str, episode: str) -> str:
+        """The house of an episode."""
+        return self.index(split).scans[self.row(split, episode)]
+
+    def page_of(self, split: str, row: int) -> int:
+        """The page on which an episode stands."""
+        index = self.index(split)
+        return index.rows_in[index.scans[row]].index(row) // A_PAGE
+
+    def _open(self, split: str) -> SplitIndex:
+        try:
+            episodes = self.data.episodes(split)
+        except VlnbertError as error:  # a damaged file is no reason to end
+            raise RefusedError(500, str(error).splitlines()[0]) from None
+        world = self.data.world
+        places = world.scan_of[episodes.start].tolist()
+        return SplitIndex(episodes, tuple(world.scans[place] for place in places))
+
+
+def generated_house() -> Path:
+    """Three houses in the cache folder, made on the first call; the same on every machine."""
+    folder = cache_folder() / f"explorer-house-{VERSION}"
+    if folder.is_dir():
+        return folder
+    try:
+        with quiet():
+            generate(folder, seed=SEED, scans=SCANS, paths_per_scan=PATHS)
+    except DataError:
+        if not folder.is_dir():  # else another process was first
+            raise
+    return folder

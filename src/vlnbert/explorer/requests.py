@@ -1,4 +1,4 @@
-"""What visitors ask for, checked word by word: a request becomes one of these, or an answer that says what is wrong."""
+"""Queries of visitors, checked field by field: a request becomes one of these, or an error in one line."""
 
 import json
 import math
@@ -23,7 +23,7 @@ class RefusedError(Exception):
 
 
 @dataclass(frozen=True)
-class EpisodeAsked:
+class EpisodeQuery:
     """Let an agent walk an episode of a split."""
 
     agent: int
@@ -32,8 +32,8 @@ class EpisodeAsked:
 
 
 @dataclass(frozen=True)
-class InstructionAsked:
-    """Let an agent follow somebody's own words, from a viewpoint of a house."""
+class InstructionQuery:
+    """Let an agent follow a typed instruction, from a viewpoint of a house."""
 
     agent: int
     task: str
@@ -43,7 +43,7 @@ class InstructionAsked:
     text: str
 
 
-Asked = EpisodeAsked | InstructionAsked
+Query = EpisodeQuery | InstructionQuery
 
 
 def read_query(query: bytes, *needed: str, optional: Iterable[str] = ()) -> dict[str, str]:
@@ -68,7 +68,7 @@ def read_query(query: bytes, *needed: str, optional: Iterable[str] = ()) -> dict
     return found
 
 
-def read_instruction(body: bytes, agents: int) -> InstructionAsked:
+def read_instruction(body: bytes, agents: int) -> InstructionQuery:
     """A typed instruction, from a JSON object."""
     try:
         found = json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
@@ -77,7 +77,7 @@ def read_instruction(body: bytes, agents: int) -> InstructionAsked:
     if not isinstance(found, dict):
         raise RefusedError(400, f"the body is {_kind(found)}, where an object is expected")
     _require_fields(found, ("agent", "task", "scan", "start", "heading", "text"), ())
-    return InstructionAsked(
+    return InstructionQuery(
         agent=agent_number(found["agent"], agents),
         task=_name(found, "task"),
         scan=_name(found, "scan"),
@@ -88,12 +88,12 @@ def read_instruction(body: bytes, agents: int) -> InstructionAsked:
 
 
 def instruction_text(text: object) -> str:
-    """What somebody typed, its blanks made single; half characters and control characters are none."""
+    """A typed instruction with single blanks; unpaired surrogates are refused, control characters are blanks."""
     if not isinstance(text, str):
         raise RefusedError(400, f"text is {_kind(text)}, where a string is expected")
     if len(text) > MOST_CHARACTERS:
         raise RefusedError(413, f"the instruction has {len(text):,} characters; {MOST_CHARACTERS:,} are read at most")
-    plain = " ".join("".join(" " if _is_control(one) else one for one in text).split())
+    plain = " ".join("".join(" " if ord(one) < 32 or 127 <= ord(one) < 160 else one for one in text).split())
     if not plain:
         raise RefusedError(400, "the instruction is empty; type some words")
     if any(0xD800 <= ord(one) <= 0xDFFF for one in plain):
@@ -148,10 +148,6 @@ def _name(found: Mapping[str, Any], field: str) -> str:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON")
-
-
-def _is_control(character: str) -> bool:
-    return ord(character) < 32 or 127 <= ord(character) < 160
 
 
 def _kind(value: object) -> str:

@@ -22,8 +22,8 @@ from vlnbert.navigator import Navigator
 from vlnbert.navigator.model.huggingface import open_pretrained, positions_of, read_tokens
 from vlnbert.navigator.storage.folder import CONFIG_FILES, OTHER_VOCABULARIES
 from vlnbert.progress import Bar
-from vlnbert.sources.encoding import encode_texts
 from vlnbert.sources.layout import DataFolder
+from vlnbert.sources.tokenizer import encode_texts
 from vlnbert.weights.importing import load_weights
 from vlnbert.weights.options import ImportOptions, resolve_source
 from vlnbert.weights.reading import read_checkpoint

@@ -13,8 +13,7 @@ from vlnbert.external import ExternalCall, is_plain, kind_of
 from vlnbert.features.spec import FEATURES, IN_MEMORY, FeatureSpec
 from vlnbert.features.views import ViewSource, facing_views
 from vlnbert.world.banks import Bank, FeatureBank, look
-from vlnbert.world.geometry import VIEWS
-from vlnbert.world.world import STOP, World
+from vlnbert.world.world import STOP, VIEWS, World
 
 CHUNK = 256  # viewpoints that are looked at together
 Features = Bank | Tensor | Callable[[World], Bank | Tensor]  # what `vln.open_data` takes

@@ -24,15 +24,11 @@ from vlnbert.errors import DataError, Faults
 from vlnbert.features.encoder import Index, Source, TextCodes, mixed
 from vlnbert.features.spec import OVERLAPS
 from vlnbert.features.views import captions_of, index_captions_of, nearest_headings, observations_of
-from vlnbert.sources.boxes import IMAGE_HEIGHT, IMAGE_WIDTH, box_files
-from vlnbert.sources.captions import Detection
-from vlnbert.sources.object_features import ObjectFeatures, read_object_features
-from vlnbert.sources.observations import HEADINGS
+from vlnbert.sources.annotations import HEADINGS, IMAGE_HEIGHT, IMAGE_WIDTH, Detection, box_files
+from vlnbert.sources.features import ObjectFeatures, read_object_features
 from vlnbert.world.cache import Built, Key, cached
-from vlnbert.world.geometry import STEPS, view_elevation, view_heading
-from vlnbert.world.object_bank import ObjectBank
-from vlnbert.world.objects import AREA, NONE, Boxes, ObjectTable, boxes_by_view
-from vlnbert.world.world import World
+from vlnbert.world.objects import AREA, NONE, Boxes, ObjectBank, ObjectTable, boxes_by_view
+from vlnbert.world.world import STEPS, World, view_elevation, view_heading
 
 VERSION = 1  # of tables of feature files; a new one makes old caches unused
 SHOWN = 5  # viewpoints that a line names

@@ -13,11 +13,10 @@ from vlnbert.features.views import ViewSource, open_features
 from vlnbert.navigator.storage.folder import exists, is_hub_name
 from vlnbert.navigator.storage.shown import Shown
 from vlnbert.plugins import LOAD_PLUGIN
-from vlnbert.sources.features import check_width, feature_width
+from vlnbert.sources.features import check_width, feature_width, read_object_features
 from vlnbert.sources.layout import DataFolder
-from vlnbert.sources.object_features import read_object_features
 from vlnbert.world.banks import Bank, FeatureBank, side_by_side
-from vlnbert.world.object_bank import ObjectBank
+from vlnbert.world.objects import ObjectBank
 
 
 def open_view_bank(source: ViewSource) -> Bank:

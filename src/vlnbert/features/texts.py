@@ -7,12 +7,10 @@ from typing import TypedDict
 from vlnbert.errors import DataError, UnknownNameError, UsageError
 from vlnbert.features.objects import readable_name
 from vlnbert.progress import quiet
-from vlnbert.sources.captions import ViewCaption, read_captions
+from vlnbert.sources.annotations import HEADINGS, ViewCaption, read_captions, read_observations
 from vlnbert.sources.layout import DataFolder
-from vlnbert.sources.observations import HEADINGS, read_observations
-from vlnbert.world.geometry import STEPS, VIEWS
 from vlnbert.world.objects import ObjectTable
-from vlnbert.world.world import STOP, World
+from vlnbert.world.world import STEPS, STOP, VIEWS, World
 
 HELD = 256  # scans whose texts are held in memory; each has about a megabyte in the open data
 CHANNELS = ("captions", "observations", "detections")

@@ -21,14 +21,20 @@ from vlnbert.errors import Faults
 from vlnbert.features.encoder import Index, Source, TextCodes, mixed, scan_files
 from vlnbert.features.spec import DETECTION_PLACES, OBSERVATIONS_AHEAD
 from vlnbert.progress import track
-from vlnbert.sources.boxes import IMAGE_WIDTH, Box
-from vlnbert.sources.captions import PanoramaCaptions, read_captions
+from vlnbert.sources.annotations import (
+    HEADINGS,
+    IMAGE_WIDTH,
+    LEVELS,
+    Box,
+    PanoramaCaptions,
+    PanoramaObservations,
+    read_captions,
+    read_observations,
+)
 from vlnbert.sources.features import feature_width, read_features
-from vlnbert.sources.observations import HEADINGS, LEVELS, PanoramaObservations, read_observations
 from vlnbert.world.banks import Bank, FeatureBank, MixedBank
 from vlnbert.world.cache import Built, Key, cached
-from vlnbert.world.geometry import STEPS, VIEWS
-from vlnbert.world.world import World
+from vlnbert.world.world import STEPS, VIEWS, World
 
 VERSION = 1  # of tables without texts; a new one makes old caches unused
 THIRDS = 3  # of a view: left, middle and right

@@ -5,15 +5,54 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from vlnbert.learning.settings import TrainingSettings
-from vlnbert.learning.split_schedule import SplitSchedule
+from vlnbert.learning.experiment import TrainingSettings
 from vlnbert.ranks import Ranks
-from vlnbert.rollout.mixed import SAMPLE, TEACHER, TeacherRows
-from vlnbert.rollout.noise import keys
+from vlnbert.rollout.mixed import SAMPLE, TEACHER, TeacherRows, keys
 from vlnbert.tasks.batches import Batch, TrainingBatches, bucket, take
 from vlnbert.tasks.splits import Split
 from vlnbert.tasks.task import TASKS
 from vlnbert.world.world import World
+
+
+class SplitSchedule:
+    """A pure function of the update's number, so that nothing of it is saved.
+
+    Each update gives every split its share of one and takes a whole one from the split that has most. So at any time
+    each has had about what its weights ask for, and equal weights are turns.
+    """
+
+    def __init__(self, first: Sequence[float], last: Sequence[float], iterations: int) -> None:
+        """Weights of the splits in the first and in the last of so many updates; in between they change evenly."""
+        self.first, self.last, self.iterations = _shares(first), _shares(last), iterations
+        self._credit, self._taken = [0.0] * len(first), [0] * len(first)
+        self._places: list[tuple[int, int]] = []
+
+    @classmethod
+    def of(cls, config: TrainingSettings, splits: int) -> "SplitSchedule":
+        """That of a training on so many splits."""
+        first = config.split_weights or (1.0,) * splits
+        return cls(first, config.final_split_weights or first, config.iterations)
+
+    def shares(self, update: int) -> list[float]:
+        """How much of an update each split is given; together they are one."""
+        done = min(1.0, update / max(1, self.iterations - 1))
+        mixed = [(1 - done) * first + done * last for first, last in zip(self.first, self.last, strict=True)]
+        return _shares(mixed)
+
+    def place(self, update: int) -> tuple[int, int]:
+        """The split that an update comes from, and how many came from it before."""
+        while len(self._places) <= update:
+            shares = self.shares(len(self._places))
+            self._credit = [credit + share for credit, share in zip(self._credit, shares, strict=True)]
+            split = max(range(len(shares)), key=lambda one: round(self._credit[one], 9))  # rounding breaks no turns
+            self._credit[split] -= 1
+            self._places.append((split, self._taken[split]))
+            self._taken[split] += 1
+        return self._places[update]
+
+
+def _shares(weights: Sequence[float]) -> list[float]:
+    return [weight / sum(weights) for weight in weights]
 
 
 class BatchStream:
@@ -37,12 +76,12 @@ class BatchStream:
         self.schedule = schedule or SplitSchedule(in_turn, in_turn, iterations=1)
         self.batches = [TrainingBatches(s.tokens.count.cpu(), size, seed, ranks.rank, ranks.count) for s in splits]
         half = size // 2
-        self.row_policy = torch.tensor([TEACHER] * half + [SAMPLE] * half)[ranks.rank :: ranks.count].to(device)
+        self.row_mode = torch.tensor([TEACHER] * half + [SAMPLE] * half)[ranks.rank :: ranks.count].to(device)
 
     @classmethod
     def of(cls, splits: Sequence[Split], config: TrainingSettings, ranks: Ranks, device: torch.device) -> "BatchStream":
         """The batches of a training by its settings."""
-        schedule = config.split_schedule(len(splits))
+        schedule = SplitSchedule.of(config, len(splits))
         return cls(
             splits,
             config.batch,
@@ -57,7 +96,7 @@ class BatchStream:
         """The rows of this rank that follow the teacher, and the most steps that it takes."""
         episodes = [split.episodes for split in self.splits]
         steps = max(TASKS[one.task].teacher_steps(world, one.start, one) for one in episodes)
-        return TeacherRows(int((self.row_policy == TEACHER).sum()), steps)
+        return TeacherRows(int((self.row_mode == TEACHER).sum()), steps)
 
     def split_of(self, number: int) -> Split:
         return self.splits[self._place(number)[0]]

@@ -1,6 +1,8 @@
-"""What a loss term is, and the sums that the paper's are made of: tensors in, tensors out.
+"""Loss terms: what one is, those of the paper, and two that public agents and labels add.
 
-A term is registered by a name, ours like anybody's; a training sums those that it names, each with a weight.
+A term is registered by a name, ours like anybody's; a training sums those that it names, each with a weight. Eq. 19 of
+the paper is imitation plus A2C: the policy's gradient, the critic's error and the entropy. REVERIE adds naming the
+target; word labels add attending to the words that are due.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,14 +13,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from vlnbert.errors import UsageError
+from vlnbert.errors import UsageError, setting
+from vlnbert.navigator.model.navigator import Critic
 from vlnbert.registry import Registry, require_name
-from vlnbert.rollout.mixed import Rollout
+from vlnbert.rollout.episodes import scatter_rows, select_rows
+from vlnbert.rollout.mixed import LANGUAGE_WEIGHTS, OBJECT_LOGITS, Rollout, at_least_float32
 from vlnbert.rollout.policy import Policy
 from vlnbert.tasks.batches import Batch
+from vlnbert.tasks.word_labels import words_to_attend
+from vlnbert.world.objects import NONE
+from vlnbert.world.world import STOP
 
 if TYPE_CHECKING:
     from vlnbert.learning.experiment import TrainConfig
+
+
+ACTOR_CRITIC = "actor-critic"  # the group of A2C's terms
+TINY = 1e-6  # of attention, so that its logarithm stays finite
 
 
 class Loss(nn.Module):
@@ -32,19 +43,20 @@ class Loss(nn.Module):
     clipped: ClassVar[bool] = True
     """Whether the gradients of its parameters count in the norm that training.grad_clip bounds."""
     needs_rollout: ClassVar[bool] = True
-    """Whether it reads a rollout; where no term does, nobody walks, and `forward` is given None."""
+    """Whether it reads a rollout. Where no term of a training does, nobody walks, and `forward` is given None; where
+    another one does, it is given that rollout all the same."""
     reads: ClassVar[tuple[str, ...]] = ()
-    """What is kept of each decision for it, in `rollout.kept`: object_logits or language_weights."""
+    """Parts of each decision that are kept for it in `rollout.kept`: object_logits or language_weights."""
     needs_returns: ClassVar[bool] = False
-    """Whether it reads `rollout.value` and `rollout.returns`, for which the training's reward is asked."""
+    """Whether it reads `rollout.value` and `rollout.returns`, for which the training's reward is computed."""
     rewarded: ClassVar[bool] = False
     """Whether more of it is better: its value is subtracted."""
     uses_fast: ClassVar[bool] = False
     """Whether it keeps the contract of `navigator.fast` by itself; any other is called under autocast."""
-    weighs_rows: ClassVar[bool] = False
-    """Whether the weights that `counted` gives have `self.weight` in them already."""
+    applies_weight: ClassVar[bool] = False
+    """Whether `counted` multiplies by `self.weight` itself, so that the objective need not."""
     group: ClassVar[str] = ""
-    """Neighbouring terms of one group are summed before the rest."""
+    """Terms of one group are added up with each other first: the order of a sum decides about its last bits."""
 
     def __init__(self, config: "TrainConfig", policy: Policy) -> None:
         """The settings of the training, and what is trained."""
@@ -152,6 +164,168 @@ def teacher_cross_entropy(logits: Tensor, teacher: Tensor) -> Tensor:
     return cross_entropy(logits.flatten(0, 1), teacher.flatten(), reduction="none").view_as(teacher)
 
 
-def imitation_loss(logits: Tensor, teacher: Tensor, weight: Tensor, rows: Tensor | int) -> Tensor:
-    """Cross-entropy with the teacher's slots, summed over [time, row] with weights and divided by the rows."""
-    return (teacher_cross_entropy(logits, teacher) * weight).sum() / rows
+@register_loss("imitation")
+class Imitation(Loss):
+    """Cross-entropy with the teacher's choices, of teacher-forced rows and, by student forcing, of sampled ones."""
+
+    uses_fast = True
+    applies_weight = True
+
+    def __init__(self, config: "TrainConfig", policy: Policy) -> None:
+        super().__init__(config, policy)
+        self.student_forcing = config.objective.student_forcing
+
+    def forward(self, rollout: Rollout, batch: Batch) -> Tensor:
+        return teacher_cross_entropy(rollout.logits, rollout.teacher)
+
+    def counted(self, rollout: Rollout) -> tuple[Tensor, Tensor]:
+        """Both kinds of rows, each by its weight, divided by the number of teacher-forced ones."""
+        weight = self.weight * rollout.taught + self.student_forcing * rollout.sampled
+        return weight * rollout.live, rollout.taught_rows
+
+
+@register_loss("policy")
+class PolicyGradient(Loss):
+    """A2C's policy gradient: minus the log-probability of what was sampled, times its advantage."""
+
+    uses_fast = True
+    needs_returns = True
+    group = ACTOR_CRITIC
+
+    def forward(self, rollout: Rollout, batch: Batch) -> Tensor:
+        assert rollout.value is not None
+        assert rollout.returns is not None
+        return policy_gradient(rollout.log_probability, rollout.value, rollout.returns)
+
+    def counted(self, rollout: Rollout) -> tuple[Tensor, Tensor]:
+        return rollout.explored, rollout.explored_steps
+
+
+@register_loss("value")
+class Value(Loss):
+    """The critic's squared error. It has the policy's own critic, or makes one of the width of hidden vectors."""
+
+    uses_fast = True
+    clipped = False  # as in the published code
+    needs_returns = True
+    group = ACTOR_CRITIC
+
+    def __init__(self, config: "TrainConfig", policy: Policy) -> None:
+        super().__init__(config, policy)
+        critic = new_critic(policy) if policy.critic is None else policy.critic
+        self.critic = critic if policy.critic is None else None
+        self.policy_value, self.critic_parameters = policy.value, list(critic.parameters())
+
+    def value(self, hidden: Tensor) -> Tensor:
+        """[...] what the critic expects of hidden vectors [..., width]."""
+        if self.critic is None:
+            return self.policy_value(hidden)
+        value: Tensor = self.critic(hidden)
+        return value.squeeze(-1)
+
+    def forward(self, rollout: Rollout, batch: Batch) -> Tensor:
+        assert rollout.value is not None
+        assert rollout.returns is not None
+        return value_error(rollout.value, rollout.returns)
+
+    def counted(self, rollout: Rollout) -> tuple[Tensor, Tensor]:
+        return rollout.explored, rollout.explored_steps
+
+    def own_parameters(self) -> list[nn.Parameter]:
+        return self.critic_parameters
+
+
+@register_loss("entropy")
+class Entropy(Loss):
+    """The policy's entropy on what is explored, which is rewarded."""
+
+    uses_fast = True
+    rewarded = True
+    group = ACTOR_CRITIC
+
+    def forward(self, rollout: Rollout, batch: Batch) -> Tensor:
+        return rollout.entropy
+
+    def counted(self, rollout: Rollout) -> tuple[Tensor, Tensor]:
+        return rollout.explored, rollout.explored_steps
+
+
+@register_loss("grounding")
+class Grounding(Loss):
+    """REVERIE: the cross-entropy of the target among the objects in view, wherever the teacher stops."""
+
+    uses_fast = True
+    reads = (OBJECT_LOGITS,)
+
+    def __init__(self, config: "TrainConfig", policy: Policy) -> None:
+        super().__init__(config, policy)
+        self.all_rows = config.objective.grounding_rows == "all"
+
+    def forward(self, rollout: Rollout, batch: Batch) -> Tensor | None:
+        if batch.target is None:
+            return None
+        losses, count = list[Tensor](), len(batch.target)
+        for step in rollout.kept:
+            if step.object_logits is None:
+                return None
+            target = select_rows(batch.target, step.rows)
+            losses.append(scatter_rows(naming_loss(step.object_logits, target, step.teacher), step.rows, count))
+        return torch.stack(losses)
+
+    def counted(self, rollout: Rollout) -> tuple[Tensor, Tensor | int]:
+        """All rows, divided by their number; or, as published agents do it, the teacher-forced ones by theirs."""
+        if self.all_rows:
+            return rollout.live, len(rollout.row_mode)
+        return rollout.live & rollout.taught, rollout.taught_rows
+
+
+@register_loss("alignment")
+class Alignment(Loss):
+    """Word labels: minus the log of the share of attention that the words have which are due where a row stands."""
+
+    uses_fast = True
+    reads = (LANGUAGE_WEIGHTS,)
+
+    def forward(self, rollout: Rollout, batch: Batch) -> Tensor | None:
+        if batch.aligned is None:
+            return None
+        losses, count = list[Tensor](), len(batch.aligned)
+        for step in rollout.kept:
+            aligned, path = (select_rows(part, step.rows) for part in (batch.aligned, batch.path))
+            words = words_to_attend(aligned, path, step.viewpoint)
+            if step.language_weights is None:
+                problem = "the policy says nothing of its attention to words"
+                raise UsageError(f"{problem}; do without: {setting('training.objective.alignment', 0)}")
+            losses.append(scatter_rows(attention_loss(step.language_weights, words), step.rows, count))
+        return torch.stack(losses)
+
+    def counted(self, rollout: Rollout) -> tuple[Tensor, int]:
+        return rollout.live, len(rollout.row_mode)
+
+
+def new_critic(policy: Policy) -> Critic:
+    """Make a critic of the width of a policy's hidden vectors."""
+    if not policy.hidden_width:
+        problem = f"{type(policy).__name__} gives no hidden vectors, which the critic of the value loss reads"
+        raise UsageError(f"{problem}; give Decision.hidden and hidden_width, or do without the losses value and policy")
+    return Critic(policy.hidden_width, 512, 0.5)
+
+
+def naming_loss(logits: Tensor, target: Tensor, teacher: Tensor) -> Tensor:
+    """[row] the cross-entropy of the target where the teacher stops, which is where the target's place is known."""
+    known = (teacher == STOP) & (target != NONE)
+    no_object = logits.shape[1] - 1  # always there to be chosen, so that nothing becomes infinite
+    return cross_entropy(at_least_float32(logits), torch.where(known, target, no_object), reduction="none") * known
+
+
+def attention_loss(weights: Tensor, words: Tensor) -> Tensor:
+    """[row] minus the log of the share that the state attends to `words` [row, token]; 0 where there are none.
+
+    `weights` [row, token] are of the words after [CLS].
+    """
+    words = words[:, 1:]
+    if weights.shape != words.shape:
+        problem = f"the backbone weighs {weights.shape[1]} words of an instruction that has {words.shape[1]}"
+        raise UsageError(f"{problem}; do without: {setting('training.objective.alignment', 0)}")
+    attended = (at_least_float32(weights) * words).sum(dim=1)
+    return torch.where(words.any(dim=1), -(attended + TINY).log(), 0.0)

@@ -1,10 +1,14 @@
-"""Policies that learn to navigate: Recurrent VLN-BERT, whose weights are a navigator's, or one that is registered."""
+"""Policies that learn to navigate: Recurrent VLN-BERT, whose weights are a navigator's, or one that is registered.
+
+A training starts from random weights, from others' or from those of an earlier run.
+"""
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
+import torch
 from tokenizers import Tokenizer
 from torch import nn
 
@@ -21,21 +25,33 @@ from vlnbert.learning.losses import LOSSES
 from vlnbert.learning.objective import term_names
 from vlnbert.learning.recipe import Recipe, require_scored
 from vlnbert.learning.rewards import REWARDS
-from vlnbert.learning.start import initial_navigator, initial_policy, kept_by_start, trained_shape
+from vlnbert.learning.run_folder import best_weights, is_run, while_trained
 from vlnbert.learning.trainer import Trainer
 from vlnbert.learning.updates import Learner
-from vlnbert.navigator.storage.folder import Limits
+from vlnbert.navigator import Navigator, NavigatorConfig
+from vlnbert.navigator.model.backbone import make_backbone
+from vlnbert.navigator.storage.folder import CONFIG, Limits, describes_navigator, describes_speaker
 from vlnbert.ranks import Ranks
 from vlnbert.registry import Registry
 from vlnbert.rollout.greedy import GreedyAgent
-from vlnbert.rollout.policies import POLICIES, RECURRENT, describes_policy, unfilled_policy
-from vlnbert.rollout.recurrent import as_policy
+from vlnbert.rollout.policies import (
+    POLICIES,
+    RECURRENT,
+    describes_policy,
+    make_policy,
+    open_policy,
+    open_weights,
+    unfilled_policy,
+)
+from vlnbert.rollout.policy import Inputs, Policy, as_policy
+from vlnbert.sources.instructions import read_word_labels, require_word_labels
 from vlnbert.sources.layout import DataFolder
-from vlnbert.sources.word_labels import read_word_labels, require_word_labels
-from vlnbert.tasks.alignment import LABELLED, align_words
-from vlnbert.tasks.splits import Split, task_and_split
-from vlnbert.tasks.sub_instructions import is_cut_from_train, labels_of_parts
+from vlnbert.tasks.splits import Split, is_cut_from_train, task_and_split
 from vlnbert.tasks.task import TASKS
+from vlnbert.tasks.tokens import piece_count, require_fit
+from vlnbert.tasks.word_labels import LABELLED, align_words, labels_of_parts
+from vlnbert.weights.importing import load_weights
+from vlnbert.weights.options import ImportOptions, resolve_source
 
 if TYPE_CHECKING:
     from vlnbert.learning.run_record import RunRecord
@@ -46,7 +62,6 @@ class NavigatorRecipe(Recipe):
 
     name = "navigator"
     experiment = Experiment
-    shape = "navigator"
     walks = True
 
     def initial(self, experiment: Experiment, data: Data, asked: Collection[str] = ()) -> Trained:
@@ -56,6 +71,9 @@ class NavigatorRecipe(Recipe):
 
     def reopen(self, checkpoint: Path) -> Trained:
         return unfilled_policy(checkpoint) if describes_policy(checkpoint) else unfilled_navigator(checkpoint)
+
+    def open(self, folder: Path) -> Policy:
+        return open_weights(folder)
 
     def as_trained(self, experiment: Experiment, model: Any) -> Experiment:
         if experiment.policy.name == RECURRENT:
@@ -93,7 +111,7 @@ class NavigatorRecipe(Recipe):
             config,
             ranks=ranks,
             teacher_rows=batches.teacher_rows(environment.world),
-            row_policy=batches.row_policy,
+            row_mode=batches.row_mode,
         )
 
     def scores(
@@ -108,10 +126,6 @@ class NavigatorRecipe(Recipe):
 
     def best_metric(self, best_on: str) -> str:
         return best_metric(best_on)
-
-    def drops(self, model: Any) -> bool:
-        shape = vars(model.config) if hasattr(model, "config") else model.settings
-        return any(rate for name, rate in shape.items() if name.endswith("dropout"))
 
     def anchored(self, experiment: Experiment) -> Experiment:
         navigator, settings = experiment.navigator, experiment.navigator.backbone_settings
@@ -181,3 +195,143 @@ def aligned(splits: Mapping[str, Split], data: Data, tokenizer: Tokenizer) -> tu
             own = labels_of_parts(split.episodes, whole.episodes, labels)
             labelled[name], _ = align_words(split, own, tokenizer, data.world)
     return labelled, [f"{LABELLED}: {line}" for line in report.lines()]
+
+
+Importable = Literal["one-stream", "two-stream"]  # the backbones that other people's weights can fill
+PLACE = "navigator."  # of a navigator's settings in an experiment
+SEEN = ("feature_width", "object_width")  # what the data decides, whatever the weights
+TAKEN = ("layers", "cross_layers", "heads", "critic_width")  # what may be chosen of a BERT
+WORDS = ("backbone", "matching", "language_attention")  # what a preset says of its shape beside sizes
+
+
+def initial_navigator(experiment: Experiment, data: Data, asked: Collection[str] = ()) -> Navigator:
+    """The navigator before its first update, its tokenizer in hand.
+
+    `asked` are the places of settings that were chosen explicitly, such as navigator.layers: one that the data or the
+    weights decide otherwise is refused by name.
+    """
+    torch.manual_seed(experiment.training.seed)
+    named = {place.removeprefix(PLACE) for place in asked if place.startswith(PLACE)}
+    if experiment.start is None:
+        navigator = _new_navigator(experiment.navigator, data)
+    else:
+        navigator = _started_navigator(experiment, resolve_source(experiment.start), data, named)
+    _require_as_asked(experiment, navigator.config, named)
+    return navigator
+
+
+def initial_policy(experiment: Experiment, data: Data, asked: Collection[str] = ()) -> Policy:
+    """The registered policy before its first update: of the experiment's settings, or of the weights to start from."""
+    if chosen := next((place for place in asked if place.startswith(PLACE)), None):
+        problem = f"{setting(chosen)} is of recurrent, but {experiment.policy.name} is trained"
+        raise UsageError(f"{problem}; leave it out, or see {setting('policy.settings')}")
+    torch.manual_seed(experiment.training.seed)
+    tokenizer = data.tokenizer
+    inputs = Inputs(
+        feature_width=data.view_bank.width,
+        object_width=data.object_width,
+        vocabulary=piece_count(tokenizer),
+        tasks=experiment.tasks,
+        tokenizer=tokenizer,
+    )
+    if experiment.start is None:
+        return make_policy(experiment.policy.name, experiment.policy.settings, inputs)
+    start = Path(experiment.start)
+    opened = while_trained(start, lambda path: open_policy(best_weights(path) if is_run(path) else path))
+    if opened.name != experiment.policy.name:
+        raise UsageError(f"{start} holds the policy {opened.name}, not {experiment.policy.name}; name that one")
+    for name in ("feature_width", "object_width", "vocabulary"):
+        if (was := getattr(opened.inputs, name)) != (now := getattr(inputs, name)):
+            problem = f"{start} was made for a {name.replace('_', ' ')} of {was}, and it is {now}"
+            raise UsageError(f"{problem}; give the data that it was trained with")
+    return opened.float()
+
+
+def trained_shape(experiment: Experiment, navigator: Navigator) -> NavigatorConfig:
+    """The shape that is trained, as a run's folder keeps it; settings of a new backbone stay as they were requested."""
+    if experiment.start is not None:
+        return navigator.config
+    return replace(navigator.config, backbone_settings=experiment.navigator.backbone_settings)
+
+
+def kept_by_start(shape: NavigatorConfig, navigator: Navigator) -> Iterator[str]:
+    """In words, what a navigator to start from keeps although the experiment has it otherwise; sizes are its own."""
+    for name in WORDS:
+        if (kept := getattr(navigator.config, name)) != (said := getattr(shape, name)):
+            yield f"{setting(PLACE + name)} stays {kept}, as in the weights to start from; the experiment has {said}"
+
+
+def _new_navigator(shape: NavigatorConfig, data: Data) -> Navigator:
+    views, objects, pieces = data.view_bank.width, data.object_width, piece_count(data.tokenizer)
+    navigator = Navigator(replace(shape, feature_width=views, object_width=objects, vocabulary=pieces))
+    navigator.tokenizer = navigator.tokenizer or data.tokenizer  # some backbones bring their own
+    return navigator
+
+
+def _started_navigator(experiment: Experiment, start: str | Path, data: Data, named: Collection[str]) -> Navigator:
+    """The navigator that some weights make, ours or other people's."""
+    shape = experiment.navigator
+    if (own := while_trained(Path(start), own_navigator)) is not None:
+        return _fitted(own, shape, data)
+    if shape.backbone not in get_args(Importable):
+        problem = f"{start} holds no weights of a {shape.backbone} backbone"
+        raise UsageError(f"{problem}; start from none ({setting('start', 'None')}), or from a run of your own")
+    options = ImportOptions(
+        backbone=cast("Importable", shape.backbone),
+        matching=shape.matching,
+        language_attention=shape.language_attention,
+        angle_width=shape.angle_width,
+        feature_width=data.view_bank.width,
+        object_width=data.object_width,
+        seed=experiment.training.seed,
+        **{name: getattr(shape, name) or None for name in TAKEN if name in named},
+    )
+    return _fitted(load_weights(start, options).navigator, shape, data)
+
+
+def _require_as_asked(experiment: Experiment, made: NavigatorConfig, named: Collection[str]) -> None:
+    """Refuse, by its name, a setting of the shape that the navigator does not have."""
+    decided = {field.name for field in fields(made)} - (set() if experiment.start else {"backbone_settings"})
+    for name in sorted(decided & set(named)):
+        asked, found = getattr(experiment.navigator, name), getattr(made, name)
+        if asked != found:
+            owner = "the weights to start from" if experiment.start is not None else f"the backbone {made.backbone}"
+            if name in SEEN or (name == "vocabulary" and experiment.start is None):
+                owner = "the data"
+            raise UsageError(f"{setting(PLACE + name)} is {asked}, but {owner} decided on {found}; leave it out")
+
+
+def own_navigator(start: Path) -> Navigator | None:
+    """The navigator in a run's folder (its best) or in a navigator's own; nothing for other people's weights."""
+    run = is_run(start)
+    folder = best_weights(start) if run else start
+    if describes_speaker(folder):
+        raise UsageError(f"{start} is a speaker's, from which no navigator can start; name a navigator's weights")
+    return Navigator.from_pretrained(folder) if run or describes_navigator(folder / CONFIG) else None
+
+
+def _fitted(loaded: Navigator, shape: NavigatorConfig, data: Data) -> Navigator:
+    """The loaded weights in float32, in a navigator with the requested dropout.
+
+    One that saw no objects gets new weights for them, where there are some to see.
+    """
+    seen, width = data.view_bank.width, loaded.config.feature_width
+    if width != seen:
+        problem = f"the views are {seen} wide, the navigator to start from sees {width}"
+        raise UsageError(f"{problem}; give the features that it was trained with")
+    dropout = {name: getattr(shape, name) for name in vars(shape) if name.endswith("dropout")}
+    objects, weights = data.object_width or loaded.config.object_width, loaded.state_dict()
+    config = replace(loaded.config, **dropout, object_width=objects)
+    backbone = make_backbone(config)
+    with torch.device("cpu" if objects != loaded.config.object_width else "meta"):  # without new ones, draw none
+        navigator = Navigator(config, backbone)
+    known = navigator.state_dict()
+    fitting = {name: weight for name, weight in weights.items() if known[name].shape == weight.shape}
+    navigator.load_state_dict({**known, **fitting}, assign=True)
+    navigator.tokenizer = loaded.tokenizer or data.tokenizer
+    if loaded.tokenizer is None:
+        require_fit(data.folder.vocabulary, data.tokenizer, config.vocabulary)
+    return navigator.float()
+
+
+NAVIGATOR = NavigatorRecipe()

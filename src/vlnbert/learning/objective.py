@@ -1,4 +1,4 @@
-"""What a policy learns from a batch: named loss terms, each with a weight, and their sum."""
+"""The objective of a policy: named loss terms, each with a weight, and their sum."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
@@ -12,9 +12,8 @@ from torch import Tensor, nn
 
 from vlnbert.errors import UsageError, setting
 from vlnbert.external import ExternalCall, is_ours, is_plain, kind_of
-from vlnbert.learning.losses import LOSSES, Loss, discounted_returns
+from vlnbert.learning.losses import LOSSES, Loss, Value, discounted_returns
 from vlnbert.learning.rewards import Reward
-from vlnbert.learning.terms import Value
 from vlnbert.navigator import fast
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.records import require_range
@@ -25,7 +24,7 @@ from vlnbert.tasks.batches import Batch
 if TYPE_CHECKING:
     from vlnbert.learning.experiment import TrainConfig
 
-MOST_WEIGHT = 1e6
+LARGEST_WEIGHT = 1e6
 PAPER_TERMS = ("imitation", "policy", "value", "entropy", "grounding", "alignment")
 
 
@@ -55,7 +54,9 @@ class ObjectiveConfig:
     """Weight of the policy's entropy, which is rewarded."""
 
     def __post_init__(self) -> None:
-        require_range(self, 0.0, 1e6, "imitation", "student_forcing", "grounding", "alignment", "value", "entropy")
+        require_range(
+            self, 0.0, LARGEST_WEIGHT, "imitation", "student_forcing", "grounding", "alignment", "value", "entropy"
+        )
         require_range(self, 0.0, 1.0, "discount")
 
 
@@ -78,6 +79,8 @@ class Objective(nn.Module):
             self.reward_module.to(device)
         for name in self.names:
             self.add_module(f"{name}_loss", _made(name, config, policy).to(device))
+        self.learned = False  # whether a batch was; in the first, external terms must not be detached
+        self.external = frozenset(name for name, term in self.named_terms() if not is_ours(type(term)))
         for name, term in self.named_terms():
             fixed = weight_of(name, config)
             # A recorded graph would keep a number as it was.
@@ -139,24 +142,27 @@ class Objective(nn.Module):
         if not totals:
             problem = f"the losses {', '.join(self.names)} find nothing to learn in updates from {batch.task}"
             raise UsageError(f"{problem}; add one that does: {setting('training.losses')}")
-        total = reduce(add, totals.values())
+        self.learned, total = True, reduce(add, totals.values())
         return torch.stack([total, *(part.to(total.dtype) for part in parts)])
 
     def _part(
         self, name: str, term: Loss, rollout: Rollout | None, batch: Batch, counts: dict[int, tuple[Tensor, Tensor]]
     ) -> Tensor | None:
         """One term, weighted: the sum over the steps that count, divided by their number."""
-        with nullcontext() if is_ours(type(term)) else ExternalCall(f"the loss '{name}'", rollout or (), batch):
+        external = name in self.external
+        with ExternalCall(f"the loss '{name}'", rollout or (), batch) if external else nullcontext():
             each: Tensor | None = _evaluated(term, rollout, batch)
         if each is None:
             return None
-        _check(name, each, rollout)
-        weight = 1.0 if term.weighs_rows else term.weight
+        if external:
+            _check(name, each, rollout)
+            if not (self.learned or each.requires_grad) and torch.is_grad_enabled() and bool(each.any()):
+                problem = f"the loss '{name}' is detached from what is trained, so that nothing is learned from it"
+                raise UsageError(f"{problem}; compute it of what the policy gives, without .detach() and no_grad()")
         if each.dim() == 0 or rollout is None:
-            return each if _is_one(weight) else weight * each
+            return _weighted(term, each)
         steps, count = term.counted(rollout)
-        total = (each * steps).sum()
-        total = total if _is_one(weight) else weight * total
+        total = _weighted(term, (each * steps).sum())
         if isinstance(count, Tensor):
             if id(count) not in counts:  # the count is kept beside, so that no other gets its id
                 counts[id(count)] = count, self.ranks.sum(count).clamp(min=1) / self.ranks.count
@@ -174,11 +180,13 @@ class Objective(nn.Module):
 
 
 def require_weights(losses: Mapping[str, float], final: Mapping[str, float]) -> None:
-    """Refuse weights that are no numbers, of nothing, or of nobody."""
+    """Refuse weights out of range, weights of 0 that add nothing, and final weights of losses that are not there."""
     for place, weights in (("training.losses", losses), ("training.final_losses", final)):
         for name, weight in weights.items():
-            if not 0 <= weight <= MOST_WEIGHT:
-                raise UsageError(f"{setting(place, f'{name}={weight}')} is no weight; choose 0 to {MOST_WEIGHT:,.0f}")
+            if not 0 <= weight <= LARGEST_WEIGHT:
+                raise UsageError(
+                    f"{setting(place, f'{name}={weight}')} is no weight; choose 0 to {LARGEST_WEIGHT:,.0f}"
+                )
             if place == "training.losses" and not weight and not final.get(name) and name not in PAPER_TERMS:
                 raise UsageError(f"{setting(place, f'{name}={weight}')} adds nothing; leave it out")
     if all(losses.get(name) == 0 and not final.get(name) for name in PAPER_TERMS) and not any(losses.values()):
@@ -210,7 +218,7 @@ def _made(name: str, config: "TrainConfig", policy: Policy) -> Loss:
 
 
 def _evaluated(term: Loss, rollout: Rollout | None, batch: Batch) -> Any:
-    """What a term gives; one that knows nothing of `fast` is called under autocast to the pass's precision."""
+    """Evaluate a term; one that knows nothing of `fast` is called under autocast to the pass's precision."""
     shared = fast.current()
     if term.uses_fast or shared is None or shared.dtype is None:
         return term(rollout, batch)
@@ -219,12 +227,16 @@ def _evaluated(term: Loss, rollout: Rollout | None, batch: Batch) -> Any:
     return at_least_float32(each) if isinstance(each, Tensor) and each.is_floating_point() else each
 
 
-def _is_one(weight: float | Tensor) -> bool:
-    return not isinstance(weight, Tensor) and weight == 1.0
+def _weighted(term: Loss, total: Tensor) -> Tensor:
+    """A total times the weight of its term, unless the term applies it or it is 1, which needs no operator."""
+    weight = term.weight
+    if term.applies_weight or (not isinstance(weight, Tensor) and weight == 1.0):
+        return total
+    return weight * total
 
 
 def _check(name: str, each: Any, rollout: Rollout | None) -> None:
-    """Look at kind and shape alone: nothing waits for the device."""
+    """Refuse what is no loss, by kind and shape alone: nothing waits for the device."""
     problem = ""
     if not isinstance(each, Tensor):
         problem = f"gives a {type(each).__name__}, not a tensor"

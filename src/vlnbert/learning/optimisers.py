@@ -1,19 +1,20 @@
-"""Optimisers and schedules by name, learning rates for parts of the network, and optimiser state by parameter name."""
+"""Optimisers and schedules by name, learning rates for parts of the network, optimiser state by parameter name, and the
+moving average of the weights."""
 
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from vlnbert.errors import UnknownNameError, UsageError, setting
+from vlnbert.errors import UnknownNameError, UsageError, listed, setting
 from vlnbert.external import ExternalCall, guarded, is_ours
-from vlnbert.learning.settings import TrainingSettings
-from vlnbert.registry import Registry, require_name
+from vlnbert.learning.experiment import TrainingSettings
+from vlnbert.registry import Registry, by_name
 
 Thing = TypeVar("Thing", bound=Callable[..., Any])
 
@@ -34,13 +35,7 @@ def register_optimizer(name: str) -> Callable[[Thing], Thing]:
     Args:
         name: What the training's setting `optimizer` calls it.
     """
-    require_name(OPTIMISERS.kind, name)
-
-    def register(optimiser: Thing) -> Thing:
-        OPTIMISERS.register(name, optimiser)
-        return optimiser
-
-    return register
+    return by_name(OPTIMISERS, name)
 
 
 def register_schedule(name: str) -> Callable[[Thing], Thing]:
@@ -51,13 +46,7 @@ def register_schedule(name: str) -> Callable[[Thing], Thing]:
     Args:
         name: What the training's setting `schedule` calls it.
     """
-    require_name(SCHEDULES.kind, name)
-
-    def register(schedule: Thing) -> Thing:
-        SCHEDULES.register(name, schedule)
-        return schedule
-
-    return register
+    return by_name(SCHEDULES, name)
 
 
 @register_optimizer(ADAMW)
@@ -78,16 +67,22 @@ def cosine(iteration: int, config: TrainingSettings) -> float:
     return 0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * (iteration / config.iterations)))
 
 
-def learning_rate_at(config: TrainingSettings, iteration: int) -> float:
-    """The learning rate of an update: it rises over the warm-up and follows the schedule."""
-    risen = min(1.0, (iteration + 1) / config.warmup) if config.warmup else 1.0
-    schedule = SCHEDULES[config.schedule]
-    with nullcontext() if is_ours(schedule) else ExternalCall(f"the schedule '{config.schedule}'"):
-        factor: Any = schedule(iteration, config)
-    if not isinstance(factor, int | float) or not 0 <= factor < math.inf:
-        problem = f"the schedule '{config.schedule}' gave {factor!r:.60} for update {iteration}"
-        raise UsageError(f"{problem}; give a factor of the learning rate, 0 or more")
-    return config.learning_rate * risen * factor
+class LearningRate:
+    """The learning rate of each update of a training: it rises over the warm-up and follows the schedule."""
+
+    def __init__(self, config: TrainingSettings) -> None:
+        schedule = SCHEDULES[config.schedule]
+        self.config, self.name = config, f"the schedule '{config.schedule}'"
+        self.schedule = schedule if is_ours(schedule) else guarded(self.name, schedule)
+
+    def at(self, iteration: int) -> float:
+        """That of an update, from 0."""
+        factor: Any = self.schedule(iteration, self.config)
+        if not isinstance(factor, int | float) or not 0 <= factor < math.inf:
+            problem = f"{self.name} gave {factor!r:.60} for update {iteration}"
+            raise UsageError(f"{problem}; give a factor of the learning rate, 0 or more")
+        risen = min(1.0, (iteration + 1) / self.config.warmup) if self.config.warmup else 1.0
+        return self.config.learning_rate * risen * factor
 
 
 def make_optimiser(
@@ -128,7 +123,12 @@ def make_optimiser(
         raise UsageError(f"the optimizer {config.optimizer} gave a {type(optimiser).__name__}, not a torch Optimizer")
     if not is_ours(make):
         optimiser.step = guarded(f"the optimizer '{config.optimizer}'", optimiser.step)  # type: ignore[assignment,method-assign]
-    return optimiser, tuple(name for members in groups.values() for name in members)
+    names = {parameter: name for name, parameter in named.items()}
+    taken = [names.pop(one, None) for group in optimiser.param_groups for one in group["params"]]
+    if names or None in taken:
+        wrong = f"leaves out {listed(list(names.values()), 3)}" if names else "has parameters that it was not given"
+        raise UsageError(f"the optimizer {config.optimizer} {wrong}; give it the params that it is called with")
+    return optimiser, tuple(str(name) for name in taken)
 
 
 def belongs(name: str, part: str) -> bool:
@@ -154,6 +154,15 @@ def set_learning_rate(optimiser: Optimizer, rate: float) -> None:
             group["lr"] = own
 
 
+def require_saveable(optimiser: Optimizer, name: str) -> None:
+    """Refuse an optimiser that keeps what a checkpoint cannot hold."""
+    for kept in optimiser.state_dict()["state"].values():
+        for what, value in kept.items() if isinstance(kept, dict) else [("its state", kept)]:
+            if not isinstance(value, Tensor | int | float | None):
+                problem = f"the optimizer {name} keeps a {type(value).__name__} ({what}), which no checkpoint can hold"
+                raise UsageError(f"{problem}; let it keep tensors and numbers of each parameter")
+
+
 def optimiser_tensors(optimiser: Optimizer, names: Sequence[str]) -> dict[str, Tensor]:
     """The state of an optimiser, by the names of its parameters and of what it keeps of each."""
     state: dict[int, dict[str, Any]] = optimiser.state_dict()["state"]
@@ -166,9 +175,9 @@ def optimiser_tensors(optimiser: Optimizer, names: Sequence[str]) -> dict[str, T
 
 
 def read_state(tensors: Mapping[str, Tensor], names: Sequence[str]) -> dict[int, dict[str, Tensor]]:
-    """The same as an optimiser numbers it; older checkpoints have numbers for names.
+    """The state of an optimiser by its numbers of parameters; older checkpoints have numbers for names.
 
-    A KeyError for what is of no parameter, a ValueError for what is there by a name and by a number.
+    A KeyError for state of no parameter, a ValueError for state that is there by a name and by a number.
     """
     numbers = {name: number for number, name in enumerate(names)}
     state: dict[int, dict[str, Tensor]] = {}
@@ -199,3 +208,48 @@ def check_state(optimiser: Optimizer, state: Mapping[int, Mapping[str, Tensor]],
 def restore_state(optimiser: Optimizer, state: Mapping[int, Mapping[str, Tensor]]) -> None:
     """Go on with this state."""
     optimiser.load_state_dict({"state": dict(state), "param_groups": optimiser.state_dict()["param_groups"]})
+
+
+class AveragedWeights:
+    """The average of a module's parameters, kept beside them. With a decay of 0 there is none, and nothing to do.
+
+    How fast it forgets follows from the number of the update, so that weights and average are all there is to save. It
+    moves after an update, be that replayed or not: a recorded graph knows nothing of it.
+    """
+
+    def __init__(self, module: nn.Module, decay: float) -> None:
+        self.decay = decay
+        self.weights: dict[str, Tensor] = dict(module.named_parameters()) if decay else {}
+        self.average = {name: weight.detach().clone() for name, weight in self.weights.items()}
+
+    def decay_at(self, iteration: int) -> float:
+        """The decay of an update: it rises from 0.1, since an average over few updates would hold on to the first."""
+        return min(self.decay, (1 + iteration) / (10 + iteration))
+
+    @torch.no_grad()
+    def update(self, iteration: int) -> None:
+        """Move the average towards the weights that an update left. Nothing waits for the device."""
+        if self.average:
+            share = 1 - self.decay_at(iteration)
+            torch._foreach_lerp_(list(self.average.values()), list(self.weights.values()), share)
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Within the block the module has the averaged weights, in the same memory, as recorded graphs need it."""
+        kept = {name: weight.detach().clone() for name, weight in self.weights.items()}
+        _copy(self.average, self.weights)
+        try:
+            yield
+        finally:
+            _copy(kept, self.weights)
+
+    def restore(self, weights: Mapping[str, Tensor]) -> None:
+        """Take the module's weights as the average, and these as the weights that go on learning."""
+        _copy(self.weights, self.average)
+        _copy(weights, self.weights)
+
+
+@torch.no_grad()
+def _copy(source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> None:
+    for name, tensor in target.items():
+        tensor.copy_(source[name])

@@ -2,16 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from importlib import import_module
+from typing import Any, NamedTuple, TypeVar
 
 from vlnbert.errors import UnknownNameError, UsageError
 from vlnbert.features.spec import WITHOUT_NAMES, FeatureSpec
-from vlnbert.learning.experiment import Experiment, TrainConfig
+from vlnbert.learning.experiment import Experiment, ExperimentSettings, TrainConfig
 from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.rewards import RewardConfig
-from vlnbert.learning.settings import ExperimentSettings
-from vlnbert.learning.speaker_experiment import SpeakerExperiment
-from vlnbert.learning.speaker_presets import SPEAKER_DEMO, SPEAKER_OPEN, SPEAKER_REVERIE_OPEN
 from vlnbert.navigator import SIZES, NavigatorConfig
 from vlnbert.tables import Table
 
@@ -25,6 +23,13 @@ class Preset:
     experiment: ExperimentSettings
     start_hint: str = ""  # said to who starts from random weights where the recipe does not
     asked: tuple[str, ...] = ()  # places of the settings that somebody chose, beside what a preset of ours says
+
+
+class Later(NamedTuple):
+    """A preset of a package behind this one: its module, imported on first use, has it in its `PRESETS`."""
+
+    name: str
+    module: str
 
 
 ONE, TWO = SIZES["base"]["one-stream"], SIZES["base"]["two-stream"]
@@ -170,6 +175,7 @@ REVERIE_OPEN = replace(
     ),
 )
 
+SPEAKERS = "vlnbert.speaker.experiment"
 PRESETS = (
     Preset("demo", "a tiny navigator from nothing, in generated houses", DEMO),
     Preset("demo-reverie", "the same for REVERIE: find the room, then the object", REVERIE_DEMO),
@@ -188,13 +194,9 @@ PRESETS = (
         REVERIE_OPEN,
     ),
     Preset("r4r-open", "R4R, long paths to be followed, with open data alone", _on_r4r(OPEN)),
-    Preset("speaker-demo", "a tiny speaker, which tells paths of generated houses in words", SPEAKER_DEMO),
-    Preset("speaker-open", "a speaker with open data alone: it turns R2R's paths into instructions", SPEAKER_OPEN),
-    Preset(
-        "speaker-reverie-open",
-        "the same for REVERIE: it tells where an object is, and which",
-        SPEAKER_REVERIE_OPEN,
-    ),
+    Later("speaker-demo", SPEAKERS),
+    Later("speaker-open", SPEAKERS),
+    Later("speaker-reverie-open", SPEAKERS),
     Preset("r2r-one-stream", "the paper's R2R agent from OSCAR", _paper(ONE), OSCAR),
     Preset(
         "r2r-one-stream-unmatched",
@@ -248,29 +250,34 @@ UNTRAINED = (
 )
 
 
+Kind = TypeVar("Kind", bound=ExperimentSettings)
+
+
 class Presets(Mapping[str, Preset]):
     """The menu: presets by name. It prints as a table; an unknown name is answered with the nearest ones."""
 
-    def __init__(self, presets: Iterable[Preset]) -> None:
+    def __init__(self, presets: Iterable[Preset | Later]) -> None:
         self._presets = {preset.name: preset for preset in presets}
 
     def __getitem__(self, name: str) -> Preset:
         if name not in self:
             raise UnknownNameError("preset", name, self._presets)
-        return self._presets[name]
+        preset = self._presets[name]
+        if isinstance(preset, Later):
+            found: dict[str, Preset] = {one.name: one for one in import_module(preset.module).PRESETS}
+            self._presets[name] = preset = found[name]
+        return preset
 
     def navigator(self, name: str) -> Experiment:
         """The experiment of a preset that trains a navigator; a speaker's is refused."""
-        return cast("Experiment", self._of(name, Experiment.RECIPE, "r2r-open"))
+        return self.experiment(name, Experiment)
 
-    def speaker(self, name: str) -> SpeakerExperiment:
-        """The experiment of a preset that trains a speaker; a navigator's is refused."""
-        return cast("SpeakerExperiment", self._of(name, SpeakerExperiment.RECIPE, "speaker-open"))
-
-    def _of(self, name: str, recipe: str, example: str) -> ExperimentSettings:
+    def experiment(self, name: str, kind: type[Kind]) -> Kind:
+        """The experiment of a preset, which must be of a kind."""
         experiment = self[name].experiment
-        if recipe != experiment.RECIPE:
-            problem = f"{name} trains a {experiment.RECIPE}; name a preset that trains a {recipe}"
+        if not isinstance(experiment, kind):
+            example = next(one for one in self if "open" in one and isinstance(self[one].experiment, kind))
+            problem = f"{name} trains a {experiment.RECIPE}; name a preset that trains a {kind.RECIPE}"
             raise UsageError(f"{problem}, such as {example}")
         return experiment
 

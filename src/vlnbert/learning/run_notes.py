@@ -1,26 +1,44 @@
-"""What whoever begins or resumes a run should know of it, line by line."""
+"""Notes on a run that begins or resumes, line by line: oddities of its data, and what differs from before."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from vlnbert.data.data import Data
-from vlnbert.errors import DataError, VlnbertError, setting
-from vlnbert.learning.recipes import recipe_of
+from vlnbert.errors import DataError, UsageError, VlnbertError, cut, listed, setting
+from vlnbert.learning.recipe import recipe_of
 from vlnbert.learning.run_folder import POINTER
 from vlnbert.learning.run_record import RunRecord, record_format
 from vlnbert.learning.trainer import Trainer
-from vlnbert.sources.instructions import is_augmented
-from vlnbert.speaker.paths import Paths, connected
-from vlnbert.tasks.holdout import DEV, file_of, inside_houses
-from vlnbert.tasks.leaks import find_leaks
-from vlnbert.tasks.splits import task_and_split
-from vlnbert.tasks.targets import report_targets
+from vlnbert.sources.instructions import is_augmented, read_provenance
+from vlnbert.sources.layout import DataFolder
+from vlnbert.tasks.episodes import walkable
+from vlnbert.tasks.made_paths import find_leaks
+from vlnbert.tasks.splits import DEV, file_of, inside_houses, report_targets, task_and_split
 from vlnbert.tasks.task import SUB_INSTRUCTIONS
 from vlnbert.world.objects import NONE
 
-OWN_PARTS = f"R2R_{SUB_INSTRUCTIONS}.json"  # somebody's; those that are cut from train are checked as they are made
+OWN_PARTS = f"R2R_{SUB_INSTRUCTIONS}.json"  # a user's own; those that are cut from train are checked as they are made
+
+SHOWN = 3  # houses that a line names
+LONGEST_NAME = 60  # characters of a speaker's name in it
+
+
+def speaker_notes(train_on: Sequence[str], folder: DataFolder, held_out: Sequence[str]) -> Iterator[str]:
+    """Refuse augmented splits whose speaker learned in held-out houses; a line for each of an unknown speaker."""
+    for name in train_on if held_out else ():
+        file = file_of(folder, *task_and_split(name))
+        if not is_augmented(file):
+            continue
+        provenance = read_provenance(file)
+        if provenance is None or provenance.held_out is None:
+            yield f"{name}: nobody knows in which houses its speaker learned, be it in those that are kept out"
+        elif seen := sorted(set(held_out) - set(provenance.held_out)):
+            who = f"{cut(provenance.speaker, LONGEST_NAME)}, which learned in houses that are kept out"
+            remedy = f"train a speaker with the same {setting('holdout')} and {setting('holdout_seed')}"
+            raise UsageError(f"{name} was told by {who} ({listed(seen, SHOWN)}); {remedy}")
 
 
 def begin_notes(record: RunRecord, data: Data, trainer: Trainer) -> Iterator[str]:
@@ -53,9 +71,18 @@ def _other_ranks(run: Path, record: RunRecord, trainer: Trainer) -> Iterator[str
     before = (record.ranks or count, (record.threads or threads) if on_cpu else threads)
     if before == (count, threads):
         return
-    dropped = count != before[0] and recipe_of(record.experiment).drops(trainer.model)
+    dropped = count != before[0] and _drops(trainer.model)
     same = "dropout differs, and so will the weights" if dropped else "the same but for rounding: the bits will differ"
     yield f"{run} was begun by {_team(*before)} and goes on by {_team(count, threads)}: {same}"
+
+
+def _drops(model: nn.Module) -> bool:
+    """Whether some module drops at random: `nn.Dropout`, or one with a rate of its own, such as an LSTM."""
+    for module in model.modules():
+        own = ("p",) if isinstance(module, nn.modules.dropout._DropoutNd) else ("dropout", "attention_dropout")
+        if any(isinstance(rate := getattr(module, name, None), float) and rate > 0 for name in own):
+            return True
+    return False
 
 
 def _team(ranks: int, threads: int) -> str:
@@ -78,8 +105,8 @@ def _choice(record: RunRecord, data: Data, trainer: Trainer) -> Iterator[str]:
                 yield f"{name}: {houses}, so its score is partly of unseen houses"
 
 
-def _told_paths(data: Data, trainer: Trainer) -> Iterator[str]:
-    """What of augmented data, whoever made it, is of an evaluation or cannot be walked. It is told, not left out."""
+def _augmented_paths(data: Data, trainer: Trainer) -> Iterator[str]:
+    """Augmented paths that evaluations have too, or that cannot be walked. They are reported, not left out."""
     for split in trainer.batches.splits:
         file = file_of(data.folder, split.episodes.task, split.episodes.split)
         if not is_augmented(file) and file.name != OWN_PARTS:
@@ -91,16 +118,16 @@ def _told_paths(data: Data, trainer: Trainer) -> Iterator[str]:
             leaks = []
         for line in leaks:
             yield f"{split.name}: {line}; what learns from them cannot be evaluated there"
-        broken = int((~connected(data.world, Paths.of(split.episodes))).sum())
+        broken = int((~walkable(data.world, split.episodes.path, split.episodes.path_length)).sum())
         if broken:
             yield f"{split.name}: {broken:,} of {len(split.episodes):,} paths are not connected"
 
 
 def _oddities(data: Data, trainer: Trainer) -> Iterator[str]:
-    """What in the data does not fit, though one can train with it: objects' features, and targets out of sight."""
+    """Oddities of the data that training allows: missing features of objects, and targets out of sight."""
     yield from data.object_notes
     yield from trainer.notes
-    yield from _told_paths(data, trainer)
+    yield from _augmented_paths(data, trainer)
     for split in trainer.batches.splits:
         yield from (f"{split.name}: {line}" for line in split.episodes.notes)
         if split.target is not None:

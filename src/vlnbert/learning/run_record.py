@@ -1,20 +1,29 @@
-"""What a run's folder says of itself, `run.json`: the experiment as it is trained, its data and what was read of it."""
+"""A run's record, `run.json`: the experiment as it is trained, its data and what was read of it.
 
-from collections.abc import Mapping
+Processes that learn together compare theirs before the first update. One that learned by another seed, from other data
+or by another version would otherwise add its gradients to those of the others, in silence.
+"""
+
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from vlnbert.errors import DataError, UsageError, setting
+from vlnbert.learning.experiment import ExperimentSettings
+from vlnbert.learning.recipe import RECIPES
 from vlnbert.learning.run_folder import RECORD
-from vlnbert.learning.settings import ExperimentSettings
-from vlnbert.records import from_plain, missing, moved, to_plain
-from vlnbert.sources.files import read_json, write_json
-from vlnbert.sources.formats import FORMAT, format_of
+from vlnbert.ranks import Ranks
+from vlnbert.records import from_plain, leaves, missing, moved, to_plain
+from vlnbert.sources.files import FORMAT, format_of, read_json
+from vlnbert.sources.writing import write_json
 
 # Of run.json. From 4 on every field is there, also those at their defaults; 3 keeps the shape that was trained, 2 the
 # one asked for.
-NEWEST = 8
+RECORD_FORMAT = 8
 # Fields by the format that brought them. Older records lack them, and their runs were trained as the defaults say.
 ADDED = {
     5: ("experiment.training.flip",),
@@ -50,7 +59,7 @@ RENAMED = {
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What a run's folder says of itself."""
+    """The record of a run, `run.json`."""
 
     preset: str
     data: str
@@ -61,7 +70,7 @@ class RunRecord:
     plugins: tuple[str, ...] = ()
     """The plugins that were loaded when it began, files by their whole paths."""
     asked: tuple[str, ...] = ()
-    """Places of the settings that somebody chose, beside what the preset says."""
+    """Places of the settings that were chosen explicitly, beside the preset's."""
     held_out: tuple[str, ...] = ()
     """The houses that are kept out of training."""
     ranks: int | None = None
@@ -78,17 +87,17 @@ class RunRecord:
 def record_format(run: Path) -> int:
     """The format that a run's folder was written in."""
     values: Any = read_json(run / RECORD, "run", "name the folder that a training wrote")
-    return format_of(run / RECORD, values, NEWEST)
+    return format_of(run / RECORD, values, RECORD_FORMAT)
 
 
 def read_record(run: Path) -> RunRecord:
-    """What a run's folder says of itself, checked."""
-    path, version = run / RECORD, NEWEST
+    """Read the record of a run, checked."""
+    path, version = run / RECORD, RECORD_FORMAT
     try:
         absent = list[str]()
         values: Any = read_json(path, "run", "name the folder that a training wrote", damaged="")
         if isinstance(values, dict):
-            version = format_of(path, values, NEWEST)
+            version = format_of(path, values, RECORD_FORMAT)
             values = {name: value for name, value in values.items() if name != FORMAT}
             absent = list(missing(RunRecord, values))
             if isinstance(values.get("experiment"), dict):
@@ -109,19 +118,17 @@ def read_record(run: Path) -> RunRecord:
 
 
 def _anew(run: Path) -> str:
-    """What to do where a run's record is damaged; its weights are not."""
+    """The remedy where a run's record is damaged; its weights are not."""
     return f"begin anew in another folder; {setting('start', str(run))} goes on from the weights of this one"
 
 
 def _experiment_of(values: Mapping[str, Any], version: int) -> ExperimentSettings:
     """The experiment of a record, of its recipe's kind; older formats did not name that."""
-    from vlnbert.learning.recipes import RECIPES  # here, since recipes know runs
-
     settings, recipe = values["experiment"], values.get("recipe")
     if version == 1:
         settings = moved(settings, RENAMED)
     if recipe is None and version < NAMES_RECIPE:
-        recipe = next((one.name for one in RECIPES.values() if one.shape in settings), "navigator")
+        recipe = next((name for name in RECIPES if name in settings), "navigator")
     if not isinstance(recipe, str) or recipe not in RECIPES:
         raise UsageError(f"it names no recipe that is known here, {recipe!r:.60}")
     return from_plain(RECIPES[recipe].experiment, settings, "experiment")
@@ -129,11 +136,11 @@ def _experiment_of(values: Mapping[str, Any], version: int) -> ExperimentSetting
 
 def write_record(run: Path, record: RunRecord) -> None:
     """Write what a run is, in today's format."""
-    write_json(run / RECORD, {FORMAT: NEWEST, **to_plain(record)}, indent=2, lasting=True)
+    write_json(run / RECORD, {FORMAT: RECORD_FORMAT, **to_plain(record)}, indent=2, lasting=True)
 
 
 def extended(record: RunRecord, run: Path, iterations: int) -> RunRecord:
-    """The same run with more updates; a learning rate that comes down to its end cannot be gone on with."""
+    """The same run with more updates; one whose learning rate comes down to its end cannot be extended."""
     training = record.experiment.training
     if iterations < training.iterations:
         problem = f"{setting('training.iterations')} is {iterations:,}, fewer than the {training.iterations:,} of {run}"
@@ -147,3 +154,43 @@ def extended(record: RunRecord, run: Path, iterations: int) -> RunRecord:
         raise UsageError(f"{problem}; begin another from its weights: {setting('start', str(run))}")
     longer: Any = replace(training, iterations=iterations)  # of the experiment's own kind
     return replace(record, experiment=replace(record.experiment, training=longer))
+
+
+PACKAGE = Path(__file__).parents[1]
+
+
+def require_agreement(ranks: Ranks, run: Path, record: RunRecord, checkpoint: Path | None = None) -> None:
+    """Refuse, on all ranks, to train a run of which they have different settings; `checkpoint` is where it resumes."""
+    if ranks.count > 1:
+        ranks.agree(dict(_facts(ranks, run, record, checkpoint)))
+
+
+def _facts(ranks: Ranks, run: Path, record: RunRecord, checkpoint: Path | None) -> Iterator[tuple[str, object]]:
+    """The facts that ranks must have in common, by name. Folders may lie elsewhere on other machines."""
+    yield "the number of processes", ranks.count
+    yield "the files of vlnbert", _digest(*_package_files(PACKAGE))
+    yield "the version of torch", torch.__version__
+    for plugin in record.plugins:
+        path = Path(plugin)
+        yield f"the plugin {path.name}", _digest(path) if path.is_file() else plugin
+    for place, value in leaves(to_plain(record.experiment)):
+        if isinstance(value, str) and Path(value).is_absolute():
+            value = Path(value).name  # its content has a digest among the data's
+        yield setting(place), value
+    yield "the houses kept out of training", " ".join(record.held_out)
+    for name, digest in record.fingerprints.items():
+        yield f"the data ({name})", digest
+    yield "the run's folder", run.resolve().name
+    yield "the checkpoint to go on from", "none" if checkpoint is None else checkpoint.name
+
+
+def _package_files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path.parent.name != "__pycache__")
+
+
+def _digest(*files: Path) -> str:
+    digest = blake2b(digest_size=8)
+    for path in files:
+        digest.update(f"{path.name} {path.stat().st_size}\n".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from vlnbert.environment.environment import Observation
 from vlnbert.rollout.agents import Agent, EpisodeBatch, Explanation
 from vlnbert.rollout.episodes import RowMemory, narrow_rows, select_rows
-from vlnbert.rollout.policy import Decision, checked, require_rows
-from vlnbert.rollout.recurrent import as_policy
+from vlnbert.rollout.policy import Decision, as_policy, checked_decision, require_rows
 from vlnbert.world.objects import NONE
 
 
@@ -41,7 +40,7 @@ class GreedyAgent(Agent):
 
     def act(self, observation: Observation, memory: GreedyMemory) -> tuple[Tensor, GreedyMemory]:
         decision = self.policy.step(observation, memory.memory, attention=True)
-        checked(self.policy, decision, *observation.choosable.shape)
+        checked_decision(self.policy, decision, observation)
         choice = decision.choice(decision.all_logits.argmax(dim=1))
         return choice, GreedyMemory(decision.memory, memory.rows, decision)
 

@@ -1,12 +1,12 @@
-"""What walks and learns: a policy reads instructions, remembers, and scores where it could go.
+"""The contract of policies, which walk and learn: one reads instructions, remembers, and scores where it could go.
 
-Recurrent VLN-BERT is one policy (`rollout/recurrent.py`); others are registered by a name. The rollout, the losses, the
-checkpoints and the evaluation know policies by this contract alone.
+Recurrent VLN-BERT is one policy; others are registered by a name. The rollout, the losses, the checkpoints and
+the evaluation know policies by this contract alone.
 """
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from html import escape
 from pathlib import Path
 from types import MappingProxyType
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from vlnbert.environment.environment import Observation
 from vlnbert.errors import DataError, UsageError
+from vlnbert.navigator import Instruction, Navigator
 from vlnbert.navigator.storage.digests import noting
 from vlnbert.navigator.storage.folder import (
     CONFIG,
@@ -34,10 +35,10 @@ from vlnbert.navigator.storage.folder import (
 )
 from vlnbert.navigator.storage.shown import FEATURES, Shown
 from vlnbert.rollout.agents import HOPS_PER_STEP, EpisodeBatch
-from vlnbert.sources.formats import FORMAT
+from vlnbert.sources.files import FORMAT
 
 POLICY, SETTINGS, INPUTS = "policy", "settings", "inputs"  # in a policy's config.json
-NEWEST = 1  # its format
+POLICY_FORMAT = 1  # its format
 NOWHERE = 1 << 40  # the number of no viewpoint
 CARD = """---
 library_name: vlnbert
@@ -47,7 +48,7 @@ tags: [vision-and-language-navigation, embodied-ai]
 # A {policy} policy
 
 An agent that reads an instruction and walks through a house.
-{told}
+{scores}
 | configuration | |
 | --- | --- |
 {facts}
@@ -56,7 +57,7 @@ An agent that reads an instruction and walks through a house.
 
 @dataclass(frozen=True)
 class Decision:
-    """What a policy makes of one observation.
+    """A policy's answer to one observation.
 
     Attributes:
         logits: [row, slot] of the actions: slot 0 stops, -inf where nothing can be chosen.
@@ -94,7 +95,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a policy will be shown: it is made for this, beside its settings.
+    """The inputs that a policy is made for, beside its settings.
 
     Attributes:
         feature_width: Width of a view's feature.
@@ -131,6 +132,8 @@ class Policy(nn.Module):
     """Of one that goes back: an episode may have as many hops as it may have decisions, times this."""
     taught_back: bool = False
     """Whether, where the task's teacher takes shortest paths, its target is a place that lies on one, not the slot."""
+    mask_seen: bool = False
+    """Whether it is known that its logits are -inf where nothing can be chosen; set once they were looked at."""
     hidden_width: int = 0
     """Width of `Decision.hidden`; 0 for a policy that gives none."""
 
@@ -177,12 +180,12 @@ class Policy(nn.Module):
             model_card_kwargs: What its card shall tell: preset and scores.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        told = {FORMAT: NEWEST, POLICY: self.name, SETTINGS: dict(self.settings), INPUTS: self.inputs.values()}
-        told |= {**self.limits.values(), **({} if self.features is None else {FEATURES: self.features})}
+        values = {FORMAT: POLICY_FORMAT, POLICY: self.name, SETTINGS: dict(self.settings), INPUTS: self.inputs.values()}
+        values |= {**self.limits.values(), **({} if self.features is None else {FEATURES: self.features})}
         weights = {name: tensor.detach().contiguous() for name, tensor in self.state_dict().items()}
         with noting(folder, {WEIGHTS: weights, CONFIG: None, TOKENIZER: None}):
             save_file(weights, folder / WEIGHTS)
-            (folder / CONFIG).write_text(json.dumps(told, sort_keys=True, indent=2), encoding="utf-8")
+            (folder / CONFIG).write_text(json.dumps(values, sort_keys=True, indent=2), encoding="utf-8")
             if self.tokenizer is not None:
                 write_tokenizer(folder / TOKENIZER, self.tokenizer)
         (folder / "README.md").write_text(_card(self, model_card_kwargs or {}), encoding="utf-8")
@@ -217,13 +220,22 @@ class Policy(nn.Module):
         return tensors
 
 
-def checked(policy: Policy, decision: Decision, rows: int, slots: int) -> Decision:
-    """A decision, if its logits, its memory and its places are what they should be; values are not looked at."""
-    name = type(policy).__name__
+def checked_decision(policy: Policy, decision: Decision, observation: Observation) -> Decision:
+    """A decision, if its logits, its memory and its places are what they should be.
+
+    Values are not looked at, since to look is to wait for the device: but for the first logits of all, which must be
+    -inf where nothing can be chosen.
+    """
+    name, (rows, slots) = type(policy).__name__, observation.choosable.shape
     given: Any = getattr(decision, "logits", None)
     if not isinstance(given, Tensor) or given.shape != (rows, slots):
         found = f"logits {list(given.shape)}" if isinstance(given, Tensor) else f"a {type(decision).__name__}"
         raise UsageError(f"{name} gave {found}; its step must give a vln.Decision with logits [{rows}, {slots}]")
+    if not (policy.mask_seen or (given.is_cuda and torch.cuda.is_current_stream_capturing())):
+        if bool((~observation.choosable & ~given.isneginf() & ~observation.state.ended[:, None]).any()):
+            problem = f"{name} gave other logits than -inf for slots that cannot be chosen"
+            raise UsageError(f"{problem}; mask them: logits.masked_fill(~observation.choosable, -torch.inf)")
+        policy.mask_seen = True
     require_rows(policy, decision.memory, rows)
     logits, places = decision.place_logits, decision.places
     if logits is None and places is None:
@@ -260,15 +272,108 @@ def _leaves(tree: Any, name: str = "") -> list[tuple[str, Tensor]]:
     return [leaf for key, part in parts.items() for leaf in _leaves(part, f"{name}.{key}".strip("."))]
 
 
-def _card(policy: Policy, told: Mapping[str, Any]) -> str:
-    lines = [f"\nTrained with the preset `{told['preset']}`.\n"] if told.get("preset") else []
+def _card(policy: Policy, facts: Mapping[str, Any]) -> str:
+    lines = [f"\nTrained with the preset `{facts['preset']}`.\n"] if facts.get("preset") else []
     rates = [
         (split, *(f"{100 * score[name]:.2f}" for name in ("sr", "spl")))
-        for split, score in told.get("scores", {}).items()
+        for split, score in facts.get("scores", {}).items()
         if {"sr", "spl"} <= score.keys()
     ]
     if rates:
         lines += ["| split | SR | SPL |", "| --- | --- | --- |", *(f"| {' | '.join(row)} |" for row in rates), ""]
-    facts = {**policy.settings, **policy.inputs.values()}
-    rows = (f"| {escape(str(name))} | {escape(str(value))} |" for name, value in facts.items())
-    return CARD.format(policy=policy.name, told="\n".join(lines), facts="\n".join(rows))
+    shape = {**policy.settings, **policy.inputs.values()}
+    rows = (f"| {escape(str(name))} | {escape(str(value))} |" for name, value in shape.items())
+    return CARD.format(policy=policy.name, scores="\n".join(lines), facts="\n".join(rows))
+
+
+PAD = 0  # the token that fills short instructions up
+
+
+@dataclass(frozen=True)
+class RecurrentMemory:
+    """The state and the encoded instructions."""
+
+    state: Tensor  # [row, hidden]
+    instruction: Instruction
+
+
+class RecurrentPolicy(Policy):
+    """A navigator that walks."""
+
+    mask_seen = True
+
+    def __init__(self, navigator: Navigator) -> None:
+        super().__init__()
+        self.navigator = navigator
+
+    @property
+    def hidden_width(self) -> int:  # type: ignore[override]  # here it depends on the navigator
+        return self.navigator.config.hidden
+
+    @property
+    def tokenizer(self) -> Tokenizer | None:  # type: ignore[override]  # the navigator's
+        return self.navigator.tokenizer
+
+    @property
+    def limits(self) -> Limits:  # type: ignore[override]
+        return self.navigator.limits
+
+    @property
+    def features(self) -> Shown | None:  # type: ignore[override]
+        return self.navigator.features
+
+    @property
+    def inputs(self) -> Inputs:  # type: ignore[override]
+        shape = self.navigator.config
+        return Inputs(shape.feature_width, shape.object_width, shape.vocabulary, tokenizer=self.navigator.tokenizer)
+
+    @property
+    def described(self) -> dict[str, Any]:
+        return {"navigator": asdict(self.navigator.config)}
+
+    @property
+    def max_tokens(self) -> int:
+        return self.navigator.config.positions
+
+    @property
+    def brings_tokenizer(self) -> bool:
+        return hasattr(self.navigator.backbone, "tokenizer")
+
+    @property
+    def trained(self) -> Navigator:
+        return self.navigator
+
+    @property
+    def critic(self) -> nn.Module:
+        return self.navigator.critic
+
+    def value(self, hidden: Tensor) -> Tensor:
+        return self.navigator.value(hidden)
+
+    def begin(self, batch: EpisodeBatch) -> RecurrentMemory:
+        instruction = encode_tokens(self.navigator, batch.tokens)
+        return RecurrentMemory(instruction.state, instruction)
+
+    def step(self, observation: Observation, memory: RecurrentMemory, attention: bool = False) -> Decision:
+        step = self.navigator.step(memory.state, memory.instruction, observation)
+        return Decision(
+            logits=step.logits,
+            memory=RecurrentMemory(step.state, step.instruction),
+            hidden=step.state,
+            object_logits=step.object_logits,
+            language_weights=step.language_weights,
+        )
+
+
+def encode_tokens(navigator: Navigator, tokens: Tensor) -> Instruction:
+    """Let a navigator read instructions [row, token]."""
+    return navigator.encode(tokens, tokens != PAD)
+
+
+def as_policy(thing: nn.Module) -> Policy:
+    """A policy as it is; a navigator as the policy that it is the network of."""
+    if isinstance(thing, Policy):
+        return thing
+    if isinstance(thing, Navigator):
+        return RecurrentPolicy(thing)
+    raise UsageError(f"a {type(thing).__name__} is no policy; derive from vln.Policy, or give a navigator")

@@ -1,4 +1,4 @@
-"""How likely a speaker finds instructions: its loss, and perplexity."""
+"""The likelihood of instructions under a speaker: its loss, and perplexity."""
 
 from dataclasses import dataclass
 
@@ -9,17 +9,16 @@ from vlnbert.environment.environment import Environment
 from vlnbert.errors import UsageError, setting
 from vlnbert.progress import track
 from vlnbert.ranks import ALONE, Ranks
+from vlnbert.sources.instructions import PAD
 from vlnbert.speaker.model import SpeakerModel
 from vlnbert.speaker.paths import Paths, observe_paths
 from vlnbert.tasks.batches import Batch, bucket, evaluation_batches, take
 from vlnbert.tasks.splits import Split
 
-PAD = 0
-
 
 @dataclass(frozen=True)
 class TokenLosses:
-    """Of every word but the first, [CLS], [SEP] among them; 0 in padding."""
+    """Losses of every word but the first, [CLS]; [SEP] is among them. 0 in padding."""
 
     smoothed: Tensor  # [row, token - 1] cross-entropy with smoothed labels
     negative_log: Tensor  # [row, token - 1] minus the logarithm of its probability
@@ -41,7 +40,7 @@ def token_losses(logits: Tensor, tokens: Tensor, smoothing: float = 0.0) -> Toke
 
 
 def batch_losses(model: SpeakerModel, environment: Environment, batch: Batch, smoothing: float = 0.0) -> TokenLosses:
-    """The losses of a batch's instructions, told of its paths. Nothing waits for the device."""
+    """The losses of a batch's instructions for its paths. Nothing waits for the device."""
     sights = observe_paths(environment, Paths.of(batch, batch.target))
     tokens = batch.tokens[:, : model.config.max_tokens]  # what a bucket adds is padding
     return token_losses(model.logits(model(sights, tokens[:, :-1])), tokens, smoothing)
@@ -72,7 +71,7 @@ def instruction_likelihoods(
 
 
 def require_short(model: SpeakerModel, split: Split) -> None:
-    """Refuse instructions that are longer than a speaker writes; to cut them is for who opens the split."""
+    """Refuse instructions that are longer than a speaker writes; whoever opens the split cuts them."""
     longest, most = int(split.tokens.count.max()) if len(split.tokens.count) else 0, model.config.max_tokens
     if longest > most:
         problem = f"{split.name} has instructions of {longest} word pieces, the speaker writes at most {most}"

@@ -1,19 +1,18 @@
 """The speaker's network: an encoder over all choices of a path, and a decoder that writes an instruction.
 
 `encode` reads paths once; `forward` scores given instructions, all words at once; `step` writes a word at a time with
-keys and values kept. The speaker-follower of Fried et al. (2018, arXiv:1806.02724), as a Transformer that also sees
-what was not taken.
+cached keys and values. The speaker of Fried et al. (2018, arXiv:1806.02724), as a Transformer that normalises first and
+also sees the choices that were not taken.
 """
 
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
+from torch.nn.functional import gelu, linear, scaled_dot_product_attention
 
 from vlnbert.errors import UsageError
 from vlnbert.speaker.config import SpeakerConfig
-from vlnbert.speaker.layers import DecoderLayer, EncoderLayer, KeyValues, empty_key_values
 from vlnbert.speaker.paths import PathSights
 
 DIRECTION, POSITION = 4, 5  # numbers of a direction, and of an object's box
@@ -21,20 +20,115 @@ DEVIATION = 0.02  # of initial weights at BERT's width, kept in proportion where
 
 
 @dataclass(frozen=True)
-class EncodedPaths:
-    """Paths that were read: what every word may look at, projected once for each layer."""
+class KeyValues:
+    """Keys and values of one attention."""
 
-    kept: tuple[KeyValues, ...]  # of each decoder layer, [row, head, choice, width]
+    keys: Tensor  # [row, head, token, width of a head]
+    values: Tensor
+
+
+class Attention(nn.Module):
+    """Multi-head attention over keys and values that `project` made before."""
+
+    def __init__(self, hidden: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query, self.output = nn.Linear(hidden, hidden), nn.Linear(hidden, hidden)
+        self.key_value = nn.Linear(hidden, 2 * hidden)
+
+    def project(self, tokens: Tensor) -> KeyValues:
+        """The keys and values of [row, token, hidden]."""
+        keys, values = (self._split(part) for part in self.key_value(tokens).chunk(2, dim=-1))
+        return KeyValues(keys, values)
+
+    def forward(self, tokens: Tensor, over: KeyValues, mask: Tensor | None = None, causal: bool = False) -> Tensor:
+        """[row, token, hidden]; `mask` is bool and broadcasts to [row, head, query, key], false where it is hidden."""
+        query = self._split(self.query(tokens))
+        mixed = scaled_dot_product_attention(query, over.keys, over.values, mask, is_causal=causal)
+        output: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
+        return output
+
+    def _split(self, tokens: Tensor) -> Tensor:
+        return tokens.view(*tokens.shape[:2], self.heads, -1).transpose(1, 2)
+
+
+class FeedForward(nn.Module):
+    def __init__(self, hidden: int, inner: int) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(hidden, inner), nn.Linear(inner, hidden)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        output: Tensor = self.down(gelu(self.up(tokens)))
+        return output
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then feed-forward, each behind a normalisation."""
+
+    def __init__(self, hidden: int, heads: int, inner: int, dropout: float) -> None:
+        super().__init__()
+        self.attention, self.feed_forward = Attention(hidden, heads), FeedForward(hidden, inner)
+        self.attention_norm, self.feed_forward_norm = nn.LayerNorm(hidden), nn.LayerNorm(hidden)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
+        normed = self.attention_norm(tokens)
+        tokens = tokens + self.dropout(self.attention(normed, self.attention.project(normed), mask))
+        output: Tensor = tokens + self.dropout(self.feed_forward(self.feed_forward_norm(tokens)))
+        return output
+
+
+class DecoderLayer(nn.Module):
+    """Causal self-attention, attention to the path, then feed-forward, each behind a normalisation."""
+
+    def __init__(self, hidden: int, heads: int, inner: int, dropout: float) -> None:
+        super().__init__()
+        self.attention, self.cross_attention = Attention(hidden, heads), Attention(hidden, heads)
+        self.feed_forward, self.dropout = FeedForward(hidden, inner), nn.Dropout(dropout)
+        self.attention_norm, self.cross_norm = nn.LayerNorm(hidden), nn.LayerNorm(hidden)
+        self.feed_forward_norm = nn.LayerNorm(hidden)
+
+    def forward(self, words: Tensor, path: KeyValues, path_mask: Tensor) -> Tensor:
+        """All words of the instructions at once, each seeing those before it."""
+        normed = self.attention_norm(words)
+        words = words + self.dropout(self.attention(normed, self.attention.project(normed), causal=True))
+        return self._attend_and_feed_forward(words, path, path_mask)
+
+    def step(
+        self, word: Tensor, position: Tensor, cache: KeyValues, seen: Tensor, path: KeyValues, path_mask: Tensor
+    ) -> Tensor:
+        """One word [row, 1, hidden] at `position` [1], whose keys and values are added to the cache.
+
+        `seen` is false for the places behind it. No shape depends on the value of `position`.
+        """
+        normed = self.attention_norm(word)
+        projected = self.attention.project(normed)
+        cache.keys.index_copy_(2, position, projected.keys)
+        cache.values.index_copy_(2, position, projected.values)
+        word = word + self.dropout(self.attention(normed, cache, seen))
+        return self._attend_and_feed_forward(word, path, path_mask)
+
+    def _attend_and_feed_forward(self, words: Tensor, path: KeyValues, path_mask: Tensor) -> Tensor:
+        words = words + self.dropout(self.cross_attention(self.cross_norm(words), path, path_mask))
+        output: Tensor = words + self.dropout(self.feed_forward(self.feed_forward_norm(words)))
+        return output
+
+
+@dataclass(frozen=True)
+class EncodedPaths:
+    """Encoded paths: the keys and values that every word attends to, projected once for each layer."""
+
+    key_values: tuple[KeyValues, ...]  # of each decoder layer, [row, head, choice, width]
     mask: Tensor  # [row, 1, 1, choice] bool
 
     def select(self, rows: Tensor) -> "EncodedPaths":
         """Some of the rows, each as often as it is named."""
-        kept = tuple(KeyValues(one.keys[rows], one.values[rows]) for one in self.kept)
-        return EncodedPaths(kept, self.mask[rows])
+        key_values = tuple(KeyValues(layer.keys[rows], layer.values[rows]) for layer in self.key_values)
+        return EncodedPaths(key_values, self.mask[rows])
 
 
 class PathEncoder(nn.Module):
-    """Every choice of every step is a token; they attend to each other, those of all steps together."""
+    """An encoder whose tokens are all choices of all steps of a path."""
 
     def __init__(self, config: SpeakerConfig) -> None:
         super().__init__()
@@ -52,7 +146,7 @@ class PathEncoder(nn.Module):
         self.layers = nn.ModuleList(EncoderLayer(*sizes, config.dropout) for _ in range(config.encoder_layers))
 
     def forward(self, sights: PathSights) -> tuple[Tensor, Tensor]:
-        """[row, choice, hidden] tokens and [row, choice] which of them are there."""
+        """[row, choice, hidden] tokens and [row, choice] a mask that is false for padding."""
         _, hops, slots = sights.present.shape
         marked = torch.arange(slots, device=sights.taken.device) == sights.taken[..., None]
         tokens = self.feature(self.feature_dropout(self._cast(sights.features)))
@@ -71,12 +165,12 @@ class PathEncoder(nn.Module):
         return self.out_norm(tokens), present
 
     def _cast(self, values: Tensor) -> Tensor:
-        """In the precision of the weights, unless autocast sees to it."""
+        """The values in the precision of the weights, unless autocast sees to it."""
         return values if torch.is_autocast_enabled(values.device.type) else values.to(self.feature.weight.dtype)
 
 
 class SpeakerModel(nn.Module):
-    """An encoder, a decoder and words that serve as its input and its output."""
+    """An encoder and a decoder whose word embeddings are its output weights too."""
 
     spoken: Tensor
 
@@ -91,7 +185,7 @@ class SpeakerModel(nn.Module):
         sizes = config.hidden, config.heads, config.inner
         self.layers = nn.ModuleList(DecoderLayer(*sizes, config.dropout) for _ in range(config.decoder_layers))
         self.bias = nn.Parameter(torch.zeros(config.vocabulary))
-        self.register_buffer("spoken", torch.ones(config.vocabulary, dtype=torch.bool))  # what it may say
+        self.register_buffer("spoken", torch.ones(config.vocabulary, dtype=torch.bool))  # may be written
         self._initialise(DEVIATION * (768 / config.hidden) ** 0.5)
 
     def _initialise(self, deviation: float) -> None:
@@ -103,48 +197,47 @@ class SpeakerModel(nn.Module):
         nn.init.normal_(self.encoder.stop, std=deviation)
 
     def encode(self, sights: PathSights) -> EncodedPaths:
-        """Read some paths, once for all words."""
+        """Encode some paths, once for all words."""
         if sights.present.shape[1] > self.config.max_hops:
-            problem = (
-                f"a path has {sights.present.shape[1]} viewpoints, the speaker reads at most {self.config.max_hops}"
-            )
-            raise UsageError(f"{problem}; tell of shorter ones")
+            hops, most = sights.present.shape[1], self.config.max_hops
+            problem = f"a path has {hops} viewpoints, the speaker reads at most {most}"
+            raise UsageError(f"{problem}; give shorter ones")
         tokens, present = self.encoder(sights)
-        kept = tuple(layer.cross_attention.project(tokens) for layer in self._decoder_layers())
-        return EncodedPaths(kept, present[:, None, None])
+        key_values = tuple(layer.cross_attention.project(tokens) for layer in self._decoder_layers())
+        return EncodedPaths(key_values, present[:, None, None])
 
     def forward(self, sights: PathSights, tokens: Tensor) -> Tensor:
-        """[row, token, hidden] what is thought behind each of the words [row, token]; `logits` tells the next ones."""
+        """[row, token, hidden] the outputs for the words [row, token]; `logits` scores the next words by them."""
         return self.decode(self.encode(sights), tokens)
 
     def decode(self, paths: EncodedPaths, tokens: Tensor) -> Tensor:
-        """The same for paths that were read before."""
+        """The same for paths that were encoded before."""
         words = self.word(tokens) + self.position.weight[: tokens.shape[1]]
         words = self.dropout(self.word_norm(words))
-        for layer, kept in zip(self._decoder_layers(), paths.kept, strict=True):
-            words = layer(words, kept, paths.mask)
-        thought: Tensor = self.out_norm(words)
-        return thought
+        for layer, path in zip(self._decoder_layers(), paths.key_values, strict=True):
+            words = layer(words, path, paths.mask)
+        output: Tensor = self.out_norm(words)
+        return output
 
-    def step(self, token: Tensor, position: Tensor, before: tuple[KeyValues, ...], paths: EncodedPaths) -> Tensor:
-        """[row, hidden] the same behind one more word [row] at `position` [1], those `before` it being kept."""
+    def step(self, token: Tensor, position: Tensor, cache: tuple[KeyValues, ...], paths: EncodedPaths) -> Tensor:
+        """[row, hidden] the output for one more word [row] at `position` [1]; the cache has the words before it."""
         words = (self.word(token) + self.position(position))[:, None]
-        words, places = self.word_norm(words), torch.arange(before[0].keys.shape[2], device=token.device)
+        words, places = self.word_norm(words), torch.arange(cache[0].keys.shape[2], device=token.device)
         seen = (places <= position)[None, None, None]
-        for layer, own, kept in zip(self._decoder_layers(), before, paths.kept, strict=True):
-            words = layer.step(words, position, own, seen=seen, path=kept, path_mask=paths.mask)
-        thought: Tensor = self.out_norm(words)
-        return thought[:, 0]
+        for layer, own, path in zip(self._decoder_layers(), cache, paths.key_values, strict=True):
+            words = layer.step(words, position, own, seen=seen, path=path, path_mask=paths.mask)
+        output: Tensor = self.out_norm(words)
+        return output[:, 0]
 
-    def logits(self, thought: Tensor) -> Tensor:
-        """[..., piece] scores of the next word: those of the words that it reads, tied."""
-        return linear(thought, self.word.weight, self.bias)
+    def logits(self, output: Tensor) -> Tensor:
+        """[..., piece] scores of the next word; the output weights are tied to the embeddings."""
+        return linear(output, self.word.weight, self.bias)
 
-    def room(self, rows: int, tokens: int) -> tuple[KeyValues, ...]:
-        """Empty keys and values of so many words, for each layer."""
-        config, like = self.config, self.word.weight
-        width = config.hidden // config.heads
-        return tuple(empty_key_values(rows, config.heads, tokens, width=width, like=like) for _ in self.layers)
+    def empty_cache(self, rows: int, tokens: int) -> tuple[KeyValues, ...]:
+        """Keys and values for so many words, for each layer. Zeros, since what is masked must be finite too."""
+        shape = rows, self.config.heads, tokens, self.config.hidden // self.config.heads
+        zeros = self.word.weight.new_zeros
+        return tuple(KeyValues(zeros(shape), zeros(shape)) for _ in self.layers)
 
     def _decoder_layers(self) -> list[DecoderLayer]:
         return [layer for layer in self.layers if isinstance(layer, DecoderLayer)]

@@ -10,16 +10,12 @@ from torch import Tensor
 from vlnbert.environment.environment import Environment, State
 from vlnbert.errors import UsageError
 from vlnbert.tasks.episodes import pad_paths, walkable
-from vlnbert.world.geometry import level_view
-from vlnbert.world.object_bank import VisibleObjects
-from vlnbert.world.objects import NONE
-from vlnbert.world.world import STOP, World
-
-SHOWN = 3  # paths that a line names
+from vlnbert.world.objects import NONE, VisibleObjects
+from vlnbert.world.world import STOP, World, level_view
 
 
-class Described(Protocol):
-    """Whatever has paths: a batch, or a split's episodes."""
+class HasPaths(Protocol):
+    """A batch, or a split's episodes."""
 
     @property
     def path(self) -> Tensor: ...
@@ -31,7 +27,7 @@ class Described(Protocol):
 
 @dataclass(frozen=True)
 class Paths:
-    """Paths to be told of, one a row."""
+    """Paths, one a row."""
 
     viewpoint: Tensor  # [path, hop], the last one repeated as padding
     length: Tensor  # [path] viewpoints
@@ -39,15 +35,15 @@ class Paths:
     target: Tensor | None = None  # [path] REVERIE's: its place among the objects of the last viewpoint, NONE for none
 
     @classmethod
-    def of(cls, described: Described, target: Tensor | None = None) -> "Paths":
-        """Those of a batch, or of a split's episodes."""
-        return cls(described.path, described.path_length, described.heading, target)
+    def of(cls, source: HasPaths, target: Tensor | None = None) -> "Paths":
+        """The paths of a batch, or of a split's episodes."""
+        return cls(source.path, source.path_length, source.heading, target)
 
     @classmethod
     def through(cls, world: World, routes: Sequence[tuple[str, Sequence[str]]]) -> "Paths":
         """Paths by the names of a scan and of its viewpoints; one begins with its first step ahead."""
         if not routes:
-            raise UsageError("there is no path to tell of; give its scan and its viewpoints")
+            raise UsageError("no path is given; give its scan and its viewpoints")
         for scan, names in routes:
             if not names:
                 raise UsageError(f"a path in {scan} has no viewpoints; give one or more")
@@ -68,13 +64,13 @@ class Paths:
 
 @dataclass(frozen=True)
 class PathSights:
-    """What a speaker reads of some paths: at each hop the choices that were there, of which one was taken."""
+    """The input of a speaker: at each hop of some paths the choices that were there, of which one was taken."""
 
     features: Tensor  # [path, hop, slot, width] of the view that faces each choice; stop and padding are zero
     direction: Tensor  # [path, hop, slot, 4] from the view faced at that hop
     taken: Tensor  # [path, hop] the slot that was taken; at the end it is stop
     present: Tensor  # [path, hop, slot] bool, false for padding
-    target: VisibleObjects | None = None  # [path, 1, ...] the object to tell of, where it is asked for
+    target: VisibleObjects | None = None  # [path, 1, ...] REVERIE's target as it is seen at the end
 
 
 def taken_slots(world: World, paths: Paths) -> Tensor:
@@ -91,10 +87,11 @@ def observe_paths(environment: Environment, paths: Paths) -> PathSights:
     arrived = world.view[here, taken]  # the view faced after each step
     view = torch.cat((level_view(paths.heading)[:, None], arrived[:, :-1]), dim=1)
     rows, hops = here.shape
-    plain = environment.for_task("r2r")  # other objects than the target are not told of
-    seen = plain.observe(State(here.flatten(), view.flatten(), torch.zeros_like(here.flatten(), dtype=torch.bool)))
+    seen = environment.for_task("r2r").observe(  # without objects other than the target
+        State(here.flatten(), view.flatten(), torch.zeros_like(here.flatten(), dtype=torch.bool))
+    )
     if seen.features is None:
-        raise UsageError("a speaker tells what views look like; open the data with features")
+        raise UsageError("a speaker describes what views look like; open the data with features")
     within = torch.arange(hops, device=here.device) < paths.length[:, None]
     return PathSights(
         features=seen.features.view(rows, hops, *seen.features.shape[1:]),
@@ -124,14 +121,9 @@ def _target(environment: Environment, paths: Paths, view: Tensor) -> VisibleObje
     )
 
 
-def connected(world: World, paths: Paths) -> Tensor:
-    """[path] whether an edge joins all of a path's viewpoints, one to the next."""
-    return walkable(world, paths.viewpoint, paths.length)
-
-
 def require_connected(world: World, paths: Paths, names: Sequence[str] | None = None) -> None:
-    """Refuse paths that nobody can walk, with the first place where one breaks off; by default they are counted."""
-    broken = (~connected(world, paths)).nonzero().flatten().tolist()
+    """Refuse paths with a step that no edge joins, with the first such step; paths without names are numbered."""
+    broken = (~walkable(world, paths.viewpoint, paths.length)).nonzero().flatten().tolist()
     if broken:
         path = paths.viewpoint[broken[0]]
         steps = zip(path[:-1].tolist(), path[1:].tolist(), range(1, int(paths.length[broken[0]])), strict=False)

@@ -1,7 +1,8 @@
-"""The speaker that is saved to a folder or the hub, and opened from there: weights, words and what it was shown."""
+"""Speakers as folders, or on the hub: weights, words and features; and whether one goes with a data folder."""
 
 import json
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
+from os.path import realpath
 from pathlib import Path
 from typing import Any, Self
 
@@ -10,13 +11,15 @@ from huggingface_hub import ModelCard, PyTorchModelHubMixin
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from vlnbert.errors import DataError, UsageError
+from vlnbert.data.data import Data
+from vlnbert.errors import DataError, UsageError, setting
 from vlnbert.features.opening import from_kept
-from vlnbert.features.spec import FeatureSpec
+from vlnbert.features.spec import OFF, FeatureSpec
 from vlnbert.navigator.storage.digests import check_file, noting
 from vlnbert.navigator.storage.folder import (
     CONFIG,
     FEW_LAYERS,
+    SPEAKER,
     TOKENIZER,
     WEIGHTS,
     WHOLE_WEIGHTS,
@@ -30,16 +33,14 @@ from vlnbert.navigator.storage.folder import (
     write_tokenizer,
 )
 from vlnbert.navigator.storage.shown import FEATURES, read_shown
-from vlnbert.sources.files import read_json
-from vlnbert.sources.folders import read_whole
-from vlnbert.sources.formats import FORMAT, format_of
+from vlnbert.sources.files import FORMAT, format_of, read_json
+from vlnbert.sources.writing import read_whole
 from vlnbert.speaker.config import SpeakerConfig
 from vlnbert.speaker.model import SpeakerModel
 from vlnbert.tasks.tokens import require_fit
 
 NEWEST = 1  # format of a speaker's config.json
-SETTINGS = "speaker"  # its part, beside what it was shown
-SPOKEN = "spoken"  # the one tensor that is no weight
+SPOKEN = "spoken"  # the tensor that is no weight: the word pieces that may be written
 GIVE = "give a speaker's folder, as vlnbert train speaker-open makes one"
 SAVE_AGAIN = "save the speaker again"
 
@@ -78,7 +79,7 @@ class Speaker(
     tags=["vision-and-language-navigation", "instruction-generation"],
     model_card_template=TEMPLATE,
 ):
-    """A network that tells of paths. `tokenizer` and `features`, what it was shown, are saved and loaded with it."""
+    """A network that describes paths. Its `tokenizer` and its `features` are saved and loaded with it."""
 
     def __init__(self, config: SpeakerConfig) -> None:
         super().__init__(config)
@@ -86,20 +87,20 @@ class Speaker(
         self.features = FeatureSpec()
 
     def _save_pretrained(self, save_directory: Path) -> None:
-        told = {FORMAT: NEWEST, SETTINGS: asdict(self.config), FEATURES: asdict(self.features)}
+        config = {FORMAT: NEWEST, SPEAKER: asdict(self.config), FEATURES: asdict(self.features)}
         with noting(save_directory, {WEIGHTS: self.state_dict(), CONFIG: None, TOKENIZER: None}):
             super()._save_pretrained(save_directory)
-            (save_directory / CONFIG).write_text(json.dumps(told, sort_keys=True, indent=2))
+            (save_directory / CONFIG).write_text(json.dumps(config, sort_keys=True, indent=2))
             if self.tokenizer is not None:
                 write_tokenizer(save_directory / TOKENIZER, self.tokenizer)
 
     def generate_model_card(self, *args: Any, **kwargs: Any) -> ModelCard:
-        """The card shows the configuration; it may be told `preset` and `scores`."""
+        """The card shows the configuration, and `preset` and `scores` where they are given."""
         facts = {name.replace("_", " "): value for name, value in asdict(self.config).items()}
         return super().generate_model_card(*args, facts={"views": self.features.views or "a file", **facts}, **kwargs)
 
     @classmethod
-    def from_pretrained(  # type: ignore[override]  # there are no options of the model's own
+    def from_pretrained(  # type: ignore[override]  # the model has no options
         cls,
         pretrained_model_name_or_path: str | Path,
         *,
@@ -109,7 +110,7 @@ class Speaker(
         local_files_only: bool = False,
         revision: str | None = None,
     ) -> Self:
-        """A speaker from its folder, or by its name on the hub; the options are for the latter."""
+        """A speaker from its folder, or by its name on the hub, which the options are for."""
         folder = find_folder(
             pretrained_model_name_or_path,
             GIVE,
@@ -130,7 +131,7 @@ class Speaker(
 
     @classmethod
     def unfilled(cls, folder: Path) -> Self:
-        """A speaker in the shape that a folder describes, with its words, and without room for any weights yet."""
+        """A speaker in the shape that a folder describes, with its tokenizer; its weights are on the meta device."""
         config, features = _read_config(folder / CONFIG)
         stored, layers = stored_shapes(folder / WEIGHTS), config.encoder_layers + config.decoder_layers
         if layers > max(len(stored), FEW_LAYERS):  # as many as that are not even built
@@ -144,7 +145,7 @@ class Speaker(
         return speaker
 
     def read_weights(self, folder: Path) -> dict[str, Tensor]:
-        """The weights in a folder, if they are all of this speaker's, no others, in their shapes."""
+        """The weights in a folder, which must be those of this speaker, in their shapes."""
         path = folder / WEIGHTS
         check_fit(path, stored_shapes(path), self._shapes(), SAVE_AGAIN)
         tensors, _ = read_safetensors(path)
@@ -165,8 +166,8 @@ class Speaker(
         known = self.tokenizer.get_vocab()
         return known["[CLS]"], known["[SEP]"]
 
-    def may_say(self, pieces: Tensor) -> None:
-        """Let it say these word pieces and no others; of the marks only the end."""
+    def may_write(self, pieces: Tensor) -> None:
+        """Let the speaker write these word pieces and no others; of the marks only the end."""
         begin, end = self.marks
         self.spoken.zero_()
         self.spoken[pieces.flatten().to(self.spoken.device)] = True
@@ -179,28 +180,74 @@ class Speaker(
 
 def _spoken_problem(tensor: Tensor) -> str | None:
     if tensor.dtype != torch.bool or not tensor.any():
-        return "does not tell which word pieces may be said"
+        return "does not hold which word pieces may be written"
     return None
-
-
-def describes_speaker(folder: Path) -> bool:
-    """Whether a folder is a speaker's, be it whole or not."""
-    try:
-        told = read_json(folder / CONFIG, "configuration")
-    except DataError:
-        return False
-    return isinstance(told, dict) and SETTINGS in told
 
 
 def _read_config(path: Path) -> tuple[SpeakerConfig, FeatureSpec]:
     check_file(path)
-    told = read_json(path, "configuration")
-    if not isinstance(told, dict) or not isinstance(told.get(SETTINGS), dict):
+    values = read_json(path, "configuration")
+    if not isinstance(values, dict) or not isinstance(values.get(SPEAKER), dict):
         raise DataError(path, "does not describe a speaker", GIVE)
-    format_of(path, told, NEWEST)
+    format_of(path, values, NEWEST)
     known = {item.name for item in fields(SpeakerConfig)}
     try:
-        config = SpeakerConfig(**{name: value for name, value in told[SETTINGS].items() if name in known})
+        config = SpeakerConfig(**{name: value for name, value in values[SPEAKER].items() if name in known})
     except UsageError as error:
         raise DataError(path, str(error), SAVE_AGAIN) from None
-    return config, from_kept(read_shown(path, told.get(FEATURES, {}), "speaker", SAVE_AGAIN))
+    return config, from_kept(read_shown(path, values.get(FEATURES, {}), "speaker", SAVE_AGAIN))
+
+
+# The features that a speaker was trained with where none were named.
+DEFAULTS = {
+    "views": "the only feature file",
+    "objects": "the only object feature file",
+    "max_objects": "without a limit",
+}
+
+
+def shown_to_speaker(speaker: Speaker, data: Data, name: str = "the speaker") -> Data:
+    """The data with the features of a speaker; those that the data was opened with must be the same."""
+    learned = speaker.features
+    _require_same_features(speaker, data.features, name)
+    objects = learned.objects if speaker.config.object_width else OFF
+    shown = data.seen_as(replace(learned, objects=objects))
+    require_vocabulary(speaker, shown, name)
+    config = speaker.config
+    widths = (
+        ("view", config.feature_width, shown.view_bank.width),
+        ("object", config.object_width, shown.object_width),
+    )
+    for kind, known, width in widths:
+        if known != width:
+            problem = f"{name} knows {kind}s {known} wide, and they are {width}"
+            raise UsageError(f"{problem}; give the features that it was trained with: {setting(f'features.{kind}s')}")
+    return shown
+
+
+def require_vocabulary(speaker: Speaker, data: Data, name: str) -> None:
+    """Refuse a speaker of other words than the data's: neither would understand the other's tokens."""
+    own, known = speaker.tokenizer, data.tokenizer
+    if own is None or own.get_vocab() != known.get_vocab():
+        pieces = 0 if own is None else own.get_vocab_size()
+        problem = f"{name} has another vocabulary, of {pieces:,} word pieces, than {data.folder.vocabulary}"
+        raise UsageError(f"{problem}, of {known.get_vocab_size():,}; give the data that it belongs to")
+
+
+def _require_same_features(speaker: Speaker, opened: FeatureSpec, name: str) -> None:
+    """Refuse explicit features of the data that are others than those of the speaker's training."""
+    config, usual = speaker.config, FeatureSpec()
+    learned = replace(speaker.features, view_width=config.feature_width, object_width=config.object_width)
+    objects = ("objects", "object_width", "max_objects") if config.object_width else ()
+    for place in ("views", "view_width", "encoder", *objects):
+        value, known = getattr(opened, place), getattr(learned, place)
+        if value != getattr(usual, place) and _meaning(opened, place) != _meaning(learned, place):
+            problem = f"{name} was trained with {place} {known or DEFAULTS[place]}, and the data is opened with {value}"
+            raise UsageError(f"{problem}; open it with the same, or leave out {setting(f'features.{place}')}")
+
+
+def _meaning(features: FeatureSpec, place: str) -> object:
+    """A setting in a form that can be compared: some names stand for several channels, and a file has many paths."""
+    value = getattr(features, place)
+    channels = {"views": features.view_channels, "objects": features.object_channels}.get(place)
+    return channels or (realpath(value) if isinstance(value, str) else value)

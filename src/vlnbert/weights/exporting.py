@@ -11,8 +11,15 @@ from torch import Tensor
 from vlnbert.errors import DataError, Faults
 from vlnbert.navigator import NavigatorConfig
 from vlnbert.navigator.storage.folder import shape_text
-from vlnbert.sources.files import written_beside
-from vlnbert.weights.reading import EXTRAS, KEPT, NavigatorFolder, is_navigator, read_checkpoint, read_navigator_folder
+from vlnbert.sources.writing import written_beside
+from vlnbert.weights.reading import (
+    EXTRAS,
+    KEPT,
+    NavigatorFolder,
+    is_navigator,
+    read_checkpoint,
+    read_navigator_folder,
+)
 from vlnbert.weights.tables import PUBLISHED, ordered_keys
 
 CRITIC = "critic."

@@ -15,7 +15,7 @@ from vlnbert.navigator import Navigator
 from vlnbert.navigator.storage.digests import noting
 from vlnbert.navigator.storage.folder import Limits, read_tokenizer
 from vlnbert.sources.files import read_json
-from vlnbert.sources.folders import built_beside, refuse_full
+from vlnbert.sources.writing import built_beside, refuse_full
 from vlnbert.tasks.tokens import load_tokenizer, require_fit
 from vlnbert.weights.options import ImportOptions, resolve_source
 from vlnbert.weights.plan import ImportPlan, make_plan
@@ -110,9 +110,9 @@ def inspect_weights(source: str | Path, options: ImportOptions = DEFAULTS) -> Im
     return plan.report
 
 
-def find_tokenizer(checkpoint: Checkpoint, requested: Path | None, rows: int) -> Tokenizer | None:
+def find_tokenizer(checkpoint: Checkpoint, requested: str | Path | None, rows: int) -> Tokenizer | None:
     """The requested tokenizer, or the one beside the weights; it must fit an embedding of so many rows."""
-    path = requested
+    path = None if requested is None else Path(requested)
     if path is None and checkpoint.folder is not None:
         path = next(
             (checkpoint.folder / name for name in VOCABULARY_FILES if (checkpoint.folder / name).exists()), None

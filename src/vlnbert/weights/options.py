@@ -44,7 +44,7 @@ class ImportOptions:
     """When words attend to each other: once (the default), or at every step. One-stream only."""
     critic_width: int | None = None
     """Hidden width of the critic: that of the weights, else 512."""
-    vocabulary: Path | None = None
+    vocabulary: str | Path | None = None
     """A vocab.txt or tokenizer.json to keep with the navigator; by default the one that lies beside the weights."""
     seed: int = 0
     """Seed for the values of all weights that the source does not have."""

@@ -2,8 +2,7 @@
 
 from vlnbert.world.banks import Bank, FeatureBank, JoinedBank
 from vlnbert.world.build import build_world, open_world
-from vlnbert.world.object_bank import ObjectBank, VisibleObjects
-from vlnbert.world.objects import ObjectTable, open_object_table
+from vlnbert.world.objects import ObjectBank, ObjectTable, VisibleObjects, open_object_table
 from vlnbert.world.world import STOP, World
 
 __all__ = [

@@ -227,9 +227,9 @@ def test_what_is_no_encoder_is_told_in_one_line(bert: Path, tmp_path: Path) -> N
 
 
 UNTRUSTED = {
-    "a slow regular expression": (
-        {"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Removed", "invert": False}},
-        "a regular expression that is not known",
+    "steps that multiply": (
+        {"normalizer": {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 300_000}},
+        "steps that multiply text",
     ),
     "an end that panics": (
         {"post_processor": {"type": "RobertaProcessing", "sep": ["</s>", 10**9], "cls": ["<s>", 0]}},

@@ -26,9 +26,14 @@ from vlnbert.navigator import fast
 from vlnbert.navigator.model.backbone import Instruction, register_backbone
 from vlnbert.navigator.model.bert import CrossLayer, CrossModal, Pooler, stack
 from vlnbert.navigator.model.config import MOST_LAYERS, NavigatorConfig
-from vlnbert.sources.encoding import failure_gist
 from vlnbert.sources.files import FETCH_AGAIN, read_json
-from vlnbert.sources.tokenizer_check import checked_tokenizer, numbers_problem, read_tokenizer_file, require_size
+from vlnbert.sources.tokenizer import (
+    checked_tokenizer,
+    failure_gist,
+    numbers_problem,
+    read_tokenizer_file,
+    require_size,
+)
 from vlnbert.tasks.tokens import piece_count
 
 SETTINGS = ("encoder", "frozen", "encoder_config", "padding")

@@ -19,8 +19,8 @@ from torch import Tensor
 from xxhash import xxh3_128
 
 from vlnbert.errors import DataError
-from vlnbert.sources.files import read_json, require_regular, write_json
-from vlnbert.sources.formats import FORMAT, NewerFormatError, format_of
+from vlnbert.sources.files import FORMAT, NewerFormatError, format_of, read_json, require_regular
+from vlnbert.sources.writing import write_json
 
 DIGESTS = "digests.json"
 NEWEST = 1  # format of digests.json

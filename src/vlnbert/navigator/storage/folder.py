@@ -22,12 +22,12 @@ from vlnbert.navigator.model.navigator import RecurrentVLNBert, key_shapes
 from vlnbert.navigator.storage.digests import DIGESTS, check_file, check_tensors
 from vlnbert.navigator.storage.shown import FEATURES, Shown, read_shown, require_no_path
 from vlnbert.plugins import LOAD_PLUGIN
-from vlnbert.sources.files import FETCH_AGAIN, read_json, require_regular
-from vlnbert.sources.formats import FORMAT, format_of
-from vlnbert.sources.tokenizer_check import read_tokenizer_file
+from vlnbert.sources.files import FETCH_AGAIN, FORMAT, format_of, read_json, require_regular
+from vlnbert.sources.tokenizer import read_tokenizer_file
 from vlnbert.tasks.tokens import ENDS, SPECIAL
 
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
+SPEAKER = "speaker"  # in config.json, the settings of a speaker
 NEWEST = 2  # format of config.json; 2 renamed two modules, and files of format 1 do not state theirs
 RENAMED_IN_2 = {"views": "view_embedding", "objects": "object_embedding"}
 KNOWN = frozenset(field.name for field in fields(NavigatorConfig))
@@ -195,6 +195,15 @@ def describes_navigator(path: Path) -> bool:
         return bool(_settings(path))
     except DataError:
         return False
+
+
+def describes_speaker(folder: Path) -> bool:
+    """Whether a folder is a speaker's, be it whole or not."""
+    try:
+        settings = read_json(folder / CONFIG, "configuration")
+    except DataError:
+        return False
+    return isinstance(settings, dict) and SPEAKER in settings
 
 
 def _settings(path: Path) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from vlnbert.navigator.storage.folder import (
     write_tokenizer,
 )
 from vlnbert.navigator.storage.shown import Shown, describe_shown
-from vlnbert.sources.folders import read_whole
+from vlnbert.sources.writing import read_whole
 from vlnbert.tasks.tokens import SPECIAL, require_fit
 
 TEMPLATE = """---

@@ -1,1 +1,0 @@
-"""`vlnbert bench`: how fast it is, here and now; one file a verb."""

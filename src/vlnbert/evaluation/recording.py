@@ -1,0 +1,286 @@
+"""Records of episodes that were walked, made of the rollout that was scored: `Recorder.episode(evaluation, row)`."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from torch import Tensor
+
+from vlnbert.data.data import Data
+from vlnbert.environment.environment import Environment
+from vlnbert.evaluation.episode_record import Choice, NamedObject, RecordedEpisode, RecordedObject, RecordedStep, Words
+from vlnbert.evaluation.evaluate import RAN_OUT, Evaluation
+from vlnbert.features.objects import box_direction, readable_name
+from vlnbert.features.texts import TextReader, ViewTexts
+from vlnbert.rollout.agents import Explanation
+from vlnbert.tasks.episodes import Episodes
+from vlnbert.tasks.task import TASKS, metres_to_goal, nearest
+from vlnbert.world.objects import NONE, ObjectTable
+from vlnbert.world.world import VIEWS, nearest_view, view_elevation, view_heading
+
+HEADINGS, ELEVATIONS = (angle(torch.arange(VIEWS)).tolist() for angle in (view_heading, view_elevation))
+
+
+@dataclass(frozen=True)
+class ReadWords:
+    """Words, and which of them each token between the first and the last belongs to."""
+
+    words: tuple[str, ...]
+    word_of: tuple[int, ...]  # [token]
+    unknown: tuple[int, ...] = ()  # places of the words that the vocabulary does not have
+
+    def gathered(self, weights: Sequence[float]) -> tuple[float, ...]:
+        """[word] the sums of weights [token or more] of the tokens behind the first."""
+        sums = [0.0] * len(self.words)
+        for word, weight in zip(self.word_of, weights, strict=False):  # the last token, [SEP], is no word
+            sums[word] += weight
+        return tuple(sums)
+
+
+class Recorder:
+    """Makes records of what one agent walked in one environment, with captions of the data folder."""
+
+    def __init__(
+        self, data: Data, agent: str, environment: Environment | None = None, tokenizer: Tokenizer | None = None
+    ) -> None:
+        """`environment` is that of the agent; so is `tokenizer`, None for an agent that does not read."""
+        self.data, self.agent, self.tokenizer = data, agent, tokenizer
+        self.environment = environment or Environment(data.world)
+        self.world, self.texts = data.world, TextReader(data.folder)
+
+    def episode(self, evaluation: Evaluation, row: int, goal_known: bool | None = None) -> RecordedEpisode:
+        """The record of one episode of an evaluation; by default its goal is known if it was scored."""
+        known = evaluation.scores is not None if goal_known is None else goal_known
+        one = evaluation.episodes.select(torch.tensor([row]))
+        scan = int(self.world.scan_of[one.start])
+        words, task = self._words(evaluation, row), TASKS[one.task]
+        walked = evaluation.trajectories.viewpoint[row, : int(evaluation.trajectories.length[row])].tolist()
+        named = evaluation.predicted_objects[row] if evaluation.predicted_objects is not None else None
+        goals, reference = None, None
+        if known:
+            members = (self.world.scan_of == scan).nonzero().squeeze(1)
+            goals = self._names(members[task.arrived(self.world, members[None], one)[0]].tolist())
+            reference = self._names(one.path[0, : int(one.path_length)].tolist())
+        return RecordedEpisode(
+            task=one.task,
+            split=one.split or None,
+            id=one.ids[0],
+            scan=self.world.scans[scan],
+            agent=self.agent,
+            max_steps=evaluation.max_steps,
+            instruction=Words(one.texts[0], words.words, words.unknown),
+            path=self._names([walked[0], *(after for before, after in pairwise(walked) if before != after)]),
+            reference=reference,
+            goal=None if reference is None else self._goal(one, walked[-1]),
+            goals=goals,
+            steps=tuple(self._steps(evaluation, row, one, known=known, words=words)),
+            outcome=evaluation.outcomes[row],
+            success=bool(evaluation.scores.sr[row]) if known and evaluation.scores is not None else None,
+            named_object=self._named(named, walked[-1:]),
+            target_object=self._named(one.targets[0], [] if one.sightings is None else one.sightings[0].tolist()),
+            scores=evaluation.scores.of(row) if known and evaluation.scores is not None else {},
+        )
+
+    def _steps(
+        self, evaluation: Evaluation, row: int, one: Episodes, *, known: bool, words: ReadWords
+    ) -> Iterator[RecordedStep]:
+        """One for each decision; turns in place and slots that lead nowhere, where nobody moves, are none."""
+        walked, explanations = evaluation.trajectories, evaluation.explanations(row)
+        count = int(walked.decisions[row])
+        decisions = count - (evaluation.outcomes[row] == RAN_OUT)  # running out of steps is no decision to stop
+        at = list(range(count)) if walked.decided is None else walked.decided[row, :count].tolist()
+        passed = walked.viewpoint[row].tolist()
+        place, view = walked.viewpoint[row, at], walked.view[row, at].tolist()
+        metres = metres_to_goal(self.world, place[None], one)[0].tolist() if known else [None] * count
+        teacher = self._teacher(one, place) if known else [None] * count
+        viewpoint, names = place.tolist(), self.world.viewpoints
+        for time, here in enumerate(viewpoint[:decisions]):
+            there = viewpoint[time + 1] if time + 1 < count else None
+            if there == here:
+                continue
+            explained = explanations[time] if time < len(explanations) else None
+            weights = None if explained is None else explained.language_weights
+            weights = weights if weights is not None and bool(weights.isfinite().all()) else None
+            choices = (*self._choices(here, view[time], explained), *self._back(here, explained))
+            if there is not None and all(choice.viewpoint != names[there] for choice in choices):
+                choices = (*choices, self._far(here, there, None))  # of an agent that does not explain
+            yield RecordedStep(
+                viewpoint=self.world.viewpoints[here],
+                heading=HEADINGS[view[time]],
+                elevation=ELEVATIONS[view[time]],
+                view=view[time],
+                distance_to_goal=metres[time],
+                choices=choices,
+                chosen=0 if there is None else [choice.viewpoint for choice in choices].index(names[there]),
+                teacher=teacher[time],
+                attention=None if weights is None else words.gathered(weights[0].tolist()),
+                objects=self._objects(here, explained) if TASKS[one.task].sees_objects else (),
+                hops=() if there is None else self._names(passed[at[time] + 1 : at[time + 1]]),
+            )
+
+    def _choices(self, here: int, view: int, explained: Explanation | None) -> tuple[Choice, ...]:
+        """To stop, then every neighbour, in the order of the slots."""
+        world, count = self.world, int(self.world.choices[here])
+        chance = [None] * count if explained is None else _finite(explained.probability[0, :count])
+        there, views, heading, elevation = (
+            part[here, :count].tolist() for part in (world.neighbour, world.view, world.heading, world.elevation)
+        )
+        metres = world.metres(world.neighbour.new_full((count,), here), world.neighbour[here, :count]).tolist()
+        scan, name = world.scans[int(world.scan_of[here])], world.viewpoints[here]
+        stop = Choice(None, HEADINGS[view], ELEVATIONS[view], 0.0, view, chance[0], ViewTexts())
+        return stop, *(
+            Choice(
+                viewpoint=world.viewpoints[there[slot]],
+                heading=heading[slot] % math.tau,
+                elevation=elevation[slot],
+                distance=metres[slot],
+                view=views[slot],
+                probability=chance[slot],
+                texts=self.texts.of(scan, name, views[slot]),
+            )
+            for slot in range(1, count)
+        )
+
+    def _back(self, here: int, explained: Explanation | None) -> Iterator[Choice]:
+        """The viewpoints seen before that it might have gone to, beside the neighbours."""
+        if explained is None or explained.places is None or explained.place_probability is None:
+            return
+        neighbours = self.world.neighbour[here].tolist()
+        chances = _finite(explained.place_probability[0])
+        for place, chance in zip(explained.places[0].tolist(), chances, strict=True):
+            if place >= 0 and place not in neighbours:
+                yield self._far(here, place, chance)
+
+    def _far(self, here: int, there: int, chance: float | None) -> Choice:
+        """To go to a viewpoint that is no neighbour; its direction and distance are as the crow flies."""
+        east, north, up = (self.world.position[there] - self.world.position[here]).tolist()
+        heading, elevation = math.atan2(east, north) % math.tau, math.atan2(up, math.hypot(east, north))
+        return Choice(
+            viewpoint=self.world.viewpoints[there],
+            heading=heading,
+            elevation=elevation,
+            distance=math.hypot(east, north, up),
+            view=nearest_view(heading, elevation),
+            probability=chance,
+            texts=ViewTexts(),
+        )
+
+    def _objects(self, here: int, explained: Explanation | None) -> tuple[RecordedObject, ...]:
+        first, count = int(self.objects.first[here]), int(self.objects.count[here])
+        rows, chance = slice(first, first + count), list[float | None]([None] * count)
+        if explained is not None and explained.object_probability is not None:
+            chance = _finite(explained.object_probability[0, :count])
+        names, views = self.objects.name[rows].tolist(), self.objects.view[rows].tolist()
+        heading, elevation = (angle[rows].tolist() for angle in self._directions)
+        return tuple(
+            RecordedObject(
+                id=self.objects.ids[first + place],
+                name=readable_name(self.objects.names[names[place]]),
+                probability=chance[place],
+                heading=heading[place] % math.tau,
+                elevation=elevation[place],
+                view=views[place],
+            )
+            for place in range(count)
+        )
+
+    @cached_property
+    def objects(self) -> ObjectTable:
+        """Those that the agent sees; for one that sees none, all of the data folder."""
+        bank = self.environment.object_bank
+        return self.data.objects if bank is None else bank.object_table
+
+    @cached_property
+    def _directions(self) -> tuple[Tensor, Tensor]:
+        return box_direction(self.objects)
+
+    def _goal(self, one: Episodes, end: int) -> str:
+        """The goal; of several, the one nearest to where the walk ended."""
+        if one.goals is None:
+            return self.world.viewpoints[int(one.goal)]
+        return self.world.viewpoints[int(nearest(self.world, one.goals.new_tensor([end]), one.goals))]
+
+    def _teacher(self, one: Episodes, place: Tensor) -> list[int]:
+        """The slot that the task's teacher would choose at each viewpoint [time] of the walk."""
+        task, slots = TASKS[one.task], list[int]()
+        memory = task.begin_teacher(one)
+        for viewpoint in place:
+            slot, memory = task.teacher(self.world, viewpoint[None], memory)
+            slots.append(int(slot))
+        return slots
+
+    def _words(self, evaluation: Evaluation, row: int) -> ReadWords:
+        """The words that were read; for an agent that does not read, the words as written."""
+        text, tokens = evaluation.episodes.texts[row], evaluation.tokens
+        if self.tokenizer is None or tokens is None:
+            return ReadWords(tuple(text.split()), ())
+        return read_words(self.tokenizer, text, tokens.ids[row, : int(tokens.count[row])].tolist())
+
+    def _names(self, viewpoints: Iterable[int]) -> tuple[str, ...]:
+        return tuple(self.world.viewpoints[number] for number in viewpoints)
+
+    def _named(self, id: str | None, viewpoints: Iterable[int]) -> NamedObject | None:
+        """An object by its id, with the name that it has where one of these viewpoints shows it."""
+        if id is None:
+            return None
+        for viewpoint in viewpoints:
+            if viewpoint != NONE and self.data.objects.index(viewpoint, id) != NONE:
+                return NamedObject(id, readable_name(self.data.objects.name_of(viewpoint, id)))
+        return NamedObject(id, f"object {id}")
+
+
+def _finite(numbers: Tensor) -> list[float | None]:
+    """Numbers of an agent, which may be anything; None for those that are not finite."""
+    return [number if math.isfinite(number) else None for number in numbers.tolist()]
+
+
+def read_words(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> ReadWords:
+    """The words of the tokens of a text; the first and the last token stand for no word."""
+    inner = list(ids[1:-1])
+    pieces = [tokenizer.id_to_token(id) or "" for id in inner]
+    encoded = tokenizer.encode(text)
+    known = encoded.ids[1 : 1 + len(inner)] == inner  # or they came ready made
+    spans = encoded.offsets[1 : 1 + len(inner)] if known else []
+    if isinstance(tokenizer.model, WordPiece):
+        return _join_pieces(pieces, text, spans, tokenizer.model.unk_token)
+    return _cut_text(text, spans) if known else ReadWords(tuple(pieces), tuple(range(len(pieces))))
+
+
+def _join_pieces(
+    pieces: Sequence[str], text: str, spans: Sequence[tuple[int, int]], unknown_piece: str | None
+) -> ReadWords:
+    """BERT's pieces: those inside a word begin with ##. Without places in the text, words are spelled as read."""
+    words, places, word_of, unknown = list[str](), list[list[int]](), list[int](), list[int]()
+    for number, piece in enumerate(pieces):
+        begin, end = spans[number] if spans else (0, 0)
+        if piece.startswith("##") and words:
+            words[-1] += piece.removeprefix("##")
+            places[-1][1] = end
+        else:
+            words.append(piece)
+            places.append([begin, end])
+        if piece == unknown_piece:
+            unknown.append(len(words) - 1)
+        word_of.append(len(words) - 1)
+    if spans:
+        words = [text[begin:end] for begin, end in places]
+    return ReadWords(tuple(words), tuple(word_of), tuple(unknown))
+
+
+def _cut_text(text: str, offsets: Sequence[tuple[int, int]]) -> ReadWords:
+    """Any other tokenizer's: pieces that touch in the text are one word."""
+    spans, word_of, end = list[list[int]](), list[int](), -1
+    for begin, stop in offsets:
+        begin += len(text[begin:stop]) - len(text[begin:stop].lstrip())  # some count the blank before a word as its own
+        if begin == end and spans:
+            spans[-1][1] = stop
+        else:
+            spans.append([begin, stop])
+        word_of.append(len(spans) - 1)
+        end = stop
+    return ReadWords(tuple(text[begin:stop] for begin, stop in spans), tuple(word_of))
