@@ -13,7 +13,7 @@ from vlnbert.errors import UsageError
 
 @command(
     "evaluate",
-    "vlnbert.api.evaluating:evaluate",
+    "vlnbert.api.looking:evaluate",
     ["run"],
     metavars={"agent": "NAME", "out": "DIR"},
     without=("split",),
@@ -81,7 +81,7 @@ def evaluate(
 
 @command(
     "show",
-    "vlnbert.api.episodes:episode",
+    "vlnbert.api.looking:episode",
     ["agent"],
     metavars={"agent": "RUN", "episode": "ID", "out": "FILE"},
     without=("id",),
@@ -136,7 +136,7 @@ def show_episode(
             show(table)
 
 
-@command("compare", "vlnbert.api.comparing:compare", ["runs"], metavars={"runs": "RUN"}, without=("agents",))
+@command("compare", "vlnbert.api.looking:compare", ["runs"], metavars={"runs": "RUN"}, without=("agents",))
 def compare(
     verb: Callable[..., Any], runs: tuple[str, ...], episodes: int = 10, json: bool = False, **options: Any
 ) -> None:
@@ -174,7 +174,7 @@ def compare(
 
 
 @command(
-    "report", "vlnbert.api.reporting:report", ["run"], metavars={"out": "FILE"}, without=("seed", "title", "context")
+    "report", "vlnbert.api.looking:report", ["run"], metavars={"out": "FILE"}, without=("seed", "title", "context")
 )
 def report(verb: Callable[..., Any], run: Path, out: Path | None = None, **options: Any) -> None:
     """Write what a run learned as one HTML file.
@@ -189,7 +189,7 @@ def report(verb: Callable[..., Any], run: Path, out: Path | None = None, **optio
     print(verb(run, out or run / "report.html", **options))
 
 
-@command("explore", "vlnbert.api.exploring:explore", ["runs"], metavars={"runs": "RUN"})
+@command("explore", "vlnbert.api.looking:explore", ["runs"], metavars={"runs": "RUN"})
 def explore(verb: Callable[..., Any], runs: tuple[str, ...] = (), open: bool = False, **options: Any) -> None:
     """Watch agents read and walk, on a page in a browser.
 
@@ -220,7 +220,7 @@ def explore(verb: Callable[..., Any], runs: tuple[str, ...] = (), open: bool = F
         print("the explorer has ended", file=sys.stderr)
 
 
-@command("score", "vlnbert.api.scoring:score", ["file"])
+@command("score", "vlnbert.api.looking:score", ["file"])
 def score(
     verb: Callable[..., Any], file: Path, task: str, split: str, data: Path, json: bool = False, **options: Any
 ) -> None:
@@ -251,7 +251,7 @@ def score(
         show(scored.table())
 
 
-@command("submit", "vlnbert.api.scoring:submit", ["file", "out"], metavars={"out": "OUT"})
+@command("submit", "vlnbert.api.looking:submit", ["file", "out"], metavars={"out": "OUT"})
 def submit(verb: Callable[..., Any], file: Path, out: Path, task: str, data: Path, split: str = "test") -> None:
     """Write a result file for a leaderboard.
 

@@ -4,14 +4,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
+from vlnbert.data.spec import FeatureSpec
 from vlnbert.errors import UnknownNameError
 from vlnbert.runtime import Precision, require_within
 
 if TYPE_CHECKING:
     from vlnbert.data.own import Features
-    from vlnbert.data.spec import FeatureSpec
 
 Checkpoint = Literal["best", "last"]
+SplBy = Literal["shortest", "reference"]
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class WalkOptions:
     checkpoint: Checkpoint = "best"
     """Which weights of a run walk: the best, or those of its last checkpoint; averaged ones if the run averages."""
     features: "FeatureSpec | str | Path | Features | None" = None
-    """What the agent sees, as `vln.open_data` takes it, if that differs from what it was trained with."""
+    """What the agent sees, if that differs from what it was trained with; features in memory are given again."""
     seed: int = 0
     """Seed of agents that draw random numbers."""
     max_steps: int | None = None

@@ -6,6 +6,7 @@ to the start heading, then the view that showed each viewpoint to the agent that
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,15 @@ from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.task import TASKS
 from vlnbert.world.geometry import level_view, view_elevation, view_heading
 from vlnbert.world.world import STOP, World
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A file for a leaderboard, and what was converted to make it."""
+
+    path: Path
+    results: int
+    notes: Notes
 
 
 def write_results(
