@@ -28,6 +28,7 @@ def test_options_are_explained_in_whole_paragraphs(
     outcome = run(*words, "--help")
     assert outcome.code == 0
     assert "{None}" not in outcome.out
+    assert "vln." not in outcome.out, "that is for Python"
     lines = outcome.out.splitlines()
     explained = [pair for pair in pairwise(lines) if all(one[:6].isspace() and one.strip() for one in pair)]
     for line, following in explained:

@@ -148,7 +148,7 @@ def explore(
         data: Data folder; by default the one that a run was trained on, or a generated house.
         host: The address to serve at. Beyond 127.0.0.1 everybody who can reach this machine can visit.
         port: Where to listen; 0 takes any port that is free.
-        device: Where to walk, such as cpu or cuda; by default where the data is.
+        device: Where to walk, such as cpu or cuda; by default cpu, or where open data is.
         threads: CPU threads; by default torch's choice, and one for the agent that ships.
         began: Called with the page's address once it can be visited.
         bar: Say where the page is.
@@ -224,7 +224,7 @@ def score(
     spl_by: SplBy = "shortest",
     allow_missing: bool = False,
 ) -> "ScoredFile":
-    """Score a result file of any agent against a split: `vln.score("results.json", "data", "r2r/val_unseen")`.
+    """Score a result file of any agent against a split.
 
     Reads every dialect in use: trajectories with angles or of viewpoints alone, nested hops, predObjId or pred_objid,
     a list or an object keyed by instruction. The result prints as a table; `scores` are those of each episode,

@@ -44,7 +44,7 @@ def speak(
 
     Args:
         speaker: A run of a speaker, whose best weights speak; or a speaker, or its folder or hub name.
-        data: The data folder, or what `vln.open_data` gave; by default what a run was trained on.
+        data: Data folder; by default the one that a run was trained on.
         split: The split whose paths to describe, such as r2r/val_unseen or, without its task, val_unseen; dev_unseen is
             made of the houses that the run kept out of its training.
         paths: Instead of a split, paths by their viewpoints: "scan:viewpoint,viewpoint,...". The agent looks along the
@@ -53,7 +53,7 @@ def speak(
         checkpoint: Which weights of a run speak: the best, or those of its last checkpoint.
         batch: Paths of a batch; by default 64 on a CPU, 2048 on a GPU.
         precision: Of the speaker's tokens; fastest is what multiplies faster on this device.
-        device: Where to speak, such as cpu or cuda; by default where the data is.
+        device: Where to speak, such as cpu or cuda; by default cpu, or where open data is.
         bar: Show progress.
     """
     from vlnbert.speaker.speaking import paths_by_name, paths_of_split
@@ -93,14 +93,14 @@ def score_speaker(
 
     Args:
         speaker: A run of a speaker, whose best weights speak; or a speaker, or its folder or hub name.
-        data: The data folder, or what `vln.open_data` gave; by default what a run was trained on.
+        data: Data folder; by default the one that a run was trained on.
         split: The split whose paths to describe, each once; with its task or, of a run, without.
         navigator: Who follows, as `vln.evaluate` takes an agent; by default nobody.
         decoding: ...
         checkpoint: Which weights of a speaker's run speak: the best, or those of its last checkpoint.
         batch: Paths of a batch; by default 64 on a CPU, 2048 on a GPU.
         precision: Of the speaker's tokens while it writes; perplexity is computed in float32.
-        device: Where to speak and to walk, such as cpu or cuda; by default where the data is.
+        device: Where to speak and to walk, such as cpu or cuda; by default cpu, or where open data is.
         bar: Show progress.
     """
     from vlnbert.api.agents import load_agent

@@ -29,7 +29,7 @@ METAVARS = {  # by parameter; of others the type
     **{"data": "DIR", "folder": "DIR", "run": "RUN", "split": "[TASK/]SPLIT", "splits": "SPLIT", "task": "TASK"},
     **{"file": "FILE", "only": "PART", "mirror": "URL", "encoder": "BERT", "views": "CHANNELS", "objects": "CHANNELS"},
     **{"scan": "SCAN", "source": "SOURCE", "paths": "FILE", "path": "SCAN:VIEWPOINT,...", "navigator": "NAVIGATOR"},
-    "keep_followed": "NAVIGATOR",
+    **{"keep_followed": "NAVIGATOR", "device": "DEVICE", "host": "ADDRESS", "vocabulary": "FILE"},
 }
 TYPES = {int: "INT", float: "FLOAT", str: "STR", Path: "PATH"}
 ENTRY = re.compile(r"\n    (?=\S)")  # where the explanation of an argument begins

@@ -104,7 +104,6 @@ def beginning(word: str) -> Command:
 
     Args:
         data: The data folder; vlnbert data check DIR says whether it holds what this needs.
-        device: Where to train, such as cpu or cuda; by default cpu.
     """
     return Command(
         f"train {word}",
