@@ -104,7 +104,7 @@ def augment_speak(
         checkpoint: Which weights of a run speak: the best, or those of its last checkpoint.
         batch: Paths of a batch; by default 64 on a CPU, 2048 on a GPU.
         precision: Of the speaker's tokens; fastest is what multiplies faster on this device.
-        device: Where to speak, such as cpu or cuda; by default cpu, or where open data is.
+        device: Where to speak, such as cpu or cuda; by default that of the data, which is cpu for a folder.
         bar: Show progress.
     """
     from vlnbert.api.agents import load_agent

@@ -148,7 +148,7 @@ def explore(
         data: Data folder; by default the one that a run was trained on, or a generated house.
         host: The address to serve at. Beyond 127.0.0.1 everybody who can reach this machine can visit.
         port: Where to listen; 0 takes any port that is free.
-        device: Where to walk, such as cpu or cuda; by default cpu, or where open data is.
+        device: Where to walk, such as cpu or cuda; by default that of the data, which is cpu for a folder.
         threads: CPU threads; by default torch's choice, and one for the agent that ships.
         began: Called with the page's address once it can be visited.
         bar: Say where the page is.

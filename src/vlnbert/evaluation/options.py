@@ -32,7 +32,7 @@ class WalkOptions:
     precision: Precision = "float32"
     """Precision of a navigator's tokens; "fastest" takes the one that multiplies faster on this device."""
     device: str | None = None
-    """Where to walk, such as cpu or cuda; by default cpu, or where open data is."""
+    """Where to walk, such as cpu or cuda; by default that of the data, which is cpu for a folder."""
 
     def __post_init__(self) -> None:
         require_within(
