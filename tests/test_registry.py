@@ -43,9 +43,9 @@ def write(path: Path, name: str = "mine") -> Path:
 def test_an_announced_thing_is_imported_when_it_is_asked_for(
     things: Registry[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write(tmp_path / "announced_later.py")
+    (tmp_path / "announced_later.py").write_text("def thing():\n    return 7\n")
     monkeypatch.syspath_prepend(tmp_path)
-    things.announce("mine", "announced_later")
+    things.announce("mine", "announced_later", "thing")
     assert "mine" in things
     assert list(things) == ["mine"]
     assert things.home("mine") == "announced_later"

@@ -23,7 +23,7 @@ from vlnbert.learning.checkpoints import Trained, unfilled_navigator
 from vlnbert.learning.experiment import Experiment, PolicyChoice, TrainConfig, best_metric
 from vlnbert.learning.losses import LOSSES
 from vlnbert.learning.objective import term_names
-from vlnbert.learning.recipe import RECIPES, Recipe, require_scored
+from vlnbert.learning.recipe import Recipe, require_scored
 from vlnbert.learning.rewards import REWARDS
 from vlnbert.learning.run_folder import best_weights, is_run, while_trained
 from vlnbert.learning.trainer import Trainer
@@ -335,4 +335,4 @@ def _fitted(loaded: Navigator, shape: NavigatorConfig, data: Data) -> Navigator:
     return navigator.float()
 
 
-NAVIGATOR = RECIPES.register(NavigatorRecipe.name, NavigatorRecipe())
+NAVIGATOR = NavigatorRecipe()

@@ -164,8 +164,8 @@ def require_scored(name: str, split: Split) -> None:
 
 
 RECIPES: Registry[Recipe] = Registry("recipe")
-RECIPES.announce("navigator", "vlnbert.learning.navigator_recipe")
-RECIPES.announce("speaker", "vlnbert.speaker.recipe")
+RECIPES.announce("navigator", "vlnbert.learning.navigator_recipe", "NAVIGATOR")
+RECIPES.announce("speaker", "vlnbert.speaker.recipe", "RECIPE")
 
 
 def recipe_of(experiment: ExperimentSettings) -> Recipe:

@@ -15,7 +15,7 @@ from vlnbert.errors import DataError, UsageError, listed, setting
 from vlnbert.evaluation.tables import Summary
 from vlnbert.learning.batches import BatchStream
 from vlnbert.learning.checkpoints import file_of_a_run
-from vlnbert.learning.recipe import RECIPES, Recipe, require_scored
+from vlnbert.learning.recipe import Recipe, require_scored
 from vlnbert.learning.run_folder import best_weights, is_run, while_trained
 from vlnbert.navigator import fast
 from vlnbert.navigator.model import allocate
@@ -141,7 +141,7 @@ class SpeakerRecipe(Recipe):
         return PERPLEXITY
 
 
-RECIPES.register(SpeakerRecipe.name, SpeakerRecipe())
+RECIPE = SpeakerRecipe()
 
 
 def initial_speaker(experiment: SpeakerExperiment, data: Data, asked: Collection[str] = ()) -> Speaker:
