@@ -211,8 +211,9 @@ def forget_plugins() -> Iterator[Callable[[], None]]:
     def forget() -> None:
         plugins._loaded.clear()
         for one, things, homes in before:
-            ours = {name: thing for name, thing in one._things.items() if one._homes[name].startswith("vlnbert.")}
-            one._things, one._homes = {**ours, **things}, dict(homes)  # ours may have been imported meanwhile
+            ours = {name for name, home in one._homes.items() if home.startswith("vlnbert.")}  # imported meanwhile
+            one._things = {name: one._things[name] for name in ours if name in one._things} | things
+            one._homes = {name: one._homes[name] for name in ours} | homes
 
     yield forget
     forget()

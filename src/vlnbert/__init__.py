@@ -22,13 +22,9 @@ if TYPE_CHECKING:  # what is public, and where it is; `_homes` reads these lines
     from vlnbert.api.augmenting import augment_speak as augment_speak
     from vlnbert.api.augmenting import augment_sub_instructions as augment_sub_instructions
     from vlnbert.api.comparing import AgentComparison as AgentComparison
-    from vlnbert.api.comparing import compare as compare
     from vlnbert.api.demonstrating import demo as demo
     from vlnbert.api.demonstrating import generate_house as generate_house
     from vlnbert.api.episodes import Episode as Episode
-    from vlnbert.api.episodes import episode as episode
-    from vlnbert.api.evaluating import evaluate as evaluate
-    from vlnbert.api.exploring import explore as explore
     from vlnbert.api.features import caption_features as caption_features
     from vlnbert.api.features import object_features as object_features
     from vlnbert.api.features import view_features as view_features
@@ -38,12 +34,16 @@ if TYPE_CHECKING:  # what is public, and where it is; `_homes` reads these lines
     from vlnbert.api.inspecting import check_world as check_world
     from vlnbert.api.inspecting import holdout_houses as holdout_houses
     from vlnbert.api.inspecting import make_r4r as make_r4r
-    from vlnbert.api.reporting import curves as curves
-    from vlnbert.api.reporting import report as report
+    from vlnbert.api.looking import compare as compare
+    from vlnbert.api.looking import curves as curves
+    from vlnbert.api.looking import episode as episode
+    from vlnbert.api.looking import evaluate as evaluate
+    from vlnbert.api.looking import explore as explore
+    from vlnbert.api.looking import report as report
+    from vlnbert.api.looking import score as score
+    from vlnbert.api.looking import submit as submit
     from vlnbert.api.runs import Run as Run
     from vlnbert.api.runs import open_run as open_run
-    from vlnbert.api.scoring import score as score
-    from vlnbert.api.scoring import submit as submit
     from vlnbert.api.speaking import score_speaker as score_speaker
     from vlnbert.api.speaking import speak as speak
     from vlnbert.api.training import resume as resume

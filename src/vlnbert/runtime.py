@@ -23,7 +23,7 @@ class LaunchOptions:
     """Where a training runs, and what it shows and writes while it does. A field's docstring is its help."""
 
     device: str | None = None
-    """Where to train, such as cpu or cuda; by default where the data is."""
+    """Where to train, such as cpu or cuda; by default that of the data, which is cpu for a folder."""
     threads: int | None = None
     """CPU threads; torch's choice otherwise."""
     rank_timeout: float | None = None

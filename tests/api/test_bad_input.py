@@ -165,7 +165,7 @@ def test_the_rest(data: vln.Data, house: Path, tmp_path: Path) -> None:
 WRONG_TYPES: dict[str, tuple[Callable[[vln.Data, Path], object], str]] = {
     "train(3)": (
         lambda data, out: vln.train(3, data, out),  # type: ignore[arg-type]
-        "experiment is 3, where str, Path, Preset, Experiment or SpeakerExperiment is expected",
+        "experiment is 3, where str, Path, Preset",
     ),
     "train without data": (lambda data, out: vln.train("demo"), "vln.train: missing a required argument: 'data'"),  # type: ignore[call-arg]
     "train(data=None)": (

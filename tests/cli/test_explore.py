@@ -14,7 +14,7 @@ from urllib.request import urlopen
 import pytest
 
 import vlnbert as vln
-from vlnbert.api import exploring
+from vlnbert.api.looking import explore
 from vlnbert.explorer import serving
 from vlnbert.explorer.guard import is_loopback
 
@@ -88,11 +88,11 @@ def test_beyond_the_loopback_it_warns(
     monkeypatch.setattr(serving, "listen", lambda host, port: socket.create_server(("127.0.0.1", 0)))
     monkeypatch.setattr(serving, "serve", lambda app, listening, began: began())
     seen = list[str]()
-    exploring.explore("random", data=house, host="0.0.0.0", began=seen.append)
+    explore("random", data=house, host="0.0.0.0", began=seen.append)
     told = capsys.readouterr().err
     assert "warning: everybody who can reach 0.0.0.0 can visit this page" in told
     assert seen == re.findall(r"explore at (\S+)", told)
-    exploring.explore("random", data=house)
+    explore("random", data=house)
     assert "warning" not in capsys.readouterr().err
 
 

@@ -148,6 +148,8 @@ BAD: dict[str, list[str]] = {
     "augment sub-instructions": ["--data house --out a.json", "--data none --out a.json"],
     "presets": ["x"],
     "plugins": ["x"],
+    "completion": ["tcsh", ""],
+    "version": ["x"],
     "curves": ["none", "notes.txt", "run --out none/a/b.txt", "run --split x"],
     "report": [
         "none --out a.html",

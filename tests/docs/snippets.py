@@ -148,10 +148,9 @@ def _must(*words: str) -> str:
 
 def _parsed(words: list[str]) -> str:
     """Read a command as the program does, and leave it at that."""
-    from vlnbert.cli import main
+    from vlnbert.cli.parser import Command
 
     with pytest.MonkeyPatch.context() as patch, redirect_stderr(StringIO()):
-        read = main.parsed
-        patch.setattr(main, "parsed", lambda *given: read(*given) and (lambda: None))
+        patch.setattr(Command, "run", lambda command, words: command.parse(words))
         assert called(*words).code == 0, f"vlnbert {' '.join(words)} is no command"
     return "parsed"

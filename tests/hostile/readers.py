@@ -13,7 +13,7 @@ import torch
 import vlnbert as vln
 from tests.fetching.published import ARCHIVES, GRAPHS, TASKS, serving
 from tests.hostile.honest import OBJECTS, SPLIT, VIEWS
-from vlnbert.api.reporting import curves
+from vlnbert.api.looking import curves
 from vlnbert.cli.main import _run
 from vlnbert.cli.parser import as_option
 from vlnbert.errors import spelling

@@ -338,7 +338,8 @@ def test_parts_of_somebodys_own_are_held_against_evaluations(house: Path, tmp_pa
     seen = json.loads((folder / "r2r/R2R_val_seen.json").read_text())[:1]
     (folder / "r2r/R2R_sub_instructions.json").write_text(json.dumps(seen))
     splits = ("--train-on", "r2r/train", "r2r/sub_instructions")
-    told = called("train", "demo", "--data", folder, "--out", tmp_path / "run", *splits, *TINY)
+    short = ("--training.iterations", "1", "--training.validate-every", "1", "--training.warmup", "0")
+    told = called("train", "demo", "--data", folder, "--out", tmp_path / "run", *splits, *TINY, *short)
     count = len(seen[0]["instructions"])
     assert (
         f"r2r/sub_instructions: {count} of {count} are paths of val_seen; what learns from them" in told.err + told.out

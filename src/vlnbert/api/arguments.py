@@ -1,13 +1,13 @@
 """Signatures of verbs: types that are checked when a verb is called, and settings that travel together."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import cache, wraps
 from inspect import Parameter, cleandoc, isabstract, signature, unwrap
 from textwrap import fill
 from types import NoneType, UnionType
-from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
 
 from vlnbert.errors import UnknownNameError, UsageError, setting
 from vlnbert.records import field_docs
@@ -34,7 +34,7 @@ def checked(*but: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
         @cache  # when it is first called: what a signature names for type checkers alone may be slow to import
         def kinds() -> dict[str, Any]:
             plain = [one for one in known.parameters.values() if one.kind not in variable and one.name not in but]
-            return {one.name: resolved(one.annotation, verb, _public) for one in plain}
+            return {one.name: resolved(one.annotation, unwrap(verb).__globals__, _public) for one in plain}
 
         @wraps(verb)
         def call(*values: P.args, **named: P.kwargs) -> T:
@@ -69,12 +69,11 @@ def spread(verb: Callable[..., T]) -> Callable[..., T]:
             parameters.append(one)
             continue
         kind = groups[name]
-        hints, docs = get_type_hints(kind), field_docs(kind)
-        usual = kind() if one.default is Parameter.empty else one.default
-        parameters += [
-            Parameter(item.name, Parameter.KEYWORD_ONLY, default=getattr(usual, item.name), annotation=hints[item.name])
-            for item in fields(kind)
-        ]
+        docs, usual = field_docs(kind), kind() if one.default is Parameter.empty else one.default
+        for item in fields(kind):
+            annotation = resolved(item.type, vars(sys.modules[kind.__module__]), lambda _: Any)
+            default = getattr(usual, item.name)
+            parameters.append(Parameter(item.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation))
         entries = (f"\n{_entry(item.name, docs[item.name])}" for item in fields(kind))
         doc = doc.replace(f"\n    {name}: ...", "".join(entries))
 
@@ -95,7 +94,7 @@ def _entry(name: str, text: str) -> str:
     return fill(f"{name}: {text}", 116, initial_indent=" " * 4, subsequent_indent=" " * 8)
 
 
-def resolved(annotation: Any, function: Callable[..., Any], unknown: Callable[[str], Any]) -> Any:
+def resolved(annotation: Any, names: Mapping[str, Any], unknown: Callable[[str], Any]) -> Any:
     """The type that an annotation means; `unknown` has the types that a module imports for type checkers alone."""
 
     class Names(dict[str, Any]):
@@ -103,7 +102,7 @@ def resolved(annotation: Any, function: Callable[..., Any], unknown: Callable[[s
             return getattr(sys.modules["builtins"], name, None) or unknown(name)
 
     if isinstance(annotation, str):
-        return eval(annotation, {"__builtins__": {}}, Names(unwrap(function).__globals__))
+        return eval(annotation, {"__builtins__": {}}, Names(names))
     return annotation
 
 

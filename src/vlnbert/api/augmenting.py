@@ -37,7 +37,7 @@ def augment_paths(
     None that val_seen describes is among them, and none outside of the houses that R2R trains in.
 
     Args:
-        data: The data folder, with connectivity/ and r2r/, or what `vln.open_data` gave.
+        data: Data folder with connectivity/ and r2r/.
         out: The file to write, new, in R2R's form without instructions.
         count: How many; all of them by default. Fewer are the first of more.
         seed: Chooses them, and the heading at each start.
@@ -89,13 +89,13 @@ def augment_speak(
     path ends: the file's, or one that is drawn for each telling.
 
     Args:
-        speaker: A run of a speaker, whose best weights speak; or a speaker, or its folder or hub name.
-        paths: The file of paths, in R2R's form, as `vln.augment_paths` writes it; or in REVERIE's.
+        speaker: A run of a speaker, whose best weights speak; or a speaker's folder or hub name.
+        paths: The file of paths, in R2R's form, as augment paths writes it; or in REVERIE's.
         out: The file to write, new, with a name that ends in _aug.json.
-        data: The data folder, or what `vln.open_data` gave; by default what a run was trained on.
+        data: Data folder; by default the one that a run was trained on.
         tellings: Instructions for each path, which nucleus sampling tells apart.
         decoding: ...
-        keep_followed: A navigator, as `vln.evaluate` takes an agent: what it cannot follow back is left out.
+        keep_followed: A run, navigator or agent: what it cannot follow back is left out.
         within: Metres from the path's end within which it must stop; by default 3.
         options: ...
         bar: Show progress.
@@ -119,12 +119,14 @@ def augment_speak(
 def augment_sub_instructions(data: "Data | str | Path", out: str | Path) -> "SubInstructions":
     """Cut R2R's train instructions in parts, each with the part of the path that it describes, by word labels.
 
-    A cut lies where the words that are due at a viewpoint begin with an action. Nothing but the train split is cut, and
-    parts along a path of val_seen are left out. What is not made use of is counted in `.left_out`.
+    LAR2R's labels say which words are due at which viewpoint (vlnbert data fetch DIR --only landmarks). A cut lies
+    where the words that are due at a viewpoint begin with an action: what was said before leads to that viewpoint, and
+    what is said from there on leads on to the goal. Either part has at least 3 viewpoints and 4 words. Nothing but the
+    train split is cut, and parts along a path of val_seen are left out and counted. The split r2r/sub_instructions,
+    which r2r-open learns from, is made in the same way and needs no file: this is for other programs, and to look at.
 
     Args:
-        data: The data folder, with connectivity/, r2r/R2R_train.json and r2r/LAR2R_train.json, or what
-            `vln.open_data` gave.
+        data: Data folder with connectivity/, r2r/R2R_train.json and r2r/LAR2R_train.json.
         out: The file to write, new, in R2R's form: `r2r/R2R_sub_instructions.json` is the split r2r/sub_instructions.
     """
     from vlnbert.data.data import open_data

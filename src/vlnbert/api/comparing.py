@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from vlnbert.api.agents import AnyAgent, as_run, chosen_split, is_results, load_agent, require_data
-from vlnbert.api.arguments import checked
 from vlnbert.api.runs import Run
 from vlnbert.data.data import Data, open_data
 from vlnbert.errors import UsageError, setting
@@ -21,7 +20,7 @@ from vlnbert.evaluation.options import WalkOptions
 from vlnbert.evaluation.scoring import evaluate_file
 from vlnbert.evaluation.tables import Summary, score_keys, score_table, shown
 from vlnbert.evaluation.walker import Walker
-from vlnbert.progress import quiet, say
+from vlnbert.progress import say
 from vlnbert.rollout.policy import Policy
 from vlnbert.tables import Table
 from vlnbert.tasks.task import EPISODES
@@ -121,51 +120,31 @@ class AgentComparison:
         return "".join(table.html() for table in self.tables())
 
 
-@checked("agents", "device")
-def compare(
-    agents: Sequence[AnyAgent],
-    data: Data | str | Path | None = None,
-    split: str | None = None,
-    *,
-    seed: int = 0,
-    max_steps: int | None = None,
-    device: str | None = None,
-    bar: bool = True,
+def compare_agents(
+    agents: Sequence[AnyAgent], data: Data | str | Path | None, split: str | None, options: WalkOptions
 ) -> AgentComparison:
-    """Let agents walk the same split: what differs in their settings, scores and walks, beside the first of them.
-
-    Args:
-        agents: Two or more of those that `vln.evaluate` takes, or result files, mixed as you like.
-        data: The data folder, or what `vln.open_data` gave; by default what the first run was trained on.
-        split: The split to walk, such as r2r/val_unseen, the default, or without its task, val_unseen; of runs, the
-            split that chooses their best weights.
-        seed: Of agents that draw lots, such as random.
-        max_steps: Steps after which an episode ends; by default as each was trained, else the task's: 15 in R2R.
-        device: Where to walk, such as cpu or cuda; by default where the data is.
-        bar: Show progress.
-    """
+    """Agents or result files on the same episodes."""
     given: object = agents
     if isinstance(given, str) or not isinstance(given, Sequence) or len(given) < 2:
         raise UsageError("nothing to compare; name two agents or more: runs, navigators, baselines or result files")
-    with quiet(not bar):
-        known = [as_run(agent) for agent in agents]
-        name = _common_split(known, split)
-        runs = [agent for agent in known if isinstance(agent, Run)]
-        opened = open_data(require_data(runs[0] if runs else known[0], data), device=device)
-        options, walked = WalkOptions(seed=seed, max_steps=max_steps, device=device), list[Walked]()
-        for agent in known:
-            if is_results(agent):
-                path = Path(str(agent))
-                evaluation = evaluate_file(path, opened.episodes(name), opened.world, opened.folder)
-                walked.append((path.stem, evaluation, {}))
-            else:
-                walker = Walker(load_agent(agent), opened, name, options)
-                evaluation = walker.walk(name)
-                walked.append((walker.name, evaluation, _settings_of(walker, evaluation)))
-        names, evaluations, settings = zip(*walked, strict=True)
-        labels = _labels(names, agents)
-        compared = dict(zip(labels, _of_same_episodes(labels, evaluations, name), strict=True))
-        return AgentComparison(name, compared, _differing(dict(zip(labels, settings, strict=True))))
+    known = [as_run(agent) for agent in agents]
+    name = _common_split(known, split)
+    runs = [agent for agent in known if isinstance(agent, Run)]
+    opened = open_data(require_data(runs[0] if runs else known[0], data), device=options.device)
+    walked = list[Walked]()
+    for agent in known:
+        if is_results(agent):
+            path = Path(str(agent))
+            evaluation = evaluate_file(path, opened.episodes(name), opened.world, opened.folder)
+            walked.append((path.stem, evaluation, {}))
+        else:
+            walker = Walker(load_agent(agent, options.checkpoint), opened, name, options)
+            evaluation = walker.walk(name)
+            walked.append((walker.name, evaluation, _settings_of(walker, evaluation)))
+    names, evaluations, settings = zip(*walked, strict=True)
+    labels = _labels(names, agents)
+    compared = dict(zip(labels, _of_same_episodes(labels, evaluations, name), strict=True))
+    return AgentComparison(name, compared, _differing(dict(zip(labels, settings, strict=True))))
 
 
 def _common_split(agents: Sequence[AnyAgent], split: str | None) -> str:

@@ -7,18 +7,14 @@ from pathlib import Path
 
 from vlnbert.analysis.card import card_text, tables, write_card
 from vlnbert.api.agents import AnyAgent, as_run, chosen_split, is_results, load_agent, require_data
-from vlnbert.api.arguments import checked
 from vlnbert.data.data import Data, open_data
 from vlnbert.errors import UnknownNameError, UsageError, setting
 from vlnbert.evaluation.episode_record import RecordedEpisode
-from vlnbert.evaluation.options import Checkpoint, WalkOptions
+from vlnbert.evaluation.options import WalkOptions
 from vlnbert.evaluation.recording import Recorder
 from vlnbert.evaluation.results import guess_split
 from vlnbert.evaluation.scoring import evaluate_file
 from vlnbert.evaluation.walker import Walker
-from vlnbert.features.in_memory import Features
-from vlnbert.features.spec import FeatureSpec
-from vlnbert.progress import quiet
 from vlnbert.tasks.splits import task_and_split
 
 
@@ -45,51 +41,22 @@ class Episode:
         return "".join(table.html() for table in tables(self.record))
 
 
-@checked("agent", "features", "device")
-def episode(
-    agent: AnyAgent,
-    id: str,
-    data: Data | str | Path | None = None,
-    split: str | None = None,
-    *,
-    checkpoint: Checkpoint = "best",
-    features: FeatureSpec | str | Path | Features | None = None,
-    seed: int = 0,
-    max_steps: int | None = None,
-    device: str | None = None,
-    bar: bool = True,
+def walk_episode(
+    agent: AnyAgent, id: str, data: Data | str | Path | None, split: str | None, options: WalkOptions
 ) -> Episode:
-    """Let an agent walk one episode, in the company that it has in an evaluation: every number is the same there.
-
-    `print(vln.episode(run, "12_0"))` is a card: the steps with all choices, how sure it was, what it attended to.
-
-    Args:
-        agent: Whoever `vln.evaluate` takes; or a result file of any agent, which needs `data` and `split`.
-        id: The episode, such as 12_0: the `instr_id` of result files.
-        data: The data folder, or what `vln.open_data` gave; by default what a run was trained on.
-        split: The split that it is in, such as r2r/val_unseen, the default, or without its task, val_unseen; of a run,
-            the split that chooses its best weights.
-        checkpoint: Which weights of a run walk: the best, or those of its last checkpoint.
-        features: What the agent sees, where that differs from what a run was trained with.
-        seed: Of agents that draw lots, such as random.
-        max_steps: Steps after which an episode ends; by default as in the training, else the task's: 15 in R2R.
-        device: Where to walk, such as cpu or cuda; by default where the data is.
-        bar: Show progress.
-    """
-    with quiet(not bar):
-        agent = as_run(agent)
-        name = chosen_split(agent, split)
-        opened = open_data(require_data(agent, data), device=device)
-        if is_results(agent):
-            path = Path(str(agent))
-            evaluation = evaluate_file(path, opened.episodes(name), opened.world, opened.folder)
-            require_episode(evaluation.episodes.ids, id, str(path))
-            return Episode(Recorder(opened, path.stem).episode(evaluation, evaluation.episodes.row(id)), opened)
-        options = WalkOptions(checkpoint, features, seed, max_steps, device=device)
-        walker = Walker(load_agent(agent, checkpoint), opened, name, options)
-        require_episode(walker.episodes[name].ids, id, name, walker.data)
-        evaluation = walker.walk(name, record=True, only=[id])
-        return Episode(walker.recorder.episode(evaluation, 0), opened)
+    """One episode of an agent, or of its result file."""
+    agent = as_run(agent)
+    name = chosen_split(agent, split)
+    opened = open_data(require_data(agent, data), device=options.device)
+    if is_results(agent):
+        path = Path(str(agent))
+        evaluation = evaluate_file(path, opened.episodes(name), opened.world, opened.folder)
+        require_episode(evaluation.episodes.ids, id, str(path))
+        return Episode(Recorder(opened, path.stem).episode(evaluation, evaluation.episodes.row(id)), opened)
+    walker = Walker(load_agent(agent, options.checkpoint), opened, name, options)
+    require_episode(walker.episodes[name].ids, id, name, walker.data)
+    evaluation = walker.walk(name, record=True, only=[id])
+    return Episode(walker.recorder.episode(evaluation, 0), opened)
 
 
 def require_episode(known: Sequence[str], id: str, where: str, data: Data | None = None) -> None:

@@ -5,59 +5,40 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vlnbert.api.agents import AnyAgent, as_run, load_agent
-from vlnbert.api.arguments import checked
 from vlnbert.api.runs import Run
 from vlnbert.data.data import Data, open_data
 from vlnbert.errors import UsageError, VlnbertError
 from vlnbert.evaluation.walker import Walker
-from vlnbert.progress import quiet, say
+from vlnbert.progress import say
 from vlnbert.rollout.agents import AGENTS, Agent, AgentFactory
-from vlnbert.runtime import require_within, use_threads
+from vlnbert.runtime import use_threads
 from vlnbert.tasks.splits import task_and_split
 from vlnbert.tasks.task import R2R
 
 if TYPE_CHECKING:
     from vlnbert.explorer.explorer import Explorer
 
-PORT = 8765
 MOST_AGENTS = 2  # side by side
 
 
-@checked("agents", "began")
-def explore(
-    *agents: AnyAgent,
-    data: Data | str | Path | None = None,
-    host: str = "127.0.0.1",
-    port: int = PORT,
-    device: str | None = None,
-    threads: int | None = None,
-    began: Callable[[str], object] | None = None,
-    bar: bool = True,
+def serve_explorer(
+    agents: Sequence[AnyAgent],
+    data: Data | str | Path | None,
+    *,
+    host: str,
+    port: int,
+    device: str | None,
+    threads: int | None,
+    began: Callable[[str], object] | None,
 ) -> None:
-    """Serve a page on which agents can be watched while they read and walk; it ends when it is interrupted.
-
-    Visitors choose an episode, or click a start on the plan and type an instruction of their own.
-
-    Args:
-        agents: One or two, as `vln.evaluate` takes them: runs, navigators, baselines by name. Without any, a tiny
-            agent that ships with the package walks.
-        data: The data folder; by default what a run was trained on, or a generated house.
-        host: The address to serve at. Beyond 127.0.0.1 everybody who can reach this machine can visit.
-        port: Where to listen; 0 takes any port that is free.
-        device: Where to walk, such as cpu or cuda; by default where the data is.
-        threads: CPU threads; torch's choice otherwise, and one for the agent that ships.
-        began: Called with the page's address once it can be visited.
-        bar: Say where the page is.
-    """
-    require_within(port=(port, 0, 65535))
-    _require_server()
+    """Serve the page of some agents until it is interrupted."""
     from vlnbert.explorer.app import make_app
     from vlnbert.explorer.guard import LOOPBACK, is_loopback
     from vlnbert.explorer.serving import address, listen, serve
     from vlnbert.explorer.walk_queue import WalkQueue
 
     # A port in use is reported before anything is opened.
-    with quiet(not bar), listen(host, port) as listening:
+    with listen(host, port) as listening:
         explorer = open_explorer(agents, data, device=device, threads=threads)
         queue = WalkQueue(explorer.walk)
         page = address(listening)
@@ -129,7 +110,8 @@ def _about(source: AnyAgent, agent: Agent) -> str:
     return (description or "").strip().partition("\n")[0]
 
 
-def _require_server() -> None:
+def require_server() -> None:
+    """Refuse to go on without the packages of a server."""
     try:
         import starlette
         import uvicorn

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from vlnbert.api.demonstrating import generate_house
-from vlnbert.api.evaluating import evaluate
+from vlnbert.api.looking import evaluate
 from vlnbert.api.training import train
 from vlnbert.errors import VlnbertError
 from vlnbert.explorer.explorer import AGENT

@@ -28,8 +28,7 @@ from vlnbert.analysis.report import (
     write_report,
 )
 from vlnbert.api.agents import load_agent
-from vlnbert.api.arguments import checked
-from vlnbert.api.runs import Run, open_run
+from vlnbert.api.runs import Run
 from vlnbert.data.data import Data, open_data
 from vlnbert.errors import UsageError, setting
 from vlnbert.evaluation.evaluate import Evaluation
@@ -38,9 +37,7 @@ from vlnbert.evaluation.recording import Recorder
 from vlnbert.evaluation.tables import Summary, score_table
 from vlnbert.evaluation.walker import Walker
 from vlnbert.plugins import load_recorded
-from vlnbert.progress import quiet
 from vlnbert.records import to_plain
-from vlnbert.runtime import require_within
 from vlnbert.tables import Table
 from vlnbert.tasks.splits import full_name, task_and_split
 
@@ -73,58 +70,14 @@ class Comparison:
         return score_table(self.split, self.scores)
 
 
-@checked()
-def curves(run: Run | str | Path, out: str | Path | None = None, *, split: str | None = None) -> Figure:
-    """Draw the losses of a run and its scores on a validation split, so far.
-
-    Args:
-        run: The run, or its folder; it may still be learning.
-        out: The picture to write, by its ending .svg, .png or .pdf; none by default.
-        split: The validation split to draw, such as val_unseen; by default the one that chooses the best weights.
-    """
-    run = open_run(run)
+def draw_run(run: Run, out: str | Path | None, split: str | None) -> Figure:
+    """The losses of a run and its scores on a validation split, as a picture that is written where one is named."""
     with suppress(UsageError):  # a task's own metrics are drawn where its plugin may be loaded
         load_recorded(run.record.plugins)
     figure = draw_curves(run.log, _validated(run, split), {})
     if out is not None:
         save_figure(figure, Path(out))
     return figure
-
-
-@checked()
-def report(
-    run: Run | str | Path,
-    out: str | Path = "report.html",
-    data: Data | str | Path | None = None,
-    *,
-    split: str | None = None,
-    episodes: int = EPISODES,
-    seed: int = 0,
-    title: str | None = None,
-    context: str | None = None,
-    bar: bool = True,
-) -> Path:
-    """Write what a run learned as one HTML file, to look at, to print or to send.
-
-    It tells what was asked, how well it went beside baselines and, on published splits, the paper; how it was learned,
-    where it went wrong, and some episodes step by step.
-
-    Args:
-        run: The run, or its folder.
-        out: The file to write.
-        data: The data folder, or what `vln.open_data` gave; by default what the run was trained on.
-        split: The split to walk, such as val_unseen; by default the one that chooses the best weights.
-        episodes: How many to show, of the best, the typical and the worst.
-        seed: Of the random baseline.
-        title: The report's heading; by default it names the run.
-        context: What it is about, in a sentence or two; by default what the run's folder tells.
-        bar: Show progress.
-    """
-    require_within(episodes=(episodes, 1, 1000))
-    run = open_run(run)
-    with quiet(not bar):
-        compared = compare_with_baselines(run, data, split=split, seed=seed)
-        return write_run_report(run, compared, out, episodes=episodes, title=title, context=context)
 
 
 def compare_with_baselines(

@@ -204,7 +204,7 @@ class Run:
 
     def curves(self, split: str | None = None) -> "Figure":
         """Its losses and scores so far, as `vln.curves` draws them."""
-        from vlnbert.api.reporting import curves
+        from vlnbert.api.looking import curves
 
         return curves(self, split=split)
 

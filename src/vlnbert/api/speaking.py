@@ -41,7 +41,7 @@ def speak(
 
     Args:
         speaker: A run of a speaker, whose best weights speak; or a speaker, or its folder or hub name.
-        data: The data folder, or what `vln.open_data` gave; by default what a run was trained on.
+        data: Data folder; by default the one that a run was trained on.
         split: The split whose paths to describe, such as r2r/val_unseen or, without its task, val_unseen; dev_unseen is
             made of the houses that the run kept out of its training.
         paths: Instead of a split, paths by their viewpoints: "scan:viewpoint,viewpoint,...". The agent looks along the
@@ -82,7 +82,7 @@ def score_speaker(
 
     Args:
         speaker: A run of a speaker, whose best weights speak; or a speaker, or its folder or hub name.
-        data: The data folder, or what `vln.open_data` gave; by default what a run was trained on.
+        data: Data folder; by default the one that a run was trained on.
         split: The split whose paths to describe, each once; with its task or, of a run, without.
         navigator: Who follows, as `vln.evaluate` takes an agent; by default nobody.
         decoding: ...

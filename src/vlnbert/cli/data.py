@@ -208,7 +208,6 @@ def augment_paths(verb: Callable[..., Any], out: Path, json: bool = False, **opt
     Example: vlnbert augment paths --data data --out paths.json --count 75000
 
     Args:
-        data: Folder with connectivity/ and r2r/.
         holdout: Houses of the train split to keep out, as in a training with --holdout: 6 of them, say.
         json: Print one JSON object instead of a line: paths, known, described.
     """
@@ -228,12 +227,6 @@ def augment_paths(verb: Callable[..., Any], out: Path, json: bool = False, **opt
 def augment_speak(verb: Callable[..., Any], json: bool = False, **options: Any) -> None:
     """Let a speaker describe paths, as data to train on.
 
-    It writes instructions for every path of a file, as augmented data that a training learns from. A file
-    r2r/NAME_aug.json of a data folder is the split r2r/NAME_aug. Instructions without words or without an end are left
-    out and counted; so are paths outside of the train houses, and those that val_seen describes. The file is written
-    whole or not at all: what was interrupted starts over. A small file beside it, NAME_aug.about.json, names the
-    speaker and the houses that it had not seen. Fewer tellings are the first of more.
-
     Example: vlnbert augment paths --data data --out paths.json --count 75000
 
     Example: vlnbert augment speak runs/speaker --paths paths.json --out data/r2r/told_aug.json --device cuda
@@ -241,11 +234,6 @@ def augment_speak(verb: Callable[..., Any], json: bool = False, **options: Any) 
     Example: vlnbert train r2r-open-told --data data --out runs/told --device cuda
 
     Args:
-        speaker: A run of a speaker, whose best weights speak; or a speaker's folder or hub name. One of REVERIE
-            describes an object that is seen where the path ends: the file's, or one that is drawn for each telling.
-        paths: The paths, in R2R's form, as vlnbert augment paths writes them; or in REVERIE's.
-        data: The data folder; by default the one that a run was trained on.
-        device: Where the tensors are, such as cpu or cuda.
         json: Print one JSON object instead of a line: path, paths, written, left_out.
     """
     found = verb(**options)
@@ -259,18 +247,9 @@ def augment_speak(verb: Callable[..., Any], json: bool = False, **options: Any) 
 def augment_sub_instructions(verb: Callable[..., Any], out: Path, json: bool = False, **options: Any) -> None:
     """Cut R2R's train instructions in parts.
 
-    Cut R2R's train instructions in parts, each with the part of the path that it describes.
-
-    LAR2R's word labels say which words are due at which viewpoint (vlnbert data fetch DIR --only landmarks). A cut lies
-    where the words that are due at a viewpoint begin with an action: what was said before leads to that viewpoint, and
-    what is said from there on leads on to the goal. Either part has at least 3 viewpoints and 4 words. Nothing but the
-    train split is cut, and parts along a path of val_seen are left out. The split r2r/sub_instructions, which r2r-open
-    learns from, is made in the same way and needs no file: this is for other programs, and to look at.
-
     Example: vlnbert augment sub-instructions --data data --out parts.json
 
     Args:
-        data: Folder with connectivity/, r2r/R2R_train.json and r2r/LAR2R_train.json.
         json: Print one JSON object instead of a line: sub_instructions, beginnings, ends, instructions, cut, left_out.
     """
     found = verb(out=out, **options)

@@ -13,7 +13,7 @@ from vlnbert.errors import UsageError
 
 @command(
     "evaluate",
-    "vlnbert.api.evaluating:evaluate",
+    "vlnbert.api.looking:evaluate",
     ["run"],
     metavars={"agent": "NAME", "out": "DIR"},
     without=("split",),
@@ -47,7 +47,6 @@ def evaluate(
     Args:
         run: A run's folder, whose best weights walk; or any navigator: its folder, a hub name, or a published agent's
             checkpoint.
-        data: Folder with connectivity/ and the task's instructions; by default the one that a run was trained on.
         agent: Instead of a navigator: random (R2R's: a random heading, then five steps forward), random-reverie
             (REVERIE's: stays, or takes nine steps ahead), stop (stays where it starts), shortest (knows the goal: what
             the graph allows), follow (knows the described path), what a plugin registered (vlnbert plugins lists
@@ -56,8 +55,6 @@ def evaluate(
             no object.
         splits: The splits to walk, with or without their task. Test splits withhold their goals: they are walked and
             written, not scored. dev_unseen is made of the houses that a run kept out of its training.
-        device: Where the tensors are, such as cpu or cuda.
-        out: Folder for result files, <task>_<split>_<agent>.json, in the leaderboards' form.
         json: Print one JSON object, keyed by split, instead of a table.
         per_episode: Print that JSON object of single episodes: by split and id, how each ended and its scores.
     """
@@ -81,7 +78,7 @@ def evaluate(
 
 @command(
     "show",
-    "vlnbert.api.episodes:episode",
+    "vlnbert.api.looking:episode",
     ["agent"],
     metavars={"agent": "RUN", "episode": "ID", "out": "FILE"},
     without=("id",),
@@ -108,10 +105,6 @@ def show_episode(
         agent: A run's folder, a navigator (its folder or a hub name), an agent by name (random, shortest,
             my.py:MyAgent), or a result file, FILE.json.
         episode: The episode's id: the instr_id of result files, such as 12_0.
-        split: The split that it is in, such as val_unseen, with its task where that is not the run's, or r2r; of a
-            result file always. By default the one that chooses a run's best weights, else r2r/val_unseen.
-        data: The data folder; by default the one that a run was trained on.
-        device: Where the tensors are, such as cpu or cuda.
         out: Write the card to a file instead, by its ending: .html (a page), .svg, .png or .pdf (the floor plan).
         json: Print the record as one JSON object instead of a card.
     """
@@ -136,15 +129,11 @@ def show_episode(
             show(table)
 
 
-@command("compare", "vlnbert.api.comparing:compare", ["runs"], metavars={"runs": "RUN"}, without=("agents",))
+@command("compare", "vlnbert.api.looking:compare", ["runs"], metavars={"runs": "RUN"}, without=("agents",))
 def compare(
     verb: Callable[..., Any], runs: tuple[str, ...], episodes: int = 10, json: bool = False, **options: Any
 ) -> None:
     """Compare agents on one split.
-
-    Compare agents on one split: settings that differ, scores side by side, and the episodes where they part.
-
-    All are held against the first. Look at an episode with vlnbert show.
 
     Example: vlnbert compare runs/a runs/b
 
@@ -153,11 +142,7 @@ def compare(
     Args:
         runs: Two or more of: runs' folders, navigators (folders or hub names), agents by name (random, shortest,
             my.py:MyAgent), result files (FILE.json).
-        data: The data folder; by default the one that the first run was trained on.
-        split: The split to walk, such as val_unseen, with its task where that is not the runs', or r2r; of result files
-            alone always. By default the one that chooses the runs' best weights, else r2r/val_unseen.
         episodes: How many of the episodes in which they part to list.
-        device: Where the tensors are, such as cpu or cuda.
         json: Print one JSON object instead of tables, with every episode in which they part.
     """
     from vlnbert.runtime import require_within
@@ -174,7 +159,7 @@ def compare(
 
 
 @command(
-    "report", "vlnbert.api.reporting:report", ["run"], metavars={"out": "FILE"}, without=("seed", "title", "context")
+    "report", "vlnbert.api.looking:report", ["run"], metavars={"out": "FILE"}, without=("seed", "title", "context")
 )
 def report(verb: Callable[..., Any], run: Path, out: Path | None = None, **options: Any) -> None:
     """Write what a run learned as one HTML file.
@@ -184,19 +169,13 @@ def report(verb: Callable[..., Any], run: Path, out: Path | None = None, **optio
     Args:
         run: The run's folder.
         out: The file to write; by default report.html in the run's folder.
-        data: The data folder, if it lies elsewhere now.
     """
     print(verb(run, out or run / "report.html", **options))
 
 
-@command("explore", "vlnbert.api.exploring:explore", ["runs"], metavars={"runs": "RUN"})
+@command("explore", "vlnbert.api.looking:explore", ["runs"], metavars={"runs": "RUN"})
 def explore(verb: Callable[..., Any], runs: tuple[str, ...] = (), open: bool = False, **options: Any) -> None:
     """Watch agents read and walk, on a page in a browser.
-
-    Serve a page on which agents can be watched while they read and walk: why did it go there?
-
-    Choose an episode, or click a start on the plan and type an instruction of your own. Without a run, a tiny agent
-    that ships with vlnbert walks in a generated house. Ctrl-C ends it. Needs: pip install 'vlnbert[explore]'.
 
     Example: vlnbert explore --open
 
@@ -210,7 +189,6 @@ def explore(verb: Callable[..., Any], runs: tuple[str, ...] = (), open: bool = F
         runs: One or two agents, side by side: a run's folder, any navigator, or a baseline by name (random, stop,
             shortest, follow).
         open: Open the page in a browser.
-        device: Where to walk, such as cpu or cuda.
     """
     import webbrowser
 
@@ -220,26 +198,17 @@ def explore(verb: Callable[..., Any], runs: tuple[str, ...] = (), open: bool = F
         print("the explorer has ended", file=sys.stderr)
 
 
-@command("score", "vlnbert.api.scoring:score", ["file"])
+@command("score", "vlnbert.api.looking:score", ["file"])
 def score(
     verb: Callable[..., Any], file: Path, task: str, split: str, data: Path, json: bool = False, **options: Any
 ) -> None:
     """Score a result file of any agent.
 
-    Score a result file of any agent against a split.
-
-    Reads every dialect in use: trajectories with angles or of viewpoints alone, nested hops, predObjId or pred_objid,
-    a list or an object keyed by instruction. What was converted is said on standard error.
-
     Example: vlnbert score results.json --task r2r --split val_unseen --data data
 
     Args:
-        file: Results, commonly a JSON list of {"instr_id", "trajectory": [[viewpoint, heading, elevation], ...]}; may
-            be a pipe, such as /dev/stdin.
         task: What the agent was asked: r2r (go there), reverie (go there and name the object), r4r (follow the path) or
             a plugin's.
-        split: The split that the results are of, such as val_seen or val_unseen. Test splits withhold their goals.
-        data: Folder with connectivity/ and the task's instructions.
         json: Print one JSON object instead of a table: rates as fractions, tl and ne in metres.
     """
     scored = verb(file, data, split_of_task(split, task), **options)
@@ -251,23 +220,15 @@ def score(
         show(scored.table())
 
 
-@command("submit", "vlnbert.api.scoring:submit", ["file", "out"], metavars={"out": "OUT"})
+@command("submit", "vlnbert.api.looking:submit", ["file", "out"], metavars={"out": "OUT"})
 def submit(verb: Callable[..., Any], file: Path, out: Path, task: str, data: Path, split: str = "test") -> None:
     """Write a result file for a leaderboard.
-
-    Check a result file of any dialect and write it as the R2R and REVERIE leaderboards take it.
-
-    The results must be of the whole split, begin at its starts and walk along edges of the graph; angles that the file
-    leaves out are filled in. Nothing is written unless all is well.
 
     Example: vlnbert submit results.json submission.json --task r2r --data data
 
     Args:
         file: Results in any dialect that `vlnbert score` reads.
-        out: Where to write the submission; an older file there is replaced.
         task: Whose leaderboard, such as r2r or reverie.
-        data: Folder with connectivity/ and the task's instructions.
-        split: The split that the leaderboard asks for.
     """
     name = split_of_task(split, task)
     done = verb(file, out, data, name)
@@ -313,11 +274,9 @@ def speak(
 
     Args:
         speaker: A run of a speaker, whose best weights speak; or a speaker's folder or hub name.
-        data: The data folder; by default the one that a run was trained on.
         split: The split whose paths to describe, each once, such as val_unseen, with its task where that is not the
             run's, or r2r. dev_unseen is made of the houses that a run kept out of its training.
         path: Instead of a split, one path or several by their viewpoints, one step apart: scan:viewpoint,viewpoint,...
-        device: Where the tensors are, such as cpu or cuda.
         score: Print scores of the instructions instead of them.
         navigator: With --score: a run, navigator or agent that follows; best one that learned from people alone.
         out: A file to write, a JSON list in R2R's form, instead of printing.

@@ -13,7 +13,7 @@ from dataclasses import MISSING as NO_DEFAULT
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
 from importlib import import_module
-from inspect import Parameter, cleandoc, signature
+from inspect import Parameter, cleandoc, signature, unwrap
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
@@ -29,7 +29,7 @@ METAVARS = {  # by parameter; of others the type
     **{"data": "DIR", "folder": "DIR", "run": "RUN", "split": "[TASK/]SPLIT", "splits": "SPLIT", "task": "TASK"},
     **{"file": "FILE", "only": "PART", "mirror": "URL", "encoder": "BERT", "views": "CHANNELS", "objects": "CHANNELS"},
     **{"scan": "SCAN", "source": "SOURCE", "paths": "FILE", "path": "SCAN:VIEWPOINT,...", "navigator": "NAVIGATOR"},
-    "keep_followed": "NAVIGATOR",
+    **{"keep_followed": "NAVIGATOR", "device": "DEVICE", "host": "ADDRESS", "vocabulary": "FILE"},
 }
 TYPES = {int: "INT", float: "FLOAT", str: "STR", Path: "PATH"}
 ENTRY = re.compile(r"\n    (?=\S)")  # where the explanation of an argument begins
@@ -340,7 +340,7 @@ class _Unknown:
 
 
 def _resolved(annotation: Any, function: Callable[..., Any]) -> Any:
-    return resolved(annotation, function, lambda _: _Unknown)
+    return resolved(annotation, unwrap(function).__globals__, lambda _: _Unknown)
 
 
 def _parts(kind: Any) -> tuple[Any, ...]:

@@ -104,7 +104,6 @@ def beginning(word: str) -> Command:
 
     Args:
         data: The data folder; vlnbert data check DIR says whether it holds what this needs.
-        device: Where to train, such as cpu or cuda; by default cpu.
     """
     return Command(
         f"train {word}",
@@ -211,7 +210,7 @@ vlnbert train --resume RUN [--data DIR] [--device cuda] [--threads N] goes on wi
 beyond its end."""
 
 
-@command("curves", "vlnbert.api.reporting:curves", ["run"], metavars={"out": "FILE"})
+@command("curves", "vlnbert.api.looking:curves", ["run"], metavars={"out": "FILE"})
 def curves(verb: Callable[..., Any], run: Path, out: Path | None = None, split: str | None = None) -> None:
     """Draw the losses and scores of a run.
 

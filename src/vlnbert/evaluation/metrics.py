@@ -10,12 +10,13 @@ SR, SPL: Anderson et al. 2018, arXiv:1807.06757. CLS: Jain et al. 2019, arXiv:19
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
 
 from vlnbert.errors import UnknownNameError, UsageError
+from vlnbert.evaluation.options import SplBy
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.task import EPISODES, NEAR, TASKS, Metric, Walked, metres_to_nearest
 from vlnbert.world.world import World
@@ -25,8 +26,6 @@ SHORTEST_WALK = 0.01  # metres: what SPL takes an agent that never moved to have
 MOST_CELLS = 1 << 24
 TRIED = 3  # episodes on which a task's own metrics are tried
 SUMMARY = ("sr", "osr", "spl", "ndtw", "sdtw", "cls", "rgs", "rgspl", "tl", "ne")
-
-SplBy = Literal["shortest", "reference"]
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 from vlnbert.errors import UnknownNameError
+from vlnbert.features.spec import FeatureSpec
 from vlnbert.runtime import Precision, require_within
 
 if TYPE_CHECKING:
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from vlnbert.features.spec import FeatureSpec
 
 Checkpoint = Literal["best", "last"]
+SplBy = Literal["shortest", "reference"]
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,7 @@ class WalkOptions:
     checkpoint: Checkpoint = "best"
     """Which weights of a run walk: the best, or those of its last checkpoint; averaged ones if the run averages."""
     features: "FeatureSpec | str | Path | Features | None" = None
-    """What the agent sees, as `vln.open_data` takes it, if that differs from what it was trained with."""
+    """What the agent sees, if that differs from what it was trained with; features in memory are given again."""
     seed: int = 0
     """Seed of agents that draw random numbers."""
     max_steps: int | None = None
@@ -31,7 +33,7 @@ class WalkOptions:
     precision: Precision = "float32"
     """Precision of a navigator's tokens; "fastest" takes the one that multiplies faster on this device."""
     device: str | None = None
-    """Where to walk, such as cpu or cuda; by default where the data is."""
+    """Where to walk, such as cpu or cuda; by default that of the data, which is cpu for a folder."""
 
     def __post_init__(self) -> None:
         require_within(

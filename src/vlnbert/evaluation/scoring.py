@@ -6,7 +6,8 @@ from pathlib import Path
 
 from vlnbert.errors import Faults, setting
 from vlnbert.evaluation.evaluate import Evaluation
-from vlnbert.evaluation.metrics import Scores, SplBy, score_walks
+from vlnbert.evaluation.metrics import Scores, score_walks
+from vlnbert.evaluation.options import SplBy
 from vlnbert.evaluation.results import (
     Notes,
     Result,

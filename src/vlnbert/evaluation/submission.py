@@ -6,6 +6,7 @@ to the start heading, then the view that showed each viewpoint to the agent that
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,15 @@ from vlnbert.sources.writing import write_json
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.task import TASKS
 from vlnbert.world.world import STOP, World, level_view, view_elevation, view_heading
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A file for a leaderboard, and what was converted to make it."""
+
+    path: Path
+    results: int
+    notes: Notes
 
 
 def write_results(
