@@ -200,28 +200,6 @@ def held_out_seeds() -> str:
     return table(["val_unseen, SR / SPL", "chosen on", "seed 0", "seed 1", "seed 2", "mean"], rows)
 
 
-def held_out_reverie() -> str:
-    metrics, rows = ("sr", "osr", "spl", "rgs", "rgspl", "tl", "ne"), []
-    recipes = {
-        "reverie-open": "`reverie-open`",
-        "reverie-open-published-grounding": "`--training.objective.grounding-rows teacher-forced`",
-    }
-    for name, label in recipes.items():
-        for choice in CHOICES:
-            first = choice == CHOICES[0]
-            scores = mean(chosen_runs("held-out", name, choice))
-            rows.append([*([label, bold(choice)] if first else ["", choice]), *cells(scores, metrics)])
-    return table(["REVERIE, val_unseen, mean of three seeds", "chosen on", *heads(metrics)], rows)
-
-
-def small_192() -> str:
-    lines = next(iter(validations("small-192").values()))
-    rows = [
-        [split, *(pair(line["scores"][f"r2r/{split}"]) for line in lines)] for split in ("dev_unseen", "val_unseen")
-    ]
-    return table(["SR / SPL, seed 0", *(f"{line['iteration']:,}" for line in lines)], rows)
-
-
 def map_memory() -> str:
     metrics, rows = ("sr", "spl", "rgs"), []
     policies = {
@@ -333,17 +311,6 @@ none (commit 2228849) | 3,000 <- r2r-open-student-forcing-0.5-long
     return of_runs("`OPTIONS` | `UPDATES`", rows, most=("sr", "spl"))
 
 
-def word_labels() -> str:
-    rows = """
-none | 2086294 <- r2r-open-4000, 2086294
-`--training.learning-rate 2e-4` | 2086294 <- r2r-open-learning-rate-2e-4-4000, 2086294
-none; parts have labels of their own: `r2r-open` since | fa7ecb8 <- labelled-parts, fa7ecb8
-`--training.objective.alignment 1` | fa7ecb8 <- labelled-parts-alignment-1, fa7ecb8
-`--training.learning-rate 2e-4` | 4c12cf3 <- labelled-parts-learning-rate-2e-4, 4c12cf3
-"""
-    return of_runs("`OPTIONS` | commit", rows, most=("sr", "spl"))
-
-
 AMOUNTS = {  # of generated instructions: the runs that learned from so many, 4,000 updates
     0: "alignment-0.5-flip-student-forcing-0.25",
     25_000: "told-25000-alignment-0.5-4000",
@@ -356,21 +323,9 @@ def told_amounts() -> str:
     labels = ("none (`FLIP WORDS` [above](#what-each-part-is-worth))", "25,000", "75,000", "166,048, all there are")
     faster = ("166,048, `--training.learning-rate 2e-4`", "told-alignment-0.5-learning-rate-2e-4-4000")
     named = [*zip(labels, AMOUNTS.values(), strict=True), faster]
-    return of_runs("generated instructions | `UPDATES`", "\n".join(f"{label} | 4,000 <- {run}, 4bac129" for label, run in named))
-
-
-def told_kept() -> str:
-    runs = validations("dev-unseen")
-    rows = []
-    for label, name in (
-        ("the 52,313 that were followed", "told-kept"),
-        ("all 166,048", "told-flip-student-forcing-0.25"),
-        ("75,000", "told-75000"),
-        ("25,000", "told-25000"),
-    ):
-        (line,) = (line for line in runs[Run(name, "4bac129")] if line["iteration"] == 1500)
-        rows.append([label, *cells(line["scores"]["r2r/dev_unseen"], OVERVIEW)])
-    return table(["generated instructions", *heads(OVERVIEW)], rows)
+    return of_runs(
+        "generated instructions | `UPDATES`", "\n".join(f"{label} | 4,000 <- {run}, 4bac129" for label, run in named)
+    )
 
 
 def reverie() -> str:
@@ -404,18 +359,6 @@ def reverie_others() -> str:
     return table(["split", "objects", *heads(REVERIE)], rows)
 
 
-def reverie_more() -> str:
-    rows = """
-none | 2086294 <- reverie-r2r, 2086294
-`--training.flip 0.5` | 2086294 <- reverie-r2r-flip, 2086294
-`MORE` | fa7ecb8 <- reverie-r2r-flip-sub-instructions-alignment, fa7ecb8
-`MORE`, student forcing 0.5 | fa7ecb8 <- reverie-r2r-flip-sub-instructions-alignment-student-forcing-0.5, fa7ecb8
-`MORE ALL`: `reverie-open` since | 4c12cf3 <- reverie-open-all-views-box-shape, 4c12cf3
-`MORE ALL`, parts to the end (`--training.final-split-weights 2 1 1`) | 4c12cf3 <- reverie-open-all-views-box-shape-parts-to-the-end, 4c12cf3
-"""  # noqa: E501
-    return of_runs("`OPTIONS` | commit", rows, REVERIE, "reverie/dev_unseen", most=("sr", "spl", "rgs", "rgspl"))
-
-
 # What stands in README.md.
 
 
@@ -445,9 +388,9 @@ def readme_scores() -> str:
 
 
 BUILDERS: tuple[Callable[[], str], ...] = (
-    *(r2r_seeds, r2r_means, training_time, held_out, leaderboards, r4r, sees, learns_from, word_labels),
-    *(held_out_seeds, held_out_reverie, small_192, map_memory, told_amounts, told_kept),
-    *(reverie, reverie_others, reverie_more, readme_scores),
+    *(r2r_seeds, r2r_means, training_time, held_out, leaderboards, r4r, sees, learns_from),
+    *(held_out_seeds, map_memory, told_amounts),
+    *(reverie, reverie_others, readme_scores),
 )
 TABLES = {builder.__name__.replace("_", "-"): builder for builder in BUILDERS}
 
