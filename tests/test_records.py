@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vlnbert.data.spec import FeatureSpec
 from vlnbert.errors import UsageError, printable
+from vlnbert.features.spec import FeatureSpec
 from vlnbert.learning.experiment import Experiment, TrainConfig
 from vlnbert.learning.rewards import RewardConfig
 from vlnbert.records import from_plain, to_plain

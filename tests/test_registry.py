@@ -1,5 +1,7 @@
 """Registries and plugins: names that are found, told apart and missed in one line."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.metadata import EntryPoint
@@ -36,6 +38,34 @@ def thing():
 def write(path: Path, name: str = "mine") -> Path:
     path.write_text(PLUGIN.format(name=name))
     return path
+
+
+def test_an_announced_thing_is_imported_when_it_is_asked_for(
+    things: Registry[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "announced_later.py").write_text("def thing():\n    return 7\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    things.announce("mine", "announced_later", "thing")
+    assert "mine" in things
+    assert list(things) == ["mine"]
+    assert things.home("mine") == "announced_later"
+    assert "announced_later" not in sys.modules
+    assert things["mine"]() == 7
+    assert sys.modules.pop("announced_later").thing is things["mine"]
+
+
+def test_learning_imports_no_speaker_before_it_is_asked_for() -> None:
+    """Its names are known before, as those of presets and of recipes."""
+    code = """
+import sys
+from vlnbert.learning.presets import presets
+from vlnbert.learning.recipe import RECIPES
+assert "speaker-open" in presets and "speaker" in RECIPES
+assert not [name for name in sys.modules if name.startswith("vlnbert.speaker")]
+assert presets["speaker-open"].experiment.RECIPE == RECIPES["speaker"].name == "speaker"
+assert RECIPES.home("speaker") == "vlnbert.speaker.recipe" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_file_registers_what_it_names(things: Registry[object], tmp_path: Path) -> None:

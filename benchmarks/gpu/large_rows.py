@@ -70,7 +70,7 @@ def read_jobs(manifest: dict[str, Any], data: Path, out: Path, device: str, scal
             jobs.append(training(one["name"], one["train"], "", after=after))
         else:
             words = command(f"{one['run']} {tiny.get(one['name'], '')}")
-            jobs.append(Job(one["name"], words, after, *command(one.get("writes", ""))))
+            jobs.append(Job(one["name"], words, after, writes=" ".join(command(one.get("writes", "")))))
     for protocol, choice in manifest["protocols"].items():
         for row in manifest["rows"]:
             options = f"{choice.format(task=row['preset'].split('-')[0])} {row['options']}"

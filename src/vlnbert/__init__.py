@@ -53,8 +53,6 @@ if TYPE_CHECKING:  # what is public, and where it is; `_homes` reads these lines
     from vlnbert.api.weights import inspect_weights as inspect_weights
     from vlnbert.data.data import Data as Data
     from vlnbert.data.data import open_data as open_data
-    from vlnbert.data.spec import FeatureSpec as FeatureSpec
-    from vlnbert.data.spec import register_features as register_features
     from vlnbert.environment.environment import Environment as Environment
     from vlnbert.errors import DataError as DataError
     from vlnbert.errors import UnknownNameError as UnknownNameError
@@ -62,6 +60,10 @@ if TYPE_CHECKING:  # what is public, and where it is; `_homes` reads these lines
     from vlnbert.errors import VlnbertError as VlnbertError
     from vlnbert.evaluation.evaluate import Evaluation as Evaluation
     from vlnbert.evaluation.evaluate import Evaluations as Evaluations
+    from vlnbert.features.spec import FeatureSpec as FeatureSpec
+    from vlnbert.features.spec import register_features as register_features
+    from vlnbert.learning.callbacks import Callback as Callback
+    from vlnbert.learning.callbacks import register_callback as register_callback
     from vlnbert.learning.experiment import Experiment as Experiment
     from vlnbert.learning.experiment import TrainConfig as TrainConfig
     from vlnbert.learning.experiment_file import save_experiment as save_experiment
@@ -74,8 +76,6 @@ if TYPE_CHECKING:  # what is public, and where it is; `_homes` reads these lines
     from vlnbert.learning.presets import presets as presets
     from vlnbert.learning.rewards import RewardConfig as RewardConfig
     from vlnbert.learning.rewards import register_reward as register_reward
-    from vlnbert.learning.trainer import Callback as Callback
-    from vlnbert.learning.trainer import register_callback as register_callback
     from vlnbert.navigator import Navigator as Navigator
     from vlnbert.navigator import NavigatorConfig as NavigatorConfig
     from vlnbert.navigator import register_backbone as register_backbone
@@ -97,9 +97,9 @@ if TYPE_CHECKING:  # what is public, and where it is; `_homes` reads these lines
     from vlnbert.speaker.speaker import Speaker as Speaker
     from vlnbert.speaker.speaking import Instruction as Instruction
     from vlnbert.speaker.speaking import Instructions as Instructions
-    from vlnbert.tasks.metrics import Metric as Metric
     from vlnbert.tasks.task import R2R as R2R
     from vlnbert.tasks.task import REVERIE as REVERIE
+    from vlnbert.tasks.task import Metric as Metric
     from vlnbert.tasks.task import Task as Task
     from vlnbert.tasks.task import register_task as register_task
 

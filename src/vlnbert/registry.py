@@ -22,6 +22,7 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
         self.kind = kind
         self._things: dict[str, Thing] = {}
         self._homes: dict[str, str] = {}  # the module that registered each
+        self._members = dict[str, str]()  # of that module, where it is not imported yet
         REGISTRIES.append(self)
 
     def register(self, name: str, thing: Thing, home: str | None = None) -> Thing:
@@ -40,9 +41,9 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
         self._things[name], self._homes[name] = thing, home
         return thing
 
-    def announce(self, name: str, home: str) -> None:
-        """Add a thing that its module registers; it is imported when somebody asks for the thing."""
-        self._homes[name] = home
+    def announce(self, name: str, home: str, member: str) -> None:
+        """Add a member of a module that is imported when the thing is asked for."""
+        self._homes[name], self._members[name] = home, member
 
     def home(self, name: str) -> str:
         """The module that registers a thing."""
@@ -59,7 +60,7 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
                 error.args = (f"{error}; or {LOAD_PLUGIN}",)
             raise error
         if name not in self._things:
-            import_module(self._homes[name])
+            self._things[name] = getattr(import_module(self._homes[name]), self._members[name])
         return self._things[name]
 
     def __contains__(self, name: object) -> bool:

@@ -8,7 +8,7 @@ from vlnbert.analysis import figure_svg
 from vlnbert.analysis.figures import draw_curves
 from vlnbert.analysis.report import Terms, Words, headline, how_well
 from vlnbert.tables import Table
-from vlnbert.tasks.metrics import METRICS, Metric
+from vlnbert.tasks.task import METRICS, Metric
 
 LOG = [
     {"iteration": 10, "total": 9.0, "imitation": 8.0, "value": 1.0},

@@ -15,9 +15,8 @@ from tests.conftest import TinyData
 from vlnbert.errors import DataError, UsageError
 from vlnbert.house import generate
 from vlnbert.sources.instructions import read_augmented
-from vlnbert.speaker.decoding import Generated
-from vlnbert.speaker.generation import InstructionGenerator
-from vlnbert.tasks.leaks import find_leaks
+from vlnbert.speaker.decoding import Generated, InstructionGenerator
+from vlnbert.tasks.made_paths import find_leaks
 
 Items = list[dict[str, Any]]
 QUIET: dict[str, Any] = {"bar": False}

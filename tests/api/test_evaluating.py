@@ -12,7 +12,6 @@ import torch
 import vlnbert as vln
 from tests.api.conftest import SPLIT
 from vlnbert.evaluation.evaluate import evaluate_agent
-from vlnbert.navigator.storage import hub
 
 
 @pytest.fixture(scope="module")
@@ -277,7 +276,7 @@ def test_a_hub_name_is_opened_whatever_lies_here(
     trained.navigator.save_pretrained(fetched)
     (tmp_path / "owner" / "name-v1").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(hub, "snapshot_download", lambda *_, **__: str(fetched))
+    monkeypatch.setattr("vlnbert.navigator.storage.folder.snapshot_download", lambda *_, **__: str(fetched))
     assert vln.evaluate("owner/name-v2", data, SPLIT, bar=False).agent == "name-v2"
     (fetched / "model.safetensors").write_bytes(b"damaged")
     with pytest.raises(vln.DataError, match=r"model\.safetensors"):
@@ -286,7 +285,7 @@ def test_a_hub_name_is_opened_whatever_lies_here(
     def refuse(*_: object, **__: object) -> str:
         raise ConnectionError("no network")
 
-    monkeypatch.setattr(hub, "snapshot_download", refuse)
+    monkeypatch.setattr("vlnbert.navigator.storage.folder.snapshot_download", refuse)
     said = "no run, navigator or agent 'owner/name-v2'; did you mean owner/name-v1?"
     with pytest.raises(vln.VlnbertError) as caught:
         vln.evaluate("owner/name-v2", data, SPLIT, bar=False)

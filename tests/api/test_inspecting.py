@@ -10,7 +10,7 @@ import torch
 import vlnbert as vln
 from tests.api.conftest import QUIETLY, SPLIT, TINY
 from tests.cli.conftest import called
-from tests.perception.samples import write_bert
+from tests.features.samples import write_bert
 from vlnbert.environment.environment import Environment
 
 

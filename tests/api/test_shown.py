@@ -11,9 +11,9 @@ import torch
 
 import vlnbert as vln
 from tests.api.conftest import QUIETLY, SPLIT, TINY
-from tests.perception.samples import write_bert
+from tests.features.samples import write_bert
 from vlnbert.api.exploring import open_explorer
-from vlnbert.data.spec import IN_MEMORY
+from vlnbert.features.spec import IN_MEMORY
 from vlnbert.learning.run_folder import last_checkpoint
 
 REVERIE = "reverie/val_unseen"

@@ -284,7 +284,7 @@ def test_a_process_that_is_lost_at_once_leaves_the_run(
         raise RankError("another process of this training has ended")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "_learn", lose)
+        patch.setattr(Trainer, "advance", lose)
         with pytest.raises(RankError, match="has ended"):
             train(data, tmp_path / "run")
     assert same(bits(vln.resume(tmp_path / "run", **QUIETLY)), bits(trained))

@@ -19,7 +19,7 @@ from vlnbert.api.agents import load_agent
 from vlnbert.api.exploring import open_explorer
 from vlnbert.data.gym import open_env
 from vlnbert.evaluation.walker import Walker, WalkRequest
-from vlnbert.explorer.requests import EpisodeAsked
+from vlnbert.explorer.requests import EpisodeQuery
 
 PLUGIN = """
 import torch
@@ -105,7 +105,7 @@ def test_wherever_it_walks(data: vln.Data) -> None:
     assert set(agent.seen) == {(True, True)}
     agent.seen.clear()
     explorer = open_explorer([agent], data, device=None, threads=None)
-    explorer.walk([EpisodeAsked(0, SPLIT, id)])
+    explorer.walk([EpisodeQuery(0, SPLIT, id)])
     assert agent.seen
     assert set(agent.seen) == {(True, True)}
 

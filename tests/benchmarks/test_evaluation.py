@@ -1,4 +1,4 @@
-"""`vlnbert bench evaluate` tells how fast a preset's navigator walks."""
+"""`python -m benchmarks evaluate` tells how fast a preset's navigator walks."""
 
 import json
 from pathlib import Path
@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.cli.conftest import called
+from benchmarks.evaluation import time_evaluation
+from benchmarks.plain.agents import walk_plainly
+from benchmarks.plain.observations import PlainObserver
+from tests.benchmarks.conftest import benched
 from tests.learning.samples import trainer
-from vlnbert.benchmarks.evaluation import time_evaluation
-from vlnbert.benchmarks.plain.agents import walk_plainly
-from vlnbert.benchmarks.plain.observations import PlainObserver
-from vlnbert.benchmarks.workloads import NeverStops
+from vlnbert.benchmarking import NeverStops
 from vlnbert.evaluation.evaluate import evaluate_agent
 from vlnbert.rollout.greedy import GreedyAgent
 
@@ -19,8 +19,8 @@ QUICK = ("--rounds", "2", "--threads", "1", "--episodes", "10")
 
 
 def test_rates_fit_together(house: Path) -> None:
-    words = ("bench", "evaluate", "demo", "--data", house, *QUICK, "--batch", "3", "10", "--plain", "--json")
-    found = json.loads(called(*words).out)
+    words = ("evaluate", "demo", "--data", house, *QUICK, "--batch", "3", "10", "--plain", "--json")
+    found = json.loads(benched(*words).out)
     assert (found["split"], found["episodes"]) == ("val_unseen", 10)
     assert [speed["batch"] for speed in found["batches"]] == [3, 10]
     for speed in found["batches"]:
@@ -31,8 +31,8 @@ def test_rates_fit_together(house: Path) -> None:
 
 
 def test_people_are_told(house: Path) -> None:
-    words = ("bench", "evaluate", "demo", "--data", house, *QUICK, "--precision", "bfloat16", "--split", "val_seen")
-    shown = called(*words).out
+    words = ("evaluate", "demo", "--data", house, *QUICK, "--precision", "bfloat16", "--split", "val_seen")
+    shown = benched(*words).out
     assert "demo, 6 episodes of r2r/val_seen, bfloat16, on cpu" in shown, "there are no ten"
     assert "times the plain way" not in shown
 
@@ -70,7 +70,7 @@ def test_without_the_rival_there_is_no_ratio(house: Path, tmp_path: Path) -> Non
     ],
 )
 def test_mistakes_end_in_one_line(house: Path, words: tuple[str, ...], told: str) -> None:
-    outcome = called("bench", "evaluate", *words, "--data", house)
+    outcome = benched("evaluate", *words, "--data", house)
     assert outcome.code == 2
     assert outcome.out == ""
     [line] = outcome.err.splitlines()

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from benchmarks.explorer import Visits, crowd, typed_seconds
 from tests.explorer.conftest import serving
 from vlnbert.api.exploring import open_explorer
-from vlnbert.benchmarks.explorer import Visits, crowd, typed_seconds
 from vlnbert.errors import UsageError
 from vlnbert.explorer.app import make_app
 from vlnbert.explorer.walk_queue import WalkQueue

@@ -1,13 +1,14 @@
-"""`vlnbert bench growth` tells how the time of an update grows."""
+"""`python -m benchmarks growth` tells how the time of an update grows."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import called
-from vlnbert.benchmarks.growth import Growth
-from vlnbert.benchmarks.measuring import Timing
+from benchmarks.growth import Growth
+from benchmarks.measuring import Timing
+from tests.benchmarks.conftest import benched
 
 
 @pytest.mark.parametrize("power", [0.0, 1.0, 2.0])
@@ -19,8 +20,8 @@ def test_the_exponent_is_the_power_of_the_size(power: float) -> None:
 
 def test_more_rows_and_more_steps_take_longer(house: Path) -> None:
     sizes = ("--axes", "rows", "steps", "--rows", "32", "2", "--steps", "2", "12")
-    words = ("bench", "growth", "demo", "--data", house, *sizes, "--rounds", "3", "--threads", "1", "--json")
-    found = json.loads(called(*words).out)["axes"]
+    words = ("growth", "demo", "--data", house, *sizes, "--rounds", "3", "--threads", "1", "--json")
+    found = json.loads(benched(*words).out)["axes"]
     assert {axis: [size["size"] for size in growth["sizes"]] for axis, growth in found.items()} == {
         "rows": [2, 32],
         "steps": [2, 12],
@@ -34,17 +35,17 @@ def test_more_rows_and_more_steps_take_longer(house: Path) -> None:
 
 def test_a_preset_that_flips(house: Path) -> None:
     sizes = ("--axes", "rows", "--rows", "2", "4", "--precision", "float32")
-    outcome = called("bench", "growth", "r2r-open", "--data", house, *sizes, "--rounds", "2", "--threads", "1")
+    outcome = benched("growth", "r2r-open", "--data", house, *sizes, "--rounds", "2", "--threads", "1")
     assert outcome.code == 0
     assert "rows, growth" in outcome.out
 
 
 def test_people_are_told_of_the_axes_they_ask_for(house: Path) -> None:
     sizes = ("--axes", "scans", "tokens", "--tokens", "8", "16")
-    shown = called("bench", "growth", "demo", "--data", house, *sizes, "--rounds", "2", "--threads", "1").out
-    axes = [line.split(",")[0].strip("│ ") for line in shown.splitlines() if ", growth" in line]
-    assert axes == ["scans", "tokens"]
-    assert shown.count("\n│") == 2 + 3 + 2, "a quarter, half and all of the scans"
+    shown = benched("growth", "demo", "--data", house, *sizes, "--rounds", "2", "--threads", "1").out
+    assert [line.split(",")[0] for line in shown.splitlines() if ", growth" in line] == ["scans", "tokens"]
+    sizes = re.findall(r"^ +(scans|tokens), \d", shown, re.MULTILINE)
+    assert sizes == ["scans"] * 3 + ["tokens"] * 2, "a quarter, half and all of the scans"
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,7 @@ def test_people_are_told_of_the_axes_they_ask_for(house: Path) -> None:
     ],
 )
 def test_mistakes_end_in_one_line(house: Path, words: tuple[str, ...], told: str) -> None:
-    outcome = called("bench", "growth", *words, "--data", house)
+    outcome = benched("growth", *words, "--data", house)
     assert outcome.code == 2
     assert outcome.out == ""
     [line] = outcome.err.splitlines()

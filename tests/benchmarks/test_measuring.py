@@ -6,11 +6,11 @@ import time
 
 import torch
 
-from vlnbert.benchmarks.measuring import peak_memory
+from benchmarks.measuring import peak_memory
 
 
 def test_start_up_counts_from_the_start_of_the_process() -> None:
-    code = "import time; time.sleep(0.2); from vlnbert.benchmarks.measuring import *; print(seconds_since_start())"
+    code = "import time; time.sleep(0.2); from benchmarks.measuring import *; print(seconds_since_start())"
     begin = time.perf_counter()
     told = float(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout)
     waited = time.perf_counter() - begin
@@ -18,7 +18,7 @@ def test_start_up_counts_from_the_start_of_the_process() -> None:
 
 
 def test_the_clock_starts_before_torch_is_imported() -> None:
-    code = "import sys, vlnbert.benchmarks.measuring; sys.exit('torch' in sys.modules)"
+    code = "import sys, benchmarks.measuring; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -6,9 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.cli.conftest import called
-from tests.world.samples import CROWD, furnish, furnished
-from vlnbert.benchmarks.objects import (
+from benchmarks.objects import (
     BATCHES,
     as_leaves,
     compare_objects,
@@ -16,8 +14,10 @@ from vlnbert.benchmarks.objects import (
     random_states,
     training_step,
 )
+from tests.benchmarks.conftest import benched
+from tests.world.samples import CROWD, furnish, furnished
 from vlnbert.navigator import SIZES, Navigator
-from vlnbert.world.object_bank import STRIDE
+from vlnbert.world.objects import STRIDE
 
 WAYS = ["without", "trimmed", "padded"]
 QUICK = ("--size", "tiny", "--agents", "2", "--tokens", "8", "--rounds", "2", "--threads", "1")
@@ -75,7 +75,7 @@ def test_gradients_reach_the_weights_of_a_step_and_the_language(tiny, world, con
 
 def test_the_command_tells_scripts(tiny, capfd):
     furnish(tiny)
-    outcome = called("bench", "objects", "--data", tiny.root, *QUICK, "--json")
+    outcome = benched("objects", "--data", tiny.root, *QUICK, "--json")
     found = json.loads(outcome.out)
     assert outcome.err == capfd.readouterr().err == ""  # nothing from beneath Python either
     assert list(found) == ["size", "agents", "tokens", "threads", "device", "objects", "backbones"]
@@ -92,7 +92,7 @@ def test_the_command_tells_scripts(tiny, capfd):
 
 def test_the_command_tells_people(tiny):
     furnish(tiny)
-    shown = called("bench", "objects", "--data", tiny.root, *QUICK, "--backbone", "two-stream").out
+    shown = benched("objects", "--data", tiny.root, *QUICK, "--backbone", "two-stream").out
     assert "with objects, trimmed to the batch" in shown
     assert f"{CROWD} at most" in shown
     assert "one-stream" not in shown
@@ -112,7 +112,7 @@ def test_the_command_tells_people(tiny):
     ],
 )
 def test_mistakes_end_in_one_line(words, told):
-    outcome = called("bench", "objects", *words)
+    outcome = benched("objects", *words)
     assert outcome.code == 2
     assert outcome.out == ""
     [line] = outcome.err.splitlines()
@@ -122,6 +122,6 @@ def test_mistakes_end_in_one_line(words, told):
 def test_a_folder_without_boxes(tiny):
     for path in tiny.folder.boxes.iterdir():
         path.unlink()
-    outcome = called("bench", "objects", "--data", tiny.root, *QUICK)
+    outcome = benched("objects", "--data", tiny.root, *QUICK)
     assert outcome.code == 2
     assert "vlnbert data fetch DIR --only reverie" in outcome.err

@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from benchmarks.plain.agents import walk_plainly
+from benchmarks.plain.loop import AgentState
+from benchmarks.plain.observations import PlainObserver
+from benchmarks.plain.rewards import PlainRewards
+from benchmarks.plain.training import PlainTraining
 from tests.learning.samples import CONFIG, NO_DROPOUT, SHAPE, trainer
-from vlnbert.benchmarks.plain.agents import walk_plainly
-from vlnbert.benchmarks.plain.loop import AgentState
-from vlnbert.benchmarks.plain.observations import PlainObserver
-from vlnbert.benchmarks.plain.rewards import PlainRewards
-from vlnbert.benchmarks.plain.training import PlainTraining
-from vlnbert.benchmarks.workloads import first_episodes
+from vlnbert.benchmarking import first_episodes
 from vlnbert.environment.environment import Observation, State
 from vlnbert.evaluation.evaluate import evaluate_agent
 from vlnbert.learning.experiment import TrainConfig
@@ -23,7 +23,7 @@ from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import SIZES, Instruction, Navigator, Step, fast
 from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.world import STOP, World
-from vlnbert.world.geometry import VIEWS
+from vlnbert.world.world import VIEWS
 
 STEADY = replace(SHAPE, **NO_DROPOUT)
 SETTINGS = {

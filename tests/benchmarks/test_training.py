@@ -1,4 +1,4 @@
-"""`vlnbert bench train` tells how fast a preset learns."""
+"""`python -m benchmarks train` tells how fast a preset learns."""
 
 import json
 import shutil
@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.cli.conftest import called
+from benchmarks.training import StepCounter
+from tests.benchmarks.conftest import benched
 from tests.learning.samples import write_labels
-from vlnbert.benchmarks.training import StepCounter
 from vlnbert.environment.environment import State
 from vlnbert.learning import losses as terms
 from vlnbert.world import World
@@ -19,8 +19,8 @@ QUICK = ("--updates", "1", "--rounds", "2", "--threads", "1")
 
 
 def test_rates_fit_together(house: Path) -> None:
-    words = ("bench", "train", "demo", "--data", house, "--batch", "2", "8", *QUICK, "--updates", "3", "--json")
-    found = json.loads(called(*words).out)
+    words = ("train", "demo", "--data", house, "--batch", "2", "8", *QUICK, "--updates", "3", "--json")
+    found = json.loads(benched(*words).out)
     small, large = found["batches"]
     assert (small["batch"], large["batch"]) == (2, 8)
     for speed in (small, large):
@@ -33,14 +33,14 @@ def test_rates_fit_together(house: Path) -> None:
 
 
 def test_the_plain_way_is_raced(house: Path) -> None:
-    words = ("bench", "train", "demo", "--data", house, "--batch", "4", *QUICK, "--plain")
-    [speed] = json.loads(called(*words, "--json").out)["batches"]
+    words = ("train", "demo", "--data", house, "--batch", "4", *QUICK, "--plain")
+    [speed] = json.loads(benched(*words, "--json").out)["batches"]
     assert speed["times_plain"] > 0
     assert speed["plain_spread"] >= 0
-    shown = called(*words).out
+    shown = benched(*words).out
     assert "times the plain way" in shown
     assert "start-up, to the end of the first update" in shown
-    assert "times the plain way" not in called(*words[:-1]).out
+    assert "times the plain way" not in benched(*words[:-1]).out
 
 
 @pytest.mark.parametrize("labelled", [False, True])
@@ -51,7 +51,7 @@ def test_a_preset_of_several_splits_flips_and_labels(
     folder, losses = shutil.copytree(house, tmp_path / "house"), list[Tensor]()
     monkeypatch.setattr(terms, "attention_loss", lambda weights, words: losses.append(words) or weights.sum(dim=1))
     words = ("--data", write_labels(folder) if labelled else folder, "--batch", "2", "--precision", "float32", *QUICK)
-    [speed] = json.loads(called("bench", "train", "r2r-open", *words, "--json").out)["batches"]
+    [speed] = json.loads(benched("train", "r2r-open", *words, "--json").out)["batches"]
     assert speed["updates_per_second"] > 0
     assert bool(losses) == labelled
 
@@ -76,7 +76,7 @@ def test_steps_are_those_of_agents_that_walk(world: World) -> None:
     ],
 )
 def test_mistakes_end_in_one_line(words: tuple[str, ...], told: str) -> None:
-    outcome = called("bench", "train", *words)
+    outcome = benched("train", *words)
     assert outcome.code == 2
     assert outcome.out == ""
     [line] = outcome.err.splitlines()

@@ -4,18 +4,13 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.training import StepCounter
+from benchmarks.workloads import episodes_within, equal_instructions, first_scans
 from tests.conftest import TinyData
 from tests.learning.samples import trainer
-from vlnbert.benchmarks.training import StepCounter
-from vlnbert.benchmarks.workloads import (
-    NeverStops,
-    episodes_within,
-    equal_instructions,
-    first_episodes,
-    first_scans,
-)
+from vlnbert.benchmarking import NeverStops, first_episodes
 from vlnbert.learning.experiment import TrainConfig
-from vlnbert.learning.recipes import NAVIGATOR
+from vlnbert.learning.navigator_recipe import NAVIGATOR
 from vlnbert.world import World
 from vlnbert.world.build import open_world
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from playwright.sync_api import Browser, sync_playwright
 
 import vlnbert as vln
+from benchmarks.explorer import served
 from tests.browser.conftest import find_chromium
-from vlnbert.benchmarks.explorer import served
 
 WIDTH = 1180
 WORDS = "Walk down the hallway, go into the nursery and stop near the lamp."

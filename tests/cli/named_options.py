@@ -15,7 +15,7 @@ RESUME = "train --resume"
 PRESETS = ("demo", "speaker-demo")  # a navigator's settings and a speaker's
 TRAINS = (*(f"train {preset}" for preset in PRESETS), RESUME)
 COMMANDS = (*(verb for verb in main.VERBS if verb != "train"), *TRAINS)
-EVERYWHERE = {"--plugin", "--help", "--help-all", "--version"}
+EVERYWHERE = {"--plugin", "--help", "--help-all", "--version", "--plain"}
 STRANGERS = ("torchrun", "pip install")  # programs with options of their own
 OF_STRANGERS = {"--nnodes", "--no-sandbox", "--disable-gpu"}  # such options that stand alone: torchrun's, a browser's
 # A command; where what is said of one ends; an option.

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import TINY, called
-from tests.perception.samples import write_bert
+from tests.features.samples import write_bert
 from vlnbert.navigator import Navigator
 
 SHORT = (*TINY, "--training.iterations", "2", "--training.validate-every", "2")

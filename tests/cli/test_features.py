@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.perception.samples import write_bert
+from tests.features.samples import write_bert
+from vlnbert.features.views import facing_views, index_captions, open_labels
 from vlnbert.world import open_world
-from vlnbert.world.sights import facing_views, index_captions, open_labels
 
 WORDS = ("features", "captions", "--data")
 

@@ -27,6 +27,7 @@ from vlnbert.cli.main import main
 fetching.SHIPPED = Path(sys.argv.pop(1))
 room = int(sys.argv.pop(1))
 if room:
+    sys.dont_write_bytecode = True
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
 main()
 """

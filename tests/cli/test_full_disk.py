@@ -1,8 +1,6 @@
 """A disk that is full, in the middle of a training: one line, and the last checkpoint is whole."""
 
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,16 +8,10 @@ import pytest
 
 from tests.cli.conftest import TINY, called
 from tests.learning.samples import same, weights
+from tests.processes import spoken_with_room
 from vlnbert.learning.runs import resume_run
 
 WORDS = (*TINY, "--training.iterations", "4", "--training.validate-every", "2")
-# No file may grow beyond some size: to the program, a disk that is full. Python ignores the signal that comes with it.
-LIMITED = """
-import resource, sys
-from vlnbert.cli.main import main
-resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv.pop(1)),) * 2)
-main()
-"""
 
 
 @pytest.fixture(scope="module")
@@ -29,10 +21,10 @@ def whole(house: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
-@pytest.fixture
-def begun(whole: Path, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def stopped(whole: Path) -> Path:
     """A run that stopped after its first update."""
-    run = tmp_path / "begun"
+    run = whole.with_name("stopped")
     run.mkdir()
     shutil.copy(whole / "run.json", run)
     trainer = resume_run(run)
@@ -42,12 +34,16 @@ def begun(whole: Path, tmp_path: Path) -> Path:
     return run
 
 
+@pytest.fixture
+def begun(stopped: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(stopped, tmp_path / "begun")
+
+
 def resumed(run: Path, room: int) -> list[str]:
     """What is said where no file may have more bytes than `room`."""
-    command = [sys.executable, "-c", LIMITED, str(room), "train", "--resume", str(run), "--threads", "1"]
-    outcome = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (outcome.returncode, outcome.stdout) == (2, "")
-    return outcome.stderr.splitlines()
+    code, said = spoken_with_room(room, "train", "--resume", run, "--threads", "1")
+    assert code == 2
+    return said.splitlines()
 
 
 def no_room_for_weights(run: Path) -> int:

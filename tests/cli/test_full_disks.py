@@ -3,7 +3,6 @@
 import ctypes
 import os
 import resource
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import TINY, called
+from tests.processes import limit_files, spoken_with_room
 from vlnbert.errors import DataError
 from vlnbert.learning.checkpoints import save_trained
 from vlnbert.navigator import Navigator, NavigatorConfig
@@ -21,31 +21,19 @@ WORDS = (*TINY, "--training.iterations", "2", "--training.validate-every", "2", 
 NAVIGATOR = NavigatorConfig(
     hidden=4, heads=2, inner=8, layers=1, vocabulary=20_000, positions=8, feature_width=4, angle_width=4, critic_width=4
 )
-# No file may grow beyond some size: to the program, a disk that is full. Python ignores the signal that comes with it.
-LIMITED = """
-import resource, sys
-from vlnbert.cli.main import main
-resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv.pop(1)), resource.RLIM_INFINITY))
-main()
-"""
-
-
-def said(room: int, *words: object) -> tuple[int, list[str]]:
-    """How a command ends where no file may have more bytes than `room`, and what it says on standard error."""
-    command = [sys.executable, "-c", LIMITED, str(room), *map(str, words)]
-    outcome = subprocess.run(command, capture_output=True, text=True, check=False)
-    return outcome.returncode, outcome.stderr.splitlines()
 
 
 @contextmanager
 def limited(room: int) -> Iterator[None]:
-    """The same within this process."""
+    """Within the block no file of this process may have more bytes than `room`."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+    bytecode = sys.dont_write_bytecode
+    limit_files(room)
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        sys.dont_write_bytecode = bytecode
 
 
 def left(folder: Path) -> list[str]:
@@ -61,7 +49,8 @@ def run(house: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_house(tmp_path: Path) -> None:
     words = ("house", tmp_path / "house", "--scans", 3)
-    code, lines = said(300_000, *words)  # more than any document has, and less than the features
+    code, said = spoken_with_room(300_000, *words)  # more than any document has, and less than the features
+    lines = said.splitlines()
     assert (code, len(lines)) == (2, 1), lines
     assert lines[0].startswith(f"vlnbert: {tmp_path / 'house'}: cannot be written (File too large); free some space")
     assert left(tmp_path) == []
@@ -106,9 +95,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_real_disk_that_is_full(small_disk: Path, run: Path) -> None:
     room = os.statvfs(small_disk)
     (small_disk / "ballast").write_bytes(b"\0" * (room.f_bavail * room.f_bsize - 16384))
-    code, lines = said(resource.RLIM_INFINITY, "house", small_disk / "house", "--scans", 3)
-    assert (code, len(lines)) == (2, 1), lines
-    assert "cannot be written (No space left on device); free some space" in lines[0]
+    outcome = called("house", small_disk / "house", "--scans", 3)
+    assert (outcome.code, outcome.err.count("\n")) == (2, 1), outcome.err
+    assert "cannot be written (No space left on device); free some space" in outcome.err
     outcome = called("curves", run, "--out", small_disk / "curves.png")
     assert outcome.code == 2
     assert "cannot be written (No space left on device); free some space" in outcome.err

@@ -11,7 +11,7 @@ import pytest
 from tests.cli.conftest import TINY, called
 from tests.processes import PATIENCE, PROCESSES
 from vlnbert.cli.main import main
-from vlnbert.sources.files import temporary_name
+from vlnbert.sources.writing import temporary_name
 
 
 @pytest.fixture(scope="module")

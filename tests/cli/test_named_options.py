@@ -218,14 +218,8 @@ BAD: dict[str, list[str]] = {
     "weights import": ["./none a", "notes.txt a", "run a --heads 7", "run a --cross-layers -1"],
     "weights inspect": ["./none", "notes.txt", "run --heads 2"],
     "weights export": ["./none a", "notes.txt a", "run/best notes.txt/a"],
-    "bench world": ["--data none", "--data house --batch 0", "--data house --rounds 0"],
-    "bench navigator": ["--agents 0", "--tokens 1", "--rounds 0", "--size x"],
-    "bench objects": ["--data none", "--data house --agents 0", "--data house --rounds 0"],
     "bench train": ["x", "demo --data none", "demo --rounds 0", "demo --updates 0"],
     "bench evaluate": ["x", "demo --data none", "demo --rounds 0", "demo --episodes 0", "demo --batch 0"],
-    "bench growth": ["x", "demo --rounds 0", "demo --axes x"],
-    "bench explore": ["--visitors 0", "--seconds 0", "--pause 0", "--rounds 0"],
-    "bench speak": ["x", "speaker-demo --rounds 0", "speaker-demo --tokens 1", "speaker-demo --batch 0"],
 }
 
 

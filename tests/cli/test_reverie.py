@@ -10,7 +10,7 @@ import h5py
 import pytest
 
 from tests.cli.conftest import TINY, called
-from tests.perception.samples import write_bert
+from tests.features.samples import write_bert
 from vlnbert.learning.callbacks import read_log
 from vlnbert.sources.layout import open_folder
 

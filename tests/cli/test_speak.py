@@ -1,4 +1,4 @@
-"""`vlnbert train speaker-demo`, `vlnbert speak` and `vlnbert bench speak`."""
+"""`vlnbert train speaker-demo` and `vlnbert speak`."""
 
 import json
 from collections.abc import Callable
@@ -108,24 +108,6 @@ def test_no_setting_of_a_navigator_is_a_speaker_s(house: Path, tmp_path: Path, o
     [line] = outcome.err.splitlines()
     assert f"no option {option}" in line
     assert not (tmp_path / "a").exists()
-
-
-def test_the_bench_tells_both_ways(house: Path) -> None:
-    words = ("bench", "speak", "speaker-demo", "--data", house, "--batch", "4", "--tokens", "12", "--words", "50")
-    more = ("--rounds", "2", "--threads", "1", "--precision", "float32")
-    found = json.loads(called(*words, *more, "--json").out)
-    assert found["sentences"] == 4
-    assert found["tokens"] == 11
-    assert found["sentences_a_second"] == pytest.approx(4 / found["seconds"])
-    assert found["tokens_a_second"] == pytest.approx(44 / found["seconds"])
-    assert found["times_plain"] == pytest.approx(found["plain_seconds"] / found["seconds"])
-    assert found["memory_bytes"] > 0
-    shown = called(*words, *more, "--decoding", "beam", "--no-plain")
-    assert "sentences a second" in shown.out
-    assert "plain" not in shown.out
-    refused = called("bench", "speak", "r2r-open", "--data", house)
-    assert refused.code == 2
-    assert "r2r-open trains a navigator" in refused.err
 
 
 @pytest.mark.parametrize("verb", [vln.speak, vln.score_speaker, vln.augment_speak], ids=lambda verb: verb.__name__)

@@ -28,11 +28,11 @@ PLACES = {
     "evaluate": "vlnbert.evaluation.walker.evaluate_agent",
     "house": "vlnbert.house.write.build",
     "data check": "vlnbert.data.inventory.take_inventory",
-    "data r4r": "vlnbert.tasks.r4r.joined_items",
-    "features captions": "vlnbert.perception.texts.open_encoder",
+    "data r4r": "vlnbert.tasks.made_paths.joined_items",
+    "features captions": "vlnbert.features.encoder.open_encoder",
     "report": "vlnbert.api.reporting.compare_with_baselines",
-    "bench world": "vlnbert.benchmarks.world.compare",
-    "bench train": "vlnbert.benchmarks.training.time_training",
+    "bench evaluate": "vlnbert.benchmarking.time_evaluation",
+    "bench train": "vlnbert.benchmarking.time_training",
 }
 
 

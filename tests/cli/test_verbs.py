@@ -162,20 +162,6 @@ def test_navigators_that_do_not_fit_are_refused(run: Callable, house: Path, save
     assert "holds no feature file; name one with --features.views FILE" in outcome.err
 
 
-def test_bench_navigator_reports_both_backbones(run: Callable) -> None:
-    words = ("--size", "tiny", "--agents", "2", "--tokens", "8", "--rounds", "2", "--threads", "1", "--json")
-    found = json.loads(run("bench", "navigator", *words).out)
-    assert list(found) == ["one-stream", "two-stream"]
-    assert all(gain["ratio"] > 0 for gains in found.values() for gain in gains.values())
-
-
-def test_bench_world_reports_every_level(run: Callable, house: Path) -> None:
-    outcome = run("bench", "world", "--data", house, "--batch", "64", "--rounds", "3", "--json")
-    levels = json.loads(outcome.out)["levels"]
-    assert list(levels) == ["step", "teacher", "angles", "features"]
-    assert all(level["steps_per_second"] > 0 and level["loop_steps_per_second"] > 0 for level in levels.values())
-
-
 def test_demo_trains_and_writes_a_report(run: Callable, tmp_path: Path) -> None:
     words = ("demo", "--out", tmp_path / "demo", "--scans", "3", "--iterations", "5", "--threads", "1")
     outcome = run(*words)
@@ -224,11 +210,7 @@ MISTAKES = {
     "missing file": (("score", "no.json", "--task", "r2r", "--split", "val_seen", "--data", "{house}"), "no.json"),
     "too few houses": (("house", "{tmp}/new", "--scans", "1"), "1 scans"),
     "nobody to walk": (("evaluate", "--data", "{house}"), "name a navigator or an --agent"),
-    "unknown size": (("bench", "navigator", "--size", "bas"), "did you mean base"),
     "no navigator": (("evaluate", "{tmp}/nobody/", "--data", "{house}"), "no such file or folder"),
-    "no agents": (("bench", "world", "--batch", "0", "--data", "{house}"), "--batch 0"),
-    "no rounds": (("bench", "world", "--rounds", "1", "--data", "{house}"), "--rounds 1"),
-    "unknown device": (("bench", "world", "--device", "gpu", "--data", "{house}"), "gpu"),
 }
 
 

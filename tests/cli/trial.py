@@ -11,7 +11,7 @@ from pathlib import Path
 from time import sleep
 
 from tests.cli.conftest import TINY, called
-from tests.perception.samples import write_bert
+from tests.features.samples import write_bert
 from tests.processes import PATIENCE
 from vlnbert.cli.main import main
 from vlnbert.house import generate

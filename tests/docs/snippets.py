@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.__main__ import make_parser
 from tests.cli.conftest import called
 from tests.processes import PATIENCE, PROCESSES
 
@@ -97,8 +98,8 @@ def commands(text: str) -> list[str]:
 
 def _prepare(page: Path) -> None:
     """What a reader of a page has before."""
+    from tests.features.samples import write_bert
     from tests.learning.samples import write_labels
-    from tests.perception.samples import write_bert
     from vlnbert.house import generate
 
     Path("examples").symlink_to(ROOT / "examples")
@@ -117,6 +118,9 @@ def _command(line: str) -> str:
     if program == "make":
         assert re.search(rf"^{words[0]}:", (ROOT / "Makefile").read_text(), re.MULTILINE), f"no such target: {line}"
         return f"{words[0]} is a target"
+    if [program, *words[:2]] == ["python", "-m", "benchmarks"]:
+        make_parser().parse_args(words[2:])
+        return "parsed"
     if program != "vlnbert":
         return "not ours"
     if line.removeprefix("vlnbert ").startswith(ONLY_PARSED):

@@ -13,7 +13,7 @@ import yaml
 
 import vlnbert
 from tests.docs.snippets import FENCE, PAGES, ROOT
-from vlnbert.tasks.metrics import METRICS
+from vlnbert.tasks.task import METRICS
 
 DOCS = ROOT / "docs"
 LINKED = [*PAGES, ROOT / "CHANGELOG.md"]

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.world.samples import codes_of, furnished
 from vlnbert.environment.contract import ContractError, check_environment, check_world, require
 from vlnbert.environment.environment import WANTS, Environment
-from vlnbert.world import ObjectBank, build_world, open_features
-from vlnbert.world.sights import all_views
+from vlnbert.features.views import all_views, open_features
+from vlnbert.world import ObjectBank, build_world
 
 
 def changed(world, name, place, value):

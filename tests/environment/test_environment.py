@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from tests.world.samples import codes_of, furnished
 from vlnbert.environment.environment import Environment, State, shortest_path_teacher
-from vlnbert.world import STOP, FeatureBank, ObjectBank, build_world, open_features
-from vlnbert.world.geometry import angle_feature
+from vlnbert.features.views import open_features
+from vlnbert.world import STOP, FeatureBank, ObjectBank, build_world
+from vlnbert.world.world import angle_feature
 
 
 def plain_step(world, viewpoint, view, ended, slot):

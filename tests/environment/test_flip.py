@@ -12,12 +12,19 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
 from torch import Tensor
 
-from vlnbert.environment.environment import WANTS, Environment, Observation, State
-from vlnbert.environment.flip import flip_observation, flip_words, other_sides
+from vlnbert.environment.environment import (
+    WANTS,
+    Environment,
+    Observation,
+    State,
+    flip_observation,
+    flip_words,
+    other_sides,
+)
 from vlnbert.errors import UsageError
 from vlnbert.world import FeatureBank, World
-from vlnbert.world.geometry import STEPS, VIEWS
-from vlnbert.world.object_bank import VisibleObjects
+from vlnbert.world.objects import VisibleObjects
+from vlnbert.world.world import STEPS, VIEWS
 
 NAMES = ("choosable", "direction", "facing")
 

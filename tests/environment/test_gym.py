@@ -10,11 +10,11 @@ import torch
 from gymnasium.utils.env_checker import check_env
 
 import vlnbert.environment.gym  # noqa: F401  # registers the environments
-from tests.perception.samples import write_bert
+from tests.features.samples import write_bert
 from vlnbert.data.data import open_data
 from vlnbert.data.gym import open_env
-from vlnbert.data.spec import CAPTIONS, NAMES, OFF, FeatureSpec
 from vlnbert.errors import UsageError
+from vlnbert.features.spec import CAPTIONS, NAMES, OFF, FeatureSpec
 from vlnbert.house import generate
 
 

@@ -16,10 +16,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tests.conftest import TinyData
 from vlnbert.environment.environment import WANTS, Environment, Observation, Panorama, State
 from vlnbert.errors import UnknownNameError, UsageError
-from vlnbert.world import Bank, World, open_features
-from vlnbert.world.geometry import VIEWS
-from vlnbert.world.object_bank import VisibleObjects
-from vlnbert.world.sights import all_views
+from vlnbert.features.views import all_views, open_features
+from vlnbert.world import Bank, World
+from vlnbert.world.objects import VisibleObjects
+from vlnbert.world.world import VIEWS
 
 
 class Operators(TorchDispatchMode):

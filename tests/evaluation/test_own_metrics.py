@@ -21,8 +21,7 @@ from vlnbert.evaluation.tables import is_better, score_table, shown
 from vlnbert.sources.instructions import read_r2r
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.episodes import Episodes, bind, load_episodes
-from vlnbert.tasks.metrics import METRICS, Metric
-from vlnbert.tasks.task import TASKS, Walked, register_task
+from vlnbert.tasks.task import METRICS, TASKS, Metric, Walked, register_task
 from vlnbert.world.build import open_world
 from vlnbert.world.world import World
 

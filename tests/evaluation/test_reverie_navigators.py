@@ -11,6 +11,8 @@ from vlnbert.environment.environment import Environment
 from vlnbert.evaluation.evaluate import evaluate_agent
 from vlnbert.evaluation.scoring import score_file
 from vlnbert.evaluation.submission import write_results
+from vlnbert.features.objects import open_object_features
+from vlnbert.features.views import open_features
 from vlnbert.house import generate
 from vlnbert.navigator import SIZES, Navigator
 from vlnbert.rollout.baselines import Shortest
@@ -19,7 +21,7 @@ from vlnbert.rollout.policy import encode_tokens
 from vlnbert.sources.layout import DataFolder, open_folder
 from vlnbert.tasks import Episodes, load_episodes
 from vlnbert.tasks.tokens import Tokens, load_tokenizer, tokenise
-from vlnbert.world import open_features, open_object_features, open_object_table, open_world
+from vlnbert.world import open_object_table, open_world
 
 LIMIT = 4
 

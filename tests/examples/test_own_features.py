@@ -15,7 +15,7 @@ from tests.api.test_training import Interrupter
 from tests.cli.conftest import TINY, called
 from tests.examples.conftest import EXAMPLES
 from tests.learning.samples import same, weights
-from vlnbert.data.spec import IN_MEMORY
+from vlnbert.features.spec import IN_MEMORY
 from vlnbert.house import generate
 
 EXAMPLE = EXAMPLES / "own_features.py"

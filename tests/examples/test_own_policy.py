@@ -14,7 +14,7 @@ import vlnbert as vln
 from tests.cli.conftest import called
 from tests.examples.conftest import EXAMPLES
 from tests.learning.samples import same
-from vlnbert.environment.environment import Environment
+from vlnbert.environment.environment import Environment, Observation
 from vlnbert.house import generate
 from vlnbert.plugins import load_plugin
 from vlnbert.rollout.agents import EpisodeBatch
@@ -44,6 +44,7 @@ def made(data: vln.Data, **settings: object) -> vln.Policy:
     torch.manual_seed(0)
     inputs = vln.Inputs(feature_width=data.view_bank.width, vocabulary=data.tokenizer.get_vocab_size())
     policy: vln.Policy = module.MapPolicy(module.MapConfig(**SMALL | settings), inputs)
+    policy.inputs = inputs
     return policy
 
 
@@ -115,7 +116,7 @@ def unmasked(policy: vln.Policy) -> None:
     """Let a policy give finite logits where nothing can be chosen."""
     step = policy.step
 
-    def decide(observation: vln.Observation, memory: object, attention: bool = False) -> vln.Decision:
+    def decide(observation: Observation, memory: object, attention: bool = False) -> vln.Decision:
         decision = step(observation, memory, attention)
         return replace(decision, logits=decision.logits.nan_to_num(neginf=-9.0))
 

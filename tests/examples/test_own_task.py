@@ -15,8 +15,7 @@ from tests.learning.samples import same, weights
 from vlnbert.errors import UsageError
 from vlnbert.house import generate
 from vlnbert.plugins import load_plugin
-from vlnbert.tasks.metrics import GROUNDING, NAVIGATION
-from vlnbert.tasks.task import TASKS
+from vlnbert.tasks.task import GROUNDING, NAVIGATION, TASKS
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "own_task.py"
 SPLITS = {"train_on": "exact/train", "validate_on": "exact/val_unseen", "best_on": "exact/val_unseen"}

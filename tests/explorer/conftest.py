@@ -76,5 +76,5 @@ def typed(explorer: Explorer, text: str = "Go to the kitchen and stop.", **chang
     """A request to walk by somebody's own words."""
     world = explorer.data.world
     start = world.names_in(world.scans[0])[0]
-    asked = {"agent": 0, "task": "r2r", "scan": world.scans[0], "start": start, "heading": 0.5, "text": text}
-    return {**asked, **changes}
+    query = {"agent": 0, "task": "r2r", "scan": world.scans[0], "start": start, "heading": 0.5, "text": text}
+    return {**query, **changes}

@@ -45,8 +45,8 @@ def test_houses_and_their_instructions(client: TestClient) -> None:
 
 def test_an_object_is_looked_for(client: TestClient) -> None:
     scan = client.get("/api/houses", params={"split": "reverie/val_unseen"}).json()[0]["scan"]
-    asked = client.get("/api/instructions", params={"split": "reverie/val_unseen", "scan": scan}).json()
-    first = asked["instructions"][0]["id"]
+    query = client.get("/api/instructions", params={"split": "reverie/val_unseen", "scan": scan}).json()
+    first = query["instructions"][0]["id"]
     record = client.get("/api/walk", params={"split": "reverie/val_unseen", "id": first}).json()
     assert record["target_object"]
     assert any(thing["probability"] is not None for step in record["steps"] for thing in step["objects"])
@@ -58,9 +58,9 @@ def test_typed_words_are_walked_and_stay_text(client: TestClient, explorer: Expl
     record = answer.json()
     assert record["instruction"]["text"] == EVIL
     assert (record["split"], record["goal"], record["success"], record["scores"]) == (None, None, None, {})
-    asked = typed(explorer, EVIL)
+    query = typed(explorer, EVIL)
     card = client.get(
-        "/instruction", params={name: asked[name] for name in ("task", "scan", "start", "heading", "text")}
+        "/instruction", params={name: query[name] for name in ("task", "scan", "start", "heading", "text")}
     )
     assert card.status_code == 200
     assert EVIL in unescape(re.sub(r"<[^>]*>", "", card.text))
@@ -69,12 +69,12 @@ def test_typed_words_are_walked_and_stay_text(client: TestClient, explorer: Expl
 
 
 def test_walks_of_a_batch_are_those_of_one_alone(explorer: Explorer) -> None:
-    from vlnbert.explorer.requests import EpisodeAsked
+    from vlnbert.explorer.requests import EpisodeQuery
 
     index = explorer.catalogue.index("r2r/val_unseen")
-    asked = [EpisodeAsked(0, "r2r/val_unseen", name) for name in index.episodes.ids[:8]]
-    together = [json.loads(one) for one in explorer.walk(asked) if isinstance(one, bytes)]
-    for one, record in zip(asked, together, strict=True):
+    query = [EpisodeQuery(0, "r2r/val_unseen", name) for name in index.episodes.ids[:8]]
+    together = [json.loads(one) for one in explorer.walk(query) if isinstance(one, bytes)]
+    for one, record in zip(query, together, strict=True):
         (alone,) = explorer.walk([one])
         assert isinstance(alone, bytes)
         assert json.loads(alone)["path"] == record["path"]

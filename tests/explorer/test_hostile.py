@@ -17,7 +17,7 @@ from tests.explorer.conftest import Served, serving, typed
 from vlnbert.explorer import walk_queue
 from vlnbert.explorer.app import make_app
 from vlnbert.explorer.explorer import Explorer
-from vlnbert.explorer.requests import Asked
+from vlnbert.explorer.requests import Query
 
 TRAVERSALS = [
     "/files/../tiny-navigator/config.json",
@@ -155,9 +155,9 @@ def bodies(served: Served) -> list[bytes]:
 
 def markup(served: Served, text: str) -> tuple[bytes, bytes]:
     """Markup as an instruction: as JSON, and as a card."""
-    asked = typed(served.explorer, text)
-    body = json.dumps(asked).encode()
-    fields = urlencode({name: value for name, value in asked.items() if name != "agent"})
+    query = typed(served.explorer, text)
+    body = json.dumps(query).encode()
+    fields = urlencode({name: value for name, value in query.items() if name != "agent"})
     return request("POST", "/api/walk", body=body, Content_Type="application/json"), request(
         "GET", f"/instruction?{fields}"
     )
@@ -196,10 +196,10 @@ def hostile(served: Served) -> list[bytes]:
 
 
 def test_two_hundred_hostile_requests(served: Served) -> None:
-    asked = hostile(served)
-    assert len(asked) + 2 * len(MARKUP) >= 200
+    query = hostile(served)
+    assert len(query) + 2 * len(MARKUP) >= 200
     good = request("GET", "/api/catalogue")
-    for number, data in enumerate(asked):
+    for number, data in enumerate(query):
         answer = exchange(served.port, data)
         status = status_of(answer)
         head, _, body = answer.partition(b"\r\n\r\n")
@@ -318,9 +318,9 @@ def test_a_crowd_is_asked_to_come_back(explorer: Explorer, monkeypatch: pytest.M
     monkeypatch.setattr(walk_queue, "MOST_TOGETHER", 4)
     answers: list[bytes] = []
 
-    def walk(asked: Sequence[Asked]) -> list[walk_queue.Answer]:
+    def walk(query: Sequence[Query]) -> list[walk_queue.Answer]:
         time.sleep(0.2)  # a large navigator
-        return [b"{}" for _ in asked]
+        return [b"{}" for _ in query]
 
     queue = walk_queue.WalkQueue(walk)
     with serving(make_app(explorer, queue)) as (_, port):

@@ -19,8 +19,8 @@ GOOD = {"agent": 0, "task": "r2r", "scan": "a", "start": "b", "heading": 0.5, "t
 
 
 def test_a_typed_instruction_is_read() -> None:
-    asked = read_instruction(json.dumps(GOOD).encode(), agents=1)
-    assert (asked.agent, asked.scan, asked.start, asked.heading, asked.text) == (0, "a", "b", 0.5, "Go on")
+    query = read_instruction(json.dumps(GOOD).encode(), agents=1)
+    assert (query.agent, query.scan, query.start, query.heading, query.text) == (0, "a", "b", 0.5, "Go on")
 
 
 @pytest.mark.parametrize(

@@ -8,32 +8,32 @@ from typing import Any
 import pytest
 
 from vlnbert.explorer import walk_queue
-from vlnbert.explorer.requests import Asked, EpisodeAsked, RefusedError
+from vlnbert.explorer.requests import EpisodeQuery, Query, RefusedError
 from vlnbert.explorer.walk_queue import Answer, WalkQueue
 
 
-def asked(number: int) -> EpisodeAsked:
-    return EpisodeAsked(0, "r2r/test", str(number))
+def query(number: int) -> EpisodeQuery:
+    return EpisodeQuery(0, "r2r/test", str(number))
 
 
 class Walks:
     """Notes the batches that it is given; it does not begin before it may."""
 
     def __init__(self) -> None:
-        self.batches: list[list[Asked]] = []
+        self.batches: list[list[Query]] = []
         self.may = threading.Event()
 
-    def __call__(self, batch: Sequence[Asked]) -> list[Answer]:
+    def __call__(self, batch: Sequence[Query]) -> list[Answer]:
         assert self.may.wait(10)
         self.batches.append(list(batch))
-        return [RefusedError(404, "no") if one == asked(13) else one.id.encode() for one in batch]  # type: ignore[union-attr]
+        return [RefusedError(404, "no") if one == query(13) else one.id.encode() for one in batch]  # type: ignore[union-attr]
 
 
 def test_those_that_wait_walk_as_one_batch() -> None:
     walks = Walks()
     queue = WalkQueue(walks)
-    first = queue.submit(asked(0))
-    others = [queue.submit(asked(number)) for number in range(1, 30)]
+    first = queue.submit(query(0))
+    others = [queue.submit(query(number)) for number in range(1, 30)]
     walks.may.set()
     assert first.result(10) == b"0"
     assert others[11].result(10) == b"12"
@@ -48,13 +48,13 @@ def test_those_that_wait_walk_as_one_batch() -> None:
 def test_the_same_walk_is_made_once() -> None:
     walks = Walks()
     queue = WalkQueue(walks)
-    one, same = queue.submit(asked(1)), queue.submit(asked(1))
+    one, same = queue.submit(query(1)), queue.submit(query(1))
     assert one is same
     walks.may.set()
     assert one.result(10) == b"1"
-    assert queue.submit(asked(1)).result(10) == b"1"
+    assert queue.submit(query(1)).result(10) == b"1"
     queue.close()
-    assert walks.batches == [[asked(1)]]
+    assert walks.batches == [[query(1)]]
 
 
 def test_too_many_are_asked_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +64,7 @@ def test_too_many_are_asked_to_come_back(monkeypatch: pytest.MonkeyPatch) -> Non
 
     def crowd() -> None:
         for number in range(walk_queue.MOST_TOGETHER + 6):
-            queue.submit(asked(number))
+            queue.submit(query(number))
 
     with pytest.raises(RefusedError) as refused:
         crowd()
@@ -79,17 +79,17 @@ def test_refusals_and_faults_reach_who_asked_and_nobody_else() -> None:
     walks.may.set()
     queue = WalkQueue(walks)
     with pytest.raises(RefusedError, match="no"):
-        queue.submit(asked(13)).result(10)
-    assert queue.submit(asked(14)).result(10) == b"14"
+        queue.submit(query(13)).result(10)
+    assert queue.submit(query(14)).result(10) == b"14"
     queue.close()
 
-    def broken(batch: Sequence[Asked]) -> list[Answer]:
+    def broken(batch: Sequence[Query]) -> list[Answer]:
         raise ZeroDivisionError
 
     queue = WalkQueue(broken)
     for number in (1, 2):  # the thread lives on
         with pytest.raises(ZeroDivisionError):
-            queue.submit(asked(number)).result(10)
+            queue.submit(query(number)).result(10)
     queue.close()
 
 
@@ -100,12 +100,12 @@ def test_a_walk_that_is_done_is_known_at_once(monkeypatch: pytest.MonkeyPatch) -
     queue = WalkQueue(walks)
     remember, asked_again = queue._remember, list[bool]()
 
-    def ask_again(one: Asked, answer: bytes) -> None:
+    def ask_again(one: Query, answer: bytes) -> None:
         asked_again.append(one in queue._under_way)
         remember(one, answer)
 
     monkeypatch.setattr(queue, "_remember", ask_again)
-    assert queue.submit(asked(1)).result(10) == b"1"
+    assert queue.submit(query(1)).result(10) == b"1"
     queue.close()
     assert asked_again == [True]
 
@@ -121,11 +121,11 @@ def test_it_ends_though_the_queue_is_full_again(monkeypatch: pytest.MonkeyPatch)
     def get(*args: Any, **options: Any) -> Any:
         found = taken(*args, **options)
         if found is None:
-            queue._waiting.put_nowait((asked(2), Future()))  # somebody who came later
+            queue._waiting.put_nowait((query(2), Future()))  # somebody who came later
         return found
 
     monkeypatch.setattr(queue._waiting, "get", get)
-    first = queue.submit(asked(1))
+    first = queue.submit(query(1))
     queue._waiting.put(None)
     assert first.result(10) == b"1"
     queue._thread.join(10)

@@ -11,9 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from vlnbert.fetching.make_manifest import make_manifest
+from vlnbert.fetching.make_manifest import Pick, Repository, make_manifest
 from vlnbert.fetching.manifest import Manifest
-from vlnbert.fetching.recipe import Pick, Repository
 
 LONG = "a_scan_with_a_name_" + "x" * 120 + ".json"  # longer than a plain tar header holds
 REPOSITORIES = (

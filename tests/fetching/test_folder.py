@@ -10,9 +10,8 @@ import pytest
 
 from tests.fetching.published import CONTENT, GRAPHS, LARGE, Server
 from vlnbert.errors import DataError
-from vlnbert.fetching import folder as folders
-from vlnbert.fetching.fetch import fetch
-from vlnbert.fetching.folder import missing_files, write_verified
+from vlnbert.fetching import fetch as folders
+from vlnbert.fetching.fetch import fetch, missing_files, write_verified
 from vlnbert.fetching.manifest import ListedFile, Manifest
 
 

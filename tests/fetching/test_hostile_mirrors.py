@@ -14,7 +14,7 @@ import pytest
 from tests.cli.conftest import called
 from tests.fetching.published import ARCHIVES, GRAPHS, Answer, Handler, Server, archive, serving
 from vlnbert.api import fetching
-from vlnbert.fetching import connection, download
+from vlnbert.fetching import download
 from vlnbert.fetching.archive import MOST_MEMBERS
 from vlnbert.fetching.manifest import Manifest, write_manifest
 
@@ -140,7 +140,7 @@ KINDS: dict[str, tuple[Answer, str]] = {
 def mirror(manifest: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     write_manifest(manifest, tmp_path / "manifest.json.gz")
     monkeypatch.setattr(fetching, "SHIPPED", tmp_path / "manifest.json.gz")
-    monkeypatch.setattr(connection, "PATIENCE", PATIENCE)
+    monkeypatch.setattr(download, "PATIENCE", PATIENCE)
     monkeypatch.setattr(download, "ATTEMPTS", ATTEMPTS)
     monkeypatch.setattr(download, "PAUSE", 0.0)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
@@ -166,7 +166,7 @@ def test_a_hostile_mirror_is_answered_in_one_line(mirror: Server, tmp_path: Path
 
 def test_a_slow_disk_is_not_blamed_on_the_mirror(mirror: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rate is that of the time spent waiting for the host, however long it takes to use what came."""
-    monkeypatch.setattr(connection, "PATIENCE", 0.2)
+    monkeypatch.setattr(download, "PATIENCE", 0.2)
     chunks = []
     for chunk in download.stream(mirror.url + GRAPHS, download.Attempts("graphs")):
         chunks.append(chunk)

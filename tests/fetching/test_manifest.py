@@ -10,10 +10,9 @@ import pytest
 
 from tests.fetching.published import ARCHIVES, CONTENT, GRAPHS, PLACES, REPOSITORIES, tiny_manifest
 from vlnbert.errors import DataError
+from vlnbert.fetching.make_manifest import REPOSITORIES as PUBLISHED
 from vlnbert.fetching.make_manifest import main, make_manifest
-from vlnbert.fetching.manifest import SHIPPED, Manifest, read_manifest, write_manifest
-from vlnbert.fetching.recipe import PARTS
-from vlnbert.fetching.recipe import REPOSITORIES as PUBLISHED
+from vlnbert.fetching.manifest import PARTS, SHIPPED, Manifest, read_manifest, write_manifest
 
 
 def written(path: Path, document: Any) -> Path:

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from vlnbert.world.geometry import VIEWS, angle_feature, view_elevation, view_heading
+from vlnbert.world.world import VIEWS, angle_feature, view_elevation, view_heading
 
 
 def test_angle_features_of_all_views(numbers):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from vlnbert.sources.connectivity import read_connectivity
-from vlnbert.world.candidates import find_candidates
+from vlnbert.world.build import find_candidates
 
 
 @pytest.fixture(scope="module")

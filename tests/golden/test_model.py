@@ -13,8 +13,7 @@ from torch.nn.functional import cross_entropy
 from vlnbert.environment.environment import Observation
 from vlnbert.navigator import Navigator
 from vlnbert.weights.importing import load_weights
-from vlnbert.weights.keys import KeyTable
-from vlnbert.weights.tables import PUBLISHED
+from vlnbert.weights.tables import PUBLISHED, KeyTable
 
 STEPS = 4
 RELATIVE = 1e-4

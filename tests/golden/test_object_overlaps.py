@@ -5,13 +5,12 @@ from statistics import median
 import numpy as np
 import pytest
 
-from vlnbert.perception.object_channels import overlap
-from vlnbert.sources.boxes import IMAGE_HEIGHT, IMAGE_WIDTH
-from vlnbert.sources.captions import Detection
+from vlnbert.features.objects import overlap
+from vlnbert.features.views import captions_of
+from vlnbert.sources.annotations import IMAGE_HEIGHT, IMAGE_WIDTH, Detection
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.episodes import load_episodes
 from vlnbert.world.objects import NONE, boxes_by_view, open_object_table
-from vlnbert.world.sights import placed, read_captions_of
 from vlnbert.world.world import World
 
 
@@ -27,7 +26,7 @@ def test_the_view_that_shows_an_object_largest_is_often_one_in_which_it_was_not_
         if (place := objects.index(goal, target or "")) != NONE:
             wanted.setdefault(goal, set()).add(int(objects.first[goal]) + place)
     once, everywhere = list[float](), list[float]()
-    for viewpoint, panorama in placed(world, read_captions_of(world, open_data.captions), open_data.captions):
+    for viewpoint, panorama in captions_of(world, open_data.captions):
         for row in wanted.get(viewpoint, ()):
             fits = {view: best_fit(box, panorama.views[view].detections) for view, box in shown[row]}
             once.append(fits[int(objects.view[row])])

@@ -3,7 +3,7 @@
 import hashlib
 import json
 
-from vlnbert.fetching.folder import missing_files
+from vlnbert.fetching.fetch import missing_files
 from vlnbert.fetching.manifest import SHIPPED, read_manifest
 
 

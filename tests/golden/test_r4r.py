@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from vlnbert.sources.layout import DataFolder
-from vlnbert.tasks.r4r import joined_items
+from vlnbert.tasks.made_paths import joined_items
 from vlnbert.world.world import World
 
 

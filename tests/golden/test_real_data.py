@@ -7,7 +7,7 @@ import vlnbert as vln
 from vlnbert.environment.contract import check_environment, check_world
 from vlnbert.environment.environment import Environment
 from vlnbert.tasks import load_episodes
-from vlnbert.tasks.targets import report_targets, target_index
+from vlnbert.tasks.splits import report_targets, target_index
 from vlnbert.tasks.tokens import load_tokenizer, tokenise
 from vlnbert.world import ObjectBank, open_object_table
 

@@ -6,8 +6,7 @@ import pytest
 
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.episodes import load_episodes
-from vlnbert.tasks.leaks import find_leaks
-from vlnbert.tasks.sampled_paths import sample_paths
+from vlnbert.tasks.made_paths import find_leaks, sample_paths
 from vlnbert.world.world import World
 
 EVALUATED = ("val_seen", "val_unseen", "test")

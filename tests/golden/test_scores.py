@@ -13,8 +13,7 @@ from vlnbert.evaluation.scoring import ScoredFile, score_file
 from vlnbert.evaluation.submission import arrival_views
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.episodes import Episodes, load_episodes, pad_paths
-from vlnbert.world.geometry import view_elevation, view_heading, wrapped
-from vlnbert.world.world import World
+from vlnbert.world.world import World, view_elevation, view_heading, wrapped
 
 EXACT = 1e-9
 R2R = {

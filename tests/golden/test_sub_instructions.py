@@ -2,11 +2,10 @@
 
 import json
 
+from vlnbert.sources.instructions import read_word_labels
 from vlnbert.sources.layout import DataFolder
-from vlnbert.sources.word_labels import read_word_labels
-from vlnbert.tasks.alignment import Span, labelled_words
 from vlnbert.tasks.episodes import load_episodes
-from vlnbert.tasks.sub_instructions import cut_train_instructions, labels_of_parts
+from vlnbert.tasks.word_labels import Span, cut_train_instructions, labelled_words, labels_of_parts
 from vlnbert.world.world import World
 
 

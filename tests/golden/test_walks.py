@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from vlnbert.environment.environment import Environment
-from vlnbert.world.geometry import view_elevation, view_heading, wrapped
+from vlnbert.world.world import view_elevation, view_heading, wrapped
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import pytest
 
+from vlnbert.sources.instructions import read_labelled_words, split_words
 from vlnbert.sources.layout import DataFolder
-from vlnbert.sources.word_labels import read_labelled_words, split_words
 from vlnbert.tasks.episodes import load_episodes
 from vlnbert.world.world import World
 

@@ -36,7 +36,7 @@ def guarded(way: str) -> Iterator[None]:
         if way != WAYS[2]:
             off.enter_context(patch("os.fsync", lambda descriptor: None))
         if way == WAYS[0]:
-            off.enter_context(patch.object(digests, "_of", lambda tensor: "0"))
+            off.enter_context(patch.object(digests, "_digest_tensor", lambda tensor: "0"))
             for module in (folder, checkpoints):
                 off.enter_context(patch.object(module, "weight_problem", lambda tensor: None))
         yield

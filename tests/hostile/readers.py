@@ -17,6 +17,7 @@ from vlnbert.api.looking import curves
 from vlnbert.cli.main import _run
 from vlnbert.cli.parser import as_option
 from vlnbert.errors import spelling
+from vlnbert.features.views import open_features
 from vlnbert.fetching import download
 from vlnbert.fetching.fetch import fetch
 from vlnbert.fetching.manifest import read_manifest
@@ -24,18 +25,13 @@ from vlnbert.learning.experiment_file import read_experiment
 from vlnbert.learning.runs import resume_run
 from vlnbert.navigator.model.huggingface import open_pretrained
 from vlnbert.plugins import load_plugin
-from vlnbert.sources.boxes import read_boxes
-from vlnbert.sources.captions import read_captions
-from vlnbert.sources.encoding import encode_texts
-from vlnbert.sources.instructions import read_augmented, read_r2r, read_reverie
-from vlnbert.sources.object_features import read_object_features
-from vlnbert.sources.observations import read_observations
-from vlnbert.sources.tokenizer_check import read_tokenizer_file
-from vlnbert.sources.word_labels import read_word_labels
+from vlnbert.sources.annotations import read_boxes, read_captions, read_observations
+from vlnbert.sources.features import read_object_features
+from vlnbert.sources.instructions import read_augmented, read_r2r, read_reverie, read_word_labels
+from vlnbert.sources.tokenizer import encode_texts, read_tokenizer_file
 from vlnbert.speaker.speaker import Speaker
-from vlnbert.tasks.alignment import align_words
 from vlnbert.tasks.tokens import load_tokenizer
-from vlnbert.world import open_features
+from vlnbert.tasks.word_labels import align_words
 
 Read = Callable[[Path, Path], object]  # of the root that the file lies in, and the file
 TEXTS = ["walk to the blue door and stop.", "Go up the stairs, un-chair", "é \U0001d54f [CLS] [SEP] " + "walk " * 50]

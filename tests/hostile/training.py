@@ -27,7 +27,7 @@ from vlnbert.learning.run_record import read_record
 from vlnbert.learning.runs import begin_run, begun_alone, resume_run
 from vlnbert.navigator import Navigator
 from vlnbert.ranks import ALONE
-from vlnbert.sources import moves
+from vlnbert.sources import writing
 
 LOG = "log.jsonl"
 TRAINING = replace(CONFIG, iterations=2, validate_every=1, max_steps=3, schedule="constant")
@@ -122,10 +122,10 @@ def watch_operations(run: Path, reached: Callable[[int, str], object]) -> None:
         count(f"exchange {other.name}")
         return real_exchange(one, other)
 
-    real_serialize, real_sync, real_exchange = safetensors.torch.serialize_file, os.fsync, moves.exchange
+    real_serialize, real_sync, real_exchange = safetensors.torch.serialize_file, os.fsync, writing.exchange
     safetensors.torch.serialize_file = serialize
     os.fsync = sync
-    moves.exchange = exchange
+    writing.exchange = exchange
     sys.addaudithook(audit)
 
 

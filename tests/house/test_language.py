@@ -9,10 +9,9 @@ import pytest
 from tokenizers import BertWordPieceTokenizer
 
 from vlnbert.house import templates
-from vlnbert.house.instructions import instructions
+from vlnbert.house.language import describe_object, instructions, matches, write_request
 from vlnbert.house.objects import FURNISHING, OBJECT_KINDS
 from vlnbert.house.plan import HALLWAY, STAIRS
-from vlnbert.house.requests import describe_object, matches, write_request
 from vlnbert.house.routes import DOOR, choose_paths, route_steps, turn_of
 from vlnbert.house.templates import ORDINALS, SYNONYMS
 

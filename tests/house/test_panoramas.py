@@ -7,12 +7,10 @@ import h5py
 import numpy as np
 import pytest
 
-from vlnbert.house import features
-from vlnbert.house.building import Building
-from vlnbert.house.features import object_features, view_features
+from vlnbert.house import views
+from vlnbert.house.building import DOORWAY, LANDING, ROOM, Building
 from vlnbert.house.objects import COLOURS, OBJECT_KINDS
-from vlnbert.house.panoramas import DOOR, OBJECT, STAIRS_DOWN, STAIRS_UP, panoramas
-from vlnbert.house.viewpoints import DOORWAY, LANDING, ROOM
+from vlnbert.house.views import DOOR, OBJECT, STAIRS_DOWN, STAIRS_UP, object_features, panoramas, view_features
 
 WIDTH, NOISE = 128, 0.2
 
@@ -44,7 +42,7 @@ def test_a_new_colour_changes_the_views_that_show_it_and_no_other(house):
 
 def test_a_colour_is_bound_to_its_object():
     def code(kind, family, colour):
-        return features._object_code(kind, family, colour, WIDTH)
+        return views._object_code(kind, family, colour, WIDTH)
 
     first = code("sofa", "furniture", "red") + code("lamp", "machine", "blue")
     second = code("sofa", "furniture", "blue") + code("lamp", "machine", "red")
@@ -76,7 +74,7 @@ def test_views_of_different_things_differ_more_than_noise(folder, house):
 def test_kind_and_colour_can_be_read_from_an_objects_feature(folder, buildings):
     """The nearest of all codes of kinds and colours is its own."""
     codes = {
-        (kind.name, colour): features._object_code(kind.name, kind.family, colour, WIDTH)
+        (kind.name, colour): views._object_code(kind.name, kind.family, colour, WIDTH)
         for kind in OBJECT_KINDS.values()
         for colour in COLOURS
     }
@@ -166,8 +164,8 @@ def project(eye, position, view):
 
 def test_captions_name_objects_that_are_there(folder, house):
     names = {thing.name for thing in house.objects}
-    for views in folder.json(f"captions/{house.scan}.json").values():
-        for view in views.values():
+    for shown in folder.json(f"captions/{house.scan}.json").values():
+        for view in shown.values():
             for found in view["dense_cap"]:
                 assert any(name in found["caption"] for name in names if name.endswith(found["obj_class"]))
 

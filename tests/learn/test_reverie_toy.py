@@ -11,26 +11,24 @@ import torch
 from tests.learning.objectives import collected, navigation_objective
 from vlnbert.environment.environment import Environment
 from vlnbert.evaluation.evaluate import Evaluation, evaluate_agent
+from vlnbert.features.objects import open_object_features
+from vlnbert.features.views import facing_views, open_features
 from vlnbert.house import generate
 from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.rewards import PaperReward, RewardConfig
 from vlnbert.navigator import SIZES, Navigator
 from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.rollout.mixed import TEACHER, MixedAgent, keys
-from vlnbert.sources.boxes import BoxedObject, ViewpointObjects
+from vlnbert.sources.annotations import BoxedObject, ViewpointObjects
 from vlnbert.sources.connectivity import ScanGraph
 from vlnbert.sources.instructions import EpisodeRecord
 from vlnbert.sources.layout import open_folder
 from vlnbert.tasks.batches import take
 from vlnbert.tasks.episodes import bind
-from vlnbert.tasks.splits import Split, open_split
-from vlnbert.tasks.targets import target_index
+from vlnbert.tasks.splits import Split, open_split, target_index
 from vlnbert.tasks.tokens import Tokens, load_tokenizer
-from vlnbert.world import FeatureBank, build_world, open_features, open_world
-from vlnbert.world.object_bank import ObjectBank
-from vlnbert.world.object_features import open_object_features
-from vlnbert.world.objects import build_object_table, find_sightings, open_object_table
-from vlnbert.world.sights import facing_views
+from vlnbert.world import FeatureBank, build_world, open_world
+from vlnbert.world.objects import ObjectBank, build_object_table, find_sightings, open_object_table
 
 LIMIT = 8
 SEED = 0

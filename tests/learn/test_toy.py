@@ -9,6 +9,7 @@ import torch
 from tests.learning.objectives import collected, navigation_objective
 from vlnbert.environment.environment import Environment
 from vlnbert.evaluation.evaluate import evaluate_agent
+from vlnbert.features.views import open_features
 from vlnbert.house import generate
 from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.rewards import RewardConfig, Rewards
@@ -19,7 +20,7 @@ from vlnbert.sources.layout import open_folder
 from vlnbert.tasks import load_episodes
 from vlnbert.tasks.batches import take
 from vlnbert.tasks.tokens import Tokens, load_tokenizer, tokenise
-from vlnbert.world import open_features, open_world
+from vlnbert.world import open_world
 
 ROWS = 16
 

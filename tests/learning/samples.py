@@ -14,22 +14,23 @@ import torch
 
 from vlnbert.data.data import open_data
 from vlnbert.environment.environment import Environment
+from vlnbert.features.views import open_features
 from vlnbert.learning.checkpoints import TrainingState
 from vlnbert.learning.experiment import Experiment, TrainConfig
+from vlnbert.learning.navigator_recipe import NAVIGATOR
 from vlnbert.learning.optimisers import AveragedWeights
-from vlnbert.learning.recipes import NAVIGATOR
 from vlnbert.learning.run_folder import POINTER, last_checkpoint
 from vlnbert.learning.runs import begin_run
 from vlnbert.learning.trainer import Summary, Trainer
 from vlnbert.navigator import SIZES, Navigator, NavigatorConfig
 from vlnbert.ranks import ALONE, Ranks
+from vlnbert.sources.instructions import read_word_labels, split_words
 from vlnbert.sources.layout import open_folder
-from vlnbert.sources.locks import LOCK
-from vlnbert.sources.word_labels import read_word_labels, split_words
-from vlnbert.tasks.alignment import align_words
+from vlnbert.sources.writing import LOCK
 from vlnbert.tasks.splits import Split, open_split
 from vlnbert.tasks.tokens import load_tokenizer
-from vlnbert.world import open_features, open_world
+from vlnbert.tasks.word_labels import align_words
+from vlnbert.world import open_world
 
 CONFIG = TrainConfig(
     iterations=24,

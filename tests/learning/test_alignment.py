@@ -13,16 +13,16 @@ from tests.learning.samples import CONFIG, EXPERIMENT, SCORED, SHAPE, Watcher, s
 from tests.learning.test_flip import begun, learn, mirrored, retold, stop_after
 from tests.navigator.encoders import FAMILIES, save_encoder
 from vlnbert.data.data import open_data
-from vlnbert.data.spec import FeatureSpec
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import DataError
+from vlnbert.features.spec import FeatureSpec
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.losses import Alignment
 from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.runs import begin_run, read_record, resume_run
 from vlnbert.learning.trainer import Trainer
 from vlnbert.rollout.policy import as_policy
-from vlnbert.sources.word_labels import split_words
+from vlnbert.sources.instructions import split_words
 from vlnbert.tasks.batches import Batch
 
 LABELS = "r2r/LAR2R_train.json"

@@ -1,6 +1,7 @@
 """Runs that somebody has damaged, or shares with another process, end in one line and lose nothing."""
 
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,10 +24,17 @@ MOMENT = "optimiser.backbone.embeddings.words.weight"
 SHORT = replace(CONFIG, iterations=4, keep=1)  # with two checkpoints it would go on from the one before
 
 
+@pytest.fixture(scope="module")
+def trained(house: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("damage") / "run"
+    trainer(house, run, SHORT).train()
+    return run
+
+
 @pytest.fixture
-def run(house: Path, tmp_path: Path) -> Path:
-    trainer(house, tmp_path / "run", SHORT).train()
-    return tmp_path / "run"
+def run(trained: Path, tmp_path: Path) -> Path:
+    """A copy of the run, to be damaged."""
+    return shutil.copytree(trained, tmp_path / "run")
 
 
 @pytest.mark.parametrize(

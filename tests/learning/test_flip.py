@@ -12,8 +12,8 @@ from torch import Tensor
 from tests.environment.test_flip import other_view
 from tests.learning.samples import CONFIG, NO_DROPOUT, SCORED, SHAPE, Watcher, same, weights
 from vlnbert.data.data import open_data
-from vlnbert.data.spec import FeatureSpec
 from vlnbert.environment.environment import Environment, Observation
+from vlnbert.features.spec import FeatureSpec
 from vlnbert.learning.batches import BatchStream
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.objective import ObjectiveConfig

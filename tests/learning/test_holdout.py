@@ -178,7 +178,7 @@ def test_the_houses_are_listed(house: Path, trained: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (("--holdout", 99, *WORDS[2:]), "99 houses kept out would leave none"),
+        (("--holdout", 99, *WORDS[2:]), "99 houses held out would leave none"),
         (("--holdout", -1), "--holdout is -1; choose 0 to"),
         (WORDS[2:], "r2r/dev_unseen is made of houses that a training kept out"),
         ((*WORDS, "--train-on", DEV), "r2r/dev_unseen is kept out of training; learn from others"),

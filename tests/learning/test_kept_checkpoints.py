@@ -16,8 +16,7 @@ from vlnbert.learning.run_folder import last_checkpoint, read_progress
 from vlnbert.learning.runs import begin_run, resume_run
 from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import Navigator
-from vlnbert.sources.files import temporary_name
-from vlnbert.sources.folders import replaced
+from vlnbert.sources.writing import replaced, temporary_name
 
 TRAINING = replace(CONFIG, iterations=6)
 

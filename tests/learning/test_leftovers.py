@@ -27,8 +27,7 @@ from vlnbert.learning.runs import begin_run, resume_run
 from vlnbert.learning.trainer import Summary, Trainer
 from vlnbert.navigator import Navigator, NavigatorConfig
 from vlnbert.ranks import Ranks
-from vlnbert.sources.files import temporary_name
-from vlnbert.sources.moves import aside
+from vlnbert.sources.writing import aside, temporary_name
 
 TRAINING = replace(CONFIG, iterations=6)
 EXPERIMENT = Experiment(validate_on=(SCORED,), navigator=SHAPE, training=TRAINING)

@@ -17,9 +17,9 @@ from tests.learning.samples import CONFIG, NO_DROPOUT, SHAPE, Watcher, same, wei
 from tests.processes import together
 from vlnbert.data import data as data_module
 from vlnbert.data.data import open_data
-from vlnbert.data.spec import FeatureSpec
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import DataError
+from vlnbert.features.spec import FeatureSpec
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.rewards import PaperReward, RewardConfig
 from vlnbert.learning.runs import begin_run, read_record, resume_run

@@ -12,8 +12,8 @@ import torch
 
 from tests.learning.samples import EXPERIMENT, SCORED, SHAPE, same, weights
 from vlnbert.data.data import open_data
-from vlnbert.data.spec import CAPTIONS, FeatureSpec
 from vlnbert.errors import DataError, UsageError
+from vlnbert.features.spec import CAPTIONS, FeatureSpec
 from vlnbert.learning import navigator_recipe as starting
 from vlnbert.learning.run_folder import best_weights, is_run, last_checkpoint
 from vlnbert.learning.runs import begin_run, fingerprints, read_record, resume_run

@@ -15,7 +15,7 @@ from vlnbert.errors import DataError, UsageError
 from vlnbert.house import generate
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.runs import begin_run
-from vlnbert.sources.provenance import Provenance, provenance_file, write_provenance
+from vlnbert.sources.instructions import Provenance, provenance_file, write_provenance
 from vlnbert.tasks.tokens import load_tokenizer
 
 NOBODY = "r2r/told_aug: nobody knows in which houses its speaker learned"

@@ -21,10 +21,12 @@ ROOMS = ("learning", "rollout", "evaluation", "navigator", "tasks")
 # What runs on a GPU alone: tests that run anywhere cannot tell.
 ON_A_GPU = {
     "navigator/fast/kernels.py": (),
-    "navigator/fast/attention.py": ("_Attention.", "_fits", "_blocks", "_pointers", "_keys_and_values", "_counts"),
-    "navigator/fast/norm.py": ("triton_norm", "_Packed.", "_ResidualNorm.", "_blocks", "BLOCK_ROWS", "PROGRAMS"),
-    "navigator/fast/context.py": (
-        *("SEEDS", "MOST_NUMBERS", "Pass.dropout", "triton_pass", "_compiles", "_try_out", "_interpreted"),
+    "navigator/fast/passes.py": ("SEEDS", "Pass.dropout"),
+    "navigator/fast/fused.py": (
+        *("MOST_NUMBERS", "MOST_TOKENS", "MOST_SCORES", "BLOCK_ROWS", "PROGRAMS"),
+        *("_Attention.", "_fits", "_attention_blocks", "_pointers", "_keys_and_values", "_counts"),
+        *("triton_norm", "_NormWeights.", "_ResidualNorm.", "_norm_blocks"),
+        *("triton_pass", "_compiles", "_try_out", "_interpreted"),
         *("block_size", "seed_arguments", "threshold_arguments"),
     ),
     "learning/updates.py": ("GraphUpdate.", "_Recording.", "unrecordable"),

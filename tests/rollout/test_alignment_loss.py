@@ -10,6 +10,7 @@ from tests.learning.objectives import Costed, collected, navigation_objective
 from tests.navigator.samples import CONFIGS, make
 from vlnbert.environment.environment import Environment, State
 from vlnbert.errors import UsageError
+from vlnbert.features.views import facing_views
 from vlnbert.learning.losses import TINY, attention_loss
 from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.navigator import Navigator
@@ -17,7 +18,6 @@ from vlnbert.rollout.mixed import SAMPLE, TEACHER, MixedAgent, Rollout, keys
 from vlnbert.rollout.policy import encode_tokens
 from vlnbert.tasks.episodes import pad_paths
 from vlnbert.world import FeatureBank, World
-from vlnbert.world.sights import facing_views
 
 LIMIT = 6
 WALKS = ["a0 a3 a4", "a1 a2 a3", "a5 a4 a3 a0", "a3"]

@@ -11,12 +11,12 @@ import vlnbert as vln
 from tests.navigator.samples import TWO, make
 from vlnbert.environment.environment import Environment, Observation
 from vlnbert.errors import UsageError
+from vlnbert.features.views import facing_views
 from vlnbert.rollout.agents import Agent, EpisodeBatch, Explanation, as_agent
 from vlnbert.rollout.baselines import Stop
 from vlnbert.rollout.episodes import run_episodes
 from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.world import FeatureBank, World
-from vlnbert.world.sights import facing_views
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ import torch
 from tests.learning.objectives import Costed, collected
 from tests.navigator.samples import TWO, make
 from vlnbert.environment.environment import Environment, State
+from vlnbert.features.views import facing_views
 from vlnbert.rollout.agents import EpisodeBatch
 from vlnbert.rollout.mixed import GREEDY, SAMPLE, TEACHER, MixedAgent, TeacherRows, gumbel, keys
 from vlnbert.tasks.task import TASKS
 from vlnbert.world import STOP, FeatureBank, World
-from vlnbert.world.sights import facing_views
 
 LIMIT = 6
 

@@ -11,16 +11,16 @@ from torch import Tensor
 from tests.learning.objectives import Costed, collected, navigation_objective
 from tests.navigator.samples import CONFIGS, make
 from vlnbert.environment.environment import Environment, State
+from vlnbert.features.views import facing_views
 from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.rewards import RewardConfig, Rewards
 from vlnbert.navigator import Navigator, fast
 from vlnbert.rollout.mixed import SAMPLE, TEACHER, MixedAgent, Rollout, keys
 from vlnbert.rollout.policy import encode_tokens
-from vlnbert.sources.boxes import BoxedObject, ViewpointObjects
+from vlnbert.sources.annotations import BoxedObject, ViewpointObjects
 from vlnbert.tasks.episodes import pad_paths
 from vlnbert.world import STOP, FeatureBank, ObjectBank, World
 from vlnbert.world.objects import NONE, build_object_table
-from vlnbert.world.sights import facing_views
 
 LIMIT = 6
 SHOWN = {"a3": 2, "a4": 5, "a5": 1, "g0": 13}  # how many objects a viewpoint shows; the others show none

@@ -9,11 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from vlnbert.errors import VlnbertError
-from vlnbert.sources.boxes import read_boxes
-from vlnbert.sources.captions import read_captions
+from vlnbert.sources.annotations import read_boxes, read_captions, read_observations
 from vlnbert.sources.connectivity import read_connectivity
 from vlnbert.sources.instructions import read_augmented, read_r2r, read_reverie
-from vlnbert.sources.observations import read_observations
 
 AWKWARD = [None, True, 10**400, -(2**70), 1e300, -math.inf, math.nan, "", "\ud800", "nan", "\0", [], {}, [[]], {"a": 1}]
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text()

@@ -16,16 +16,11 @@ from tests.limits import refusal
 from vlnbert.errors import DataError, Faults, VlnbertError
 from vlnbert.evaluation.results import read_results
 from vlnbert.learning.callbacks import read_log
-from vlnbert.sources.boxes import read_boxes
-from vlnbert.sources.captions import read_captions
+from vlnbert.sources.annotations import read_boxes, read_captions, read_observations
 from vlnbert.sources.connectivity import read_connectivity
-from vlnbert.sources.datasets import LARGEST, ROOM
-from vlnbert.sources.features import read_features
-from vlnbert.sources.files import LARGEST_JSON, read_json
+from vlnbert.sources.features import LARGEST_DATASET, UNPACKED_ROOM, read_features, read_object_features
+from vlnbert.sources.files import LARGEST_JSON, read_json, stream_json_list
 from vlnbert.sources.instructions import read_augmented, read_r2r, read_reverie
-from vlnbert.sources.json_streams import stream_json_list
-from vlnbert.sources.object_features import read_object_features
-from vlnbert.sources.observations import read_observations
 from vlnbert.tasks.tokens import load_tokenizer
 from vlnbert.world.cache import content_digest
 
@@ -138,7 +133,7 @@ def test_one_long_string_is_read_in_linear_time_and_refused(tmp_path: Path) -> N
 def test_a_long_string_is_read_a_few_times_and_not_once_a_chunk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vlnbert.sources.json_streams.CHUNK", 1 << 10)
+    monkeypatch.setattr("vlnbert.sources.files.CHUNK", 1 << 10)
     text = "x" * (4 << 20)
     path = tmp_path / "a.json"
     path.write_text(json.dumps([text, 1]))
@@ -150,7 +145,7 @@ def test_a_long_string_is_read_a_few_times_and_not_once_a_chunk(
             reads.append(len(held) - at)
             return decoder.raw_decode(held, at)
 
-    monkeypatch.setattr("vlnbert.sources.json_streams.DECODER", Counting())
+    monkeypatch.setattr("vlnbert.sources.files.DECODER", Counting())
     assert list(stream_json_list(path, "list")) == [text, 1]
     assert sum(reads) < 4 * len(text)
 
@@ -256,8 +251,8 @@ def test_hdf5_holds_what_it_declares(tmp_path: Path, make: Callable[[h5py.File],
 
 def test_hdf5_does_not_unpack_to_any_size(tmp_path: Path) -> None:
     with h5py.File(tmp_path / HDF5, "w") as file:
-        for number in range(1 + ROOM // (LARGEST // 2)):
-            shape = (36, LARGEST // 2 // 36 // 4)
+        for number in range(1 + UNPACKED_ROOM // (LARGEST_DATASET // 2)):
+            shape = (36, LARGEST_DATASET // 2 // 36 // 4)
             space, made = h5py.h5s.create_simple(shape), h5py.h5p.create(h5py.h5p.DATASET_CREATE)
             made.set_chunk(shape)
             made.set_deflate(9)

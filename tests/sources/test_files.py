@@ -1,22 +1,33 @@
-"""Streams of JSON against json.loads, and files that are written whole or not at all."""
+"""Streams of JSON against json.loads, files written whole or not at all, kinds of values, versions of formats."""
 
 import errno
 import fcntl
 import json
+import math
 import re
 import tracemalloc
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from vlnbert.errors import DataError
-from vlnbert.sources import json_streams
-from vlnbert.sources.files import read_json, sweep, temporary_name, write_json, written_beside
-from vlnbert.sources.folders import built_beside, replaced
-from vlnbert.sources.json_streams import stream_json_list
+from vlnbert.sources import files
+from vlnbert.sources.files import (
+    format_of,
+    is_list_of,
+    is_name,
+    is_number,
+    is_numbers,
+    is_text,
+    is_texts,
+    read_json,
+    stream_json_list,
+)
+from vlnbert.sources.writing import built_beside, replaced, sweep, temporary_name, write_json, written_beside
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 VALUES = st.recursive(
@@ -32,7 +43,7 @@ def streamed(tmp_path, monkeypatch):
     def read(document, chunk=1 << 20):
         path = tmp_path / "list.json"
         path.write_bytes(document if isinstance(document, bytes) else document.encode())
-        monkeypatch.setattr(json_streams, "CHUNK", chunk)
+        monkeypatch.setattr(files, "CHUNK", chunk)
         return list(stream_json_list(path, "list"))
 
     return read
@@ -288,3 +299,56 @@ def test_nowhere_to_write(tmp_path, refuses):
 def test_what_is_written_is_read(tmp_path, document):
     write_json(tmp_path / "a.json", document)
     assert read_json(tmp_path / "a.json", "thing") == document
+
+
+@pytest.mark.parametrize("value", [0, -1, 2.5, 10**17, -1e17])
+def test_numbers(value):
+    assert is_number(value)
+    assert is_numbers([value] * 3, 3)
+    assert not is_numbers([value] * 3, 4)
+
+
+@pytest.mark.parametrize("value", [True, None, "1", [], math.nan, math.inf, -math.inf, 1e300, 10**400, -(10**400)])
+def test_what_is_no_number(value):
+    assert not is_number(value)
+    assert not is_numbers([0, value], 2)
+
+
+@pytest.mark.parametrize("value", ["", "plain", "café", "\U0001f600", "\0"])
+def test_texts(value):
+    assert is_text(value)
+    assert is_name(value)
+    assert is_texts([value])
+
+
+@pytest.mark.parametrize("value", ["\ud800", "a\udfff", 3.5, None, True, ["a"], {"a": 1}])
+def test_what_is_no_text(value):
+    assert not is_text(value)
+    assert not is_name(value)
+    assert not is_texts(["a", value])
+
+
+def test_lists_of_one_kind():
+    assert is_list_of([], int)
+    assert is_list_of([1, 2], int)
+    assert not is_list_of([1, True], int)
+    assert not is_list_of((1, 2), int)
+    assert not is_texts([])
+    assert is_name(10**400)
+
+
+PATH = Path("run.json")
+
+
+@pytest.mark.parametrize(("document", "version"), [({}, 1), ({"format": 1}, 1), ({"format": 3, "more": 0}, 3)])
+def test_known_versions(document: dict[str, Any], version: int) -> None:
+    assert format_of(PATH, document, newest=3) == version
+
+
+def test_a_newer_one_says_what_to_do(refuses: Any) -> None:
+    refuses(PATH, lambda: format_of(PATH, {"format": 4}, newest=3), "is of format 4, made by a newer vlnbert")
+
+
+@pytest.mark.parametrize("found", [0, -1, "2", 1.0, None, True, [1]])
+def test_what_is_no_version_is_refused(found: object, refuses: Any) -> None:
+    refuses(PATH, lambda: format_of(PATH, {"format": found}, newest=3), "which is no version")

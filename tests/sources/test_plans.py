@@ -9,7 +9,7 @@ import pytest
 
 from vlnbert.errors import DataError
 from vlnbert.house.building import build
-from vlnbert.house.plan_document import plan_document
+from vlnbert.house.write import plan_document
 from vlnbert.sources.plans import LARGEST_FILE, read_plan
 
 DOCUMENT = plan_document(build(3, 0))

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from vlnbert.sources.instructions import LONGEST_TEXT
-from vlnbert.sources.word_labels import read_word_labels, split_words
+from tests.conftest import TinyData
+from vlnbert.sources.instructions import LONGEST_TEXT, LabelledWords, read_labelled_words, read_word_labels, split_words
 
 FILE = "r2r/LAR2R_train.json"
 GOOD = {
@@ -79,3 +79,17 @@ def test_damaged_and_missing_files(tiny: Any, refuses: Any) -> None:
     path.unlink()
     remedy = "no such file of word labels; get it with: vlnbert data fetch DIR --only landmarks"
     refuses(path, lambda: read_word_labels(path), remedy)
+
+
+LABELS = {"5": {"id": "5", "a1": {"0": {"action": [4, 1], "landmark": [2, 4]}, "2": {"landmark": [7]}}, "a2": {}}}
+
+
+def test_both_readings_of_a_file(tiny: TinyData) -> None:
+    file = tiny.write("r2r/LAR2R_train.json", LABELS)
+    told = {"5_0": {"a1": LabelledWords((4, 1), (2, 4))}, "5_2": {"a1": LabelledWords((), (7,))}}
+    assert read_labelled_words(file) == told
+    assert read_word_labels(file) == {"5_0": {"a1": (1, 2, 4)}, "5_2": {"a1": (7,)}}
+
+
+def test_words_before_a_place() -> None:
+    assert LabelledWords((4, 1), (2, 4)).before(4) == LabelledWords((1,), (2,))

@@ -9,7 +9,7 @@ import torch
 
 from tests.conftest import TinyData
 from vlnbert.data.data import Data, open_data
-from vlnbert.data.spec import OFF, FeatureSpec
+from vlnbert.features.spec import OFF, FeatureSpec
 from vlnbert.speaker.config import SpeakerConfig
 from vlnbert.speaker.paths import Paths
 from vlnbert.speaker.speaker import Speaker

@@ -13,8 +13,16 @@ from vlnbert.data.data import Data
 from vlnbert.errors import UnknownNameError, UsageError
 from vlnbert.rollout.mixed import keys, uniform
 from vlnbert.speaker.config import Decoding
-from vlnbert.speaker.decoding import Draft, Generated, Vocabulary, beam_search, nucleus_sample, write_word
-from vlnbert.speaker.generation import TRIES, InstructionGenerator
+from vlnbert.speaker.decoding import (
+    TRIES,
+    Draft,
+    Generated,
+    InstructionGenerator,
+    Vocabulary,
+    beam_search,
+    nucleus_sample,
+    write_word,
+)
 from vlnbert.speaker.paths import Paths, observe_paths
 from vlnbert.speaker.speaker import Speaker
 

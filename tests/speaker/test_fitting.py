@@ -9,9 +9,9 @@ import torch
 
 from tests.conftest import TinyData
 from vlnbert.data.data import Data, open_data
-from vlnbert.data.spec import OFF
 from vlnbert.errors import UsageError
-from vlnbert.speaker.generation import InstructionGenerator
+from vlnbert.features.spec import OFF
+from vlnbert.speaker.decoding import InstructionGenerator
 from vlnbert.speaker.paths import Paths
 from vlnbert.speaker.speaker import Speaker, shown_to_speaker
 

@@ -12,7 +12,7 @@ from tests.conftest import Refuses
 from vlnbert.data.data import Data
 from vlnbert.errors import DataError
 from vlnbert.navigator.storage.folder import describes_speaker
-from vlnbert.speaker.generation import InstructionGenerator
+from vlnbert.speaker.decoding import InstructionGenerator
 from vlnbert.speaker.paths import Paths
 from vlnbert.speaker.speaker import Speaker
 

@@ -8,12 +8,11 @@ import torch
 from tokenizers import Tokenizer
 
 from vlnbert.errors import UsageError
-from vlnbert.sources.word_labels import WordLabels
-from vlnbert.tasks.alignment import LabelReport, align_words, words_to_attend
+from vlnbert.sources.instructions import WordLabels
 from vlnbert.tasks.batches import take
-from vlnbert.tasks.holdout import without_houses
-from vlnbert.tasks.splits import Split, open_split
+from vlnbert.tasks.splits import Split, open_split, without_houses
 from vlnbert.tasks.tokens import load_tokenizer
+from vlnbert.tasks.word_labels import LabelReport, align_words, words_to_attend
 from vlnbert.world import World
 
 GO, UP, THE, STAIR, S, AND, STOP = range(1, 8)  # tokens of the second instruction, after [CLS]; 8 is [SEP]
@@ -86,7 +85,7 @@ def test_a_cut_instruction_loses_its_last_words(tiny: Any, world: World, tokeniz
 def test_too_many_words_at_viewpoints_are_refused(
     split: Split, world: World, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vlnbert.tasks.alignment.MOST_MARKS", 4 * 4 * 9 - 1)
+    monkeypatch.setattr("vlnbert.tasks.word_labels.MOST_MARKS", 4 * 4 * 9 - 1)
     with pytest.raises(UsageError, match="r2r/train has 144 words at viewpoints, more than 143; shorten its paths"):
         align_words(split, ALL, tokenizer, world)
 

@@ -10,8 +10,7 @@ from vlnbert.data.data import Data, open_data
 from vlnbert.errors import DataError, UnknownNameError, UsageError
 from vlnbert.house import generate
 from vlnbert.sources.layout import open_folder
-from vlnbert.tasks.holdout import choose_houses, count_by_house, file_of, without_houses
-from vlnbert.tasks.splits import Split
+from vlnbert.tasks.splits import Split, choose_houses, count_by_house, file_of, without_houses
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +105,7 @@ def test_without_any_a_split_is_what_it_is(house: Path) -> None:
 def test_what_cannot_be_kept_out_is_told(house: Path, copy: Path) -> None:
     count = len(count_by_house(open_folder(house), "r2r"))
     for many in (count, count + 5):
-        with pytest.raises(UsageError, match=rf"{many} houses kept out would leave none of the {count} that .* fewer"):
+        with pytest.raises(UsageError, match=rf"{many} houses held out would leave none of the {count} that .* fewer"):
             choose(house, many)
     for name in ("R2R_train.json", "REVERIE_train.json"):
         (copy / name.split("_")[0].lower() / name).unlink()
@@ -135,8 +134,8 @@ def test_a_split_that_nobody_made_is_told(house: Path) -> None:
     with pytest.raises(UnknownNameError, match="nowhere"):
         data.holding_out(["nowhere"]).split("r2r/dev_unseen")
     elsewhere = data.holding_out([*scans_of(data, "r2r/val_unseen")])
-    with pytest.raises(UsageError, match="r2r/train has no episodes in the houses that are kept out"):
+    with pytest.raises(UsageError, match="r2r/train has no episodes in the houses that are held out"):
         elsewhere.split("r2r/dev_unseen")
     whole = data.split("r2r/train")
-    with pytest.raises(UsageError, match="r2r/train has no episodes outside of the houses that are kept out"):
+    with pytest.raises(UsageError, match="r2r/train has no episodes outside of the houses that are held out"):
         without_houses(data.world, whole, [*scans_of(data, "r2r/train")])

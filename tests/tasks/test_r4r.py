@@ -13,7 +13,7 @@ from tests.cli.conftest import called
 from vlnbert.data.data import open_data
 from vlnbert.errors import DataError, UsageError
 from vlnbert.house import generate
-from vlnbert.tasks.r4r import write_r4r
+from vlnbert.tasks.made_paths import write_r4r
 from vlnbert.tasks.task import TASKS, path_teacher
 from vlnbert.world.world import STOP, World
 

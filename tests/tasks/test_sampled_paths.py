@@ -13,7 +13,7 @@ from tests.cli.conftest import called
 from vlnbert.data.data import open_data
 from vlnbert.errors import DataError, UsageError
 from vlnbert.house import generate
-from vlnbert.tasks.sampled_paths import train_houses
+from vlnbert.tasks.made_paths import train_houses
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +113,7 @@ def test_houses_without_a_graph_are_named(house: Path, tmp_path: Path) -> None:
 
 def test_houses_that_are_too_small(house: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is written rather than an empty file."""
-    monkeypatch.setattr("vlnbert.tasks.sampled_paths.LENGTH", 1e4)
+    monkeypatch.setattr("vlnbert.tasks.made_paths.LENGTH", 1e4)
     with pytest.raises(UsageError, match=r"have no shortest path of 4 to 6 hops .* give larger houses"):
         vln.augment_paths(house, tmp_path / "paths.json")
     assert not (tmp_path / "paths.json").exists()

@@ -13,13 +13,13 @@ import torch
 import vlnbert as vln
 from tests.cli.conftest import TINY, Outcome, called
 from tests.conftest import TinyData
-from vlnbert.data.spec import FeatureSpec
 from vlnbert.errors import DataError, UsageError
+from vlnbert.features.spec import FeatureSpec
 from vlnbert.house import generate
 from vlnbert.learning.presets import presets
 from vlnbert.learning.runs import fingerprints
-from vlnbert.sources.word_labels import LabelledWords, read_word_labels, split_words
-from vlnbert.tasks.sub_instructions import Part, cut_in_parts, labels_of_parts
+from vlnbert.sources.instructions import LabelledWords, read_word_labels, split_words
+from vlnbert.tasks.word_labels import Part, cut_in_parts, labels_of_parts
 
 #       0    1    2   3   4 5   6    7    8    9  10  11  12 13 14 15  16     17  18  19
 TEXT = "Walk past the sofa, and then turn left at the door. Go up the stairs and stop."
@@ -338,7 +338,8 @@ def test_parts_of_somebodys_own_are_held_against_evaluations(house: Path, tmp_pa
     seen = json.loads((folder / "r2r/R2R_val_seen.json").read_text())[:1]
     (folder / "r2r/R2R_sub_instructions.json").write_text(json.dumps(seen))
     splits = ("--train-on", "r2r/train", "r2r/sub_instructions")
-    told = called("train", "demo", "--data", folder, "--out", tmp_path / "run", *splits, *TINY)
+    short = ("--training.iterations", "1", "--training.validate-every", "1", "--training.warmup", "0")
+    told = called("train", "demo", "--data", folder, "--out", tmp_path / "run", *splits, *TINY, *short)
     count = len(seen[0]["instructions"])
     assert (
         f"r2r/sub_instructions: {count} of {count} are paths of val_seen; what learns from them" in told.err + told.out

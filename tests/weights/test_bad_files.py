@@ -16,7 +16,6 @@ from safetensors.torch import save_file
 from tests.weights.conftest import MODEL, one_line
 from vlnbert.errors import DataError, VlnbertError
 from vlnbert.navigator import Navigator
-from vlnbert.navigator.storage import hub
 from vlnbert.weights.importing import import_weights, inspect_weights
 
 
@@ -171,7 +170,7 @@ def test_a_hub_name_without_network(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def refuse(*_: object, **__: object) -> str:
         raise error
 
-    monkeypatch.setattr(hub, "snapshot_download", refuse)
+    monkeypatch.setattr("vlnbert.navigator.storage.folder.snapshot_download", refuse)
     for name in ("bert-base-uncased", "owner/model_1.5"):
         line = one_line(name, tmp_path)
         assert line.startswith(
@@ -192,7 +191,7 @@ def test_a_hub_name_is_fetched(bert_folder: Path, tmp_path: Path, monkeypatch: p
         asked.append((name, allow_patterns[-1]))
         return str(bert_folder)
 
-    monkeypatch.setattr(hub, "snapshot_download", give)
+    monkeypatch.setattr("vlnbert.navigator.storage.folder.snapshot_download", give)
     assert inspect_weights("owner/small-bert").family == "bert"
     assert asked == [("owner/small-bert", "model.safetensors"), ("owner/small-bert", "pytorch_model.bin")]
 

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from vlnbert.errors import DataError
-from vlnbert.navigator.storage import hub
 from vlnbert.weights import options
 from vlnbert.weights.importing import import_weights, inspect_weights, load_weights
 from vlnbert.weights.options import MINILM, ImportOptions, resolve_source
@@ -45,7 +44,7 @@ def test_without_the_package_the_hub_is_asked(tmp_path: Path, monkeypatch: pytes
         return str(tmp_path)
 
     monkeypatch.setattr(options, "PACKAGE", "no_such_package")
-    monkeypatch.setattr(hub, "snapshot_download", give)
+    monkeypatch.setattr("vlnbert.navigator.storage.folder.snapshot_download", give)
     assert resolve_source(MINILM) == tmp_path
     assert asked == ["sentence-transformers/all-MiniLM-L6-v2"]
 
@@ -55,7 +54,7 @@ def test_without_package_and_hub_a_line_says_what_to_do(monkeypatch: pytest.Monk
         raise ConnectionError("nobody answers")
 
     monkeypatch.setattr(options, "PACKAGE", "no_such_package")
-    monkeypatch.setattr(hub, "snapshot_download", refuse)
+    monkeypatch.setattr("vlnbert.navigator.storage.folder.snapshot_download", refuse)
     with pytest.raises(DataError) as caught:
         resolve_source(MINILM)
     assert str(caught.value) == (

@@ -5,8 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vlnbert.navigator import NavigatorConfig, key_shapes
-from vlnbert.weights.keys import KeyTable, expand_rows, ordered_keys
-from vlnbert.weights.tables import BERT, FAMILIES, PUBLISHED, Family
+from vlnbert.weights.tables import BERT, FAMILIES, PUBLISHED, Family, KeyTable, expand_rows, ordered_keys
 
 SMALL = {"hidden": 8, "heads": 2, "inner": 12, "vocabulary": 9, "positions": 7, "feature_width": 5, "angle_width": 4}
 CASES = [(family, backbone) for family in FAMILIES for backbone in family.rows]

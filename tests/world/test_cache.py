@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from safetensors import SafetensorError
 
 from tests.processes import PATIENCE
-from vlnbert.world import build, open_features, open_labels, open_world
+from vlnbert.features.views import open_features, open_labels
+from vlnbert.world import build, open_world
 from vlnbert.world import cache as cache_module
 from vlnbert.world.cache import Key, cache_folder, cached, cached_in_pieces, content_digest
 
@@ -233,8 +234,8 @@ def test_what_was_just_written_is_read_again(tmp_path, hashed):
 def test_features_and_labels_come_from_the_cache_too(tiny, world, monkeypatch, name):
     path = tiny.path(f"features/{name}")
     first, (labels, classes) = open_features(world, path), open_labels(world, tiny.folder.captions)
-    monkeypatch.setattr("vlnbert.world.sights.read_features", None)
-    monkeypatch.setattr("vlnbert.world.sights.read_captions", None)
+    monkeypatch.setattr("vlnbert.features.views.read_features", None)
+    monkeypatch.setattr("vlnbert.features.views.read_captions", None)
     assert torch.equal(first.table, open_features(world, path).table)
     again, classes_again = open_labels(world, tiny.folder.captions)
     assert torch.equal(labels.table, again.table)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vlnbert.sources.connectivity import ScanGraph
-from vlnbert.world.candidates import find_candidates
+from vlnbert.world.build import find_candidates
 
 
 def star(*neighbours):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vlnbert.errors import UsageError
-from vlnbert.world.geometry import VIEWS, angle_feature, level_view, view_elevation, view_heading, wrapped
+from vlnbert.world.world import VIEWS, angle_feature, level_view, view_elevation, view_heading, wrapped
 
 ANGLES = st.floats(-100, 100)
 

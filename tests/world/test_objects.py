@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.world.samples import CROWD, MIXED, ORDER, everyone, furnish, furnished, plain_objects
 from vlnbert.errors import InvalidFileError
-from vlnbert.sources.boxes import BoxedObject, ViewpointObjects
+from vlnbert.sources.annotations import BoxedObject, ViewpointObjects
 from vlnbert.world import objects as module
 from vlnbert.world import open_object_table, open_world
 from vlnbert.world.objects import NONE, build_object_table, find_sightings

@@ -12,8 +12,7 @@ from vlnbert.environment.contract import check_world
 from vlnbert.errors import UnknownNameError, VlnbertError
 from vlnbert.sources.connectivity import ScanGraph, read_connectivity
 from vlnbert.world import STOP, build_world, open_world
-from vlnbert.world.build import shortest_paths
-from vlnbert.world.candidates import find_candidates
+from vlnbert.world.build import find_candidates, shortest_paths
 
 
 def test_scans_lie_one_behind_the_other(world):

@@ -1,4 +1,4 @@
-"""What agents did and why, to look at: records of episodes, floor plans, and reports that are one file."""
+"""Renders records of episodes: cards, floor plans, curves, and reports that are one file."""
 
 from typing import TYPE_CHECKING, Any
 

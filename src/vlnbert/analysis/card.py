@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 READ = 3  # words that a step names
-SHADES = (  # from which share of the strongest word's attention, and how it is shaded; the ink is told for dark screens
+# Shading from a share of the strongest word's attention on; black ink stays readable on dark screens.
+SHADES = (
     (0.66, "black on rgb(255,150,60)"),
     (0.4, "black on rgb(255,190,130)"),
     (0.2, "black on rgb(255,225,195)"),
@@ -37,7 +38,7 @@ def card_text(record: RecordedEpisode, width: int = WIDE) -> str:
 
 
 def head_lines(record: RecordedEpisode) -> tuple[str, str]:
-    """Which episode, and what became of it."""
+    """Two lines: which episode, and its outcome."""
     return f"Episode {record.id}, {record.where}, walked by {record.agent}", f"{record.verdict}: {record.ending}"
 
 
@@ -48,7 +49,7 @@ def tables(record: RecordedEpisode) -> list[Table]:
 
 
 def step_table(record: RecordedEpisode) -> Table:
-    """A row for each decision; columns that no step has anything to say in are left out."""
+    """A row for each decision; empty columns are left out."""
     words = record.instruction.words
     rows = [(str(number), *_cells(step, words)) for number, step in enumerate(record.steps, start=1)]
     columns = ("step", "to goal", "chooses", "p", "next best", "teacher", "object", "attends to", "sees there")
@@ -57,13 +58,13 @@ def step_table(record: RecordedEpisode) -> Table:
 
 
 def shaded_instruction(record: RecordedEpisode) -> "Text":
-    """The words as read, shaded by their mean attention over all steps; as written where nobody tells of any."""
+    """The words as read, shaded by their mean attention over all steps; as written without attention."""
     from rich.text import Text
 
-    told = [step.attention for step in record.steps if step.attention is not None]
-    if not told:
+    attention = [step.attention for step in record.steps if step.attention is not None]
+    if not attention:
         return Text(record.instruction.text.strip())
-    mean = [sum(weights) / len(told) for weights in zip(*told, strict=True)]
+    mean = [sum(weights) / len(attention) for weights in zip(*attention, strict=True)]
     most, text = max(mean, default=0.0) or 1.0, Text()
     for piece, place in laid_out(record.instruction.text.strip(), record.instruction.words):
         weight = 0.0 if place is None else mean[place]
@@ -91,7 +92,7 @@ def _cells(step: RecordedStep, words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def direction(step: RecordedStep, choice: int) -> str:
-    """A choice as one would say it: which way, from where the agent looks, and how far."""
+    """A choice in words: its direction, relative to where the agent faces, and distance."""
     it = step.choices[choice]
     if it.viewpoint is None:
         return "stop"
@@ -108,13 +109,13 @@ class Cards:
     def card(self, record: RecordedEpisode, plan: Json, title: str = "") -> str:
         """An episode as HTML; its record and its house go into `data`."""
         name, house = f"record-{next(self._numbers)}", f"plan-{record.scan}"
-        told = record.to_json()
-        self.data |= {name: rounded(told), house: plan}
+        values = record.to_json()
+        self.data |= {name: rounded(values), house: plan}
         return (
             f'<article class="card" data-record="{name}" data-plan="{escaped(house)}">\n'
-            f"<header><h3>{text(title or f'Episode {record.id}')}</h3>{outcome(told)}</header>\n"
-            f'{facts(told)}\n<div class="viewer"></div>\n'
-            f'<div class="still">\n{still_card(told, plan)}\n</div>\n</article>'
+            f"<header><h3>{text(title or f'Episode {record.id}')}</h3>{outcome(values)}</header>\n"
+            f'{facts(values)}\n<div class="viewer"></div>\n'
+            f'<div class="still">\n{still_card(values, plan)}\n</div>\n</article>'
         )
 
 
@@ -127,16 +128,16 @@ def write_card_page(path: Path, record: RecordedEpisode, plan: Json) -> None:
     write_page(path, title, f"{body}{card}\n{scores}", cards.data)
 
 
-def rounded(told: Any) -> Any:
+def rounded(values: Any) -> Any:
     """Numbers in few digits, which is all that a picture shows; scores stay as they are."""
-    match told:
+    match values:
         case float():
-            return float(f"{told:.{DIGITS}g}")
+            return float(f"{values:.{DIGITS}g}")
         case dict():
-            return {key: value if key == "scores" else rounded(value) for key, value in told.items()}
+            return {key: value if key == "scores" else rounded(value) for key, value in values.items()}
         case list() | tuple():
-            return [rounded(value) for value in told]
-    return told
+            return [rounded(value) for value in values]
+    return values
 
 
 def write_card(path: Path, record: RecordedEpisode, data: Data) -> None:

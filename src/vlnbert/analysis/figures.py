@@ -16,10 +16,10 @@ from matplotlib.ticker import MaxNLocator
 from vlnbert.errors import UsageError
 from vlnbert.evaluation.tables import is_rate, own_keys
 from vlnbert.learning.objective import PAPER_TERMS
-from vlnbert.sources.checks import is_number
-from vlnbert.sources.files import written_beside
+from vlnbert.sources.files import is_number
+from vlnbert.sources.writing import written_beside
 from vlnbert.tables import escaped
-from vlnbert.tasks.metrics import METRICS
+from vlnbert.tasks.task import METRICS
 
 # A page in a dark scheme sets the same names as CSS variables. Hues are Okabe and Ito's, safe for the colour-blind.
 PALETTE = {

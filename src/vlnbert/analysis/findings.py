@@ -63,7 +63,7 @@ DIGESTS = {
 
 @dataclass(frozen=True)
 class Group:
-    """Some episodes that have something in common."""
+    """Episodes that have a property in common, and how many of them succeeded."""
 
     name: str
     episodes: int
@@ -76,7 +76,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Mistakes:
-    """What a report tells of an agent's failures; all of it counts episodes of one split."""
+    """Counts of an agent's failures, by kind, on one split."""
 
     endings: dict[str, int]  # by `ENDINGS`
     left_path: dict[str, int]  # by how many moves along the reference were made before it was left
@@ -87,7 +87,7 @@ class Mistakes:
 
 
 def find_mistakes(evaluation: Evaluation) -> Mistakes:
-    """Take a scored evaluation apart."""
+    """Count the kinds of mistakes in a scored evaluation."""
     scores, episodes = evaluation.scores, evaluation.episodes
     if scores is None:
         raise ValueError("goals are withheld: nobody knows what went wrong")
@@ -138,7 +138,7 @@ def endings_of(
 def moves_along(walk: Sequence[int], reference: Sequence[int]) -> int | None:
     """How many moves along the reference were made before it was left; None where it was not left.
 
-    Who goes on at its end leaves it there; who stops on it does not.
+    An agent that walks beyond its end leaves it there; one that stops on it does not.
     """
     for move, viewpoint in enumerate(walk):
         if move >= len(reference) or viewpoint != reference[move]:
@@ -163,7 +163,7 @@ def _grouped(names: Sequence[str], succeeded: Sequence[bool]) -> list[Group]:
 
 
 def pick_episodes(scores: Scores, count: int, paths: Sequence[Hashable]) -> list[tuple[str, int]]:
-    """Up to `count` rows, each once, with what it stands for: about a third of each kind, best first.
+    """Pick up to `count` rows, each once, with their kind: about a third of each, best first.
 
     Episodes are ordered by success, then by SPL and nDTW; of the best the longer ones are shown, of the worst those
     that ended farthest from the goal. Typical are those in the middle of that order. Of episodes on the same path, by

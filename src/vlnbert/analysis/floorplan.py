@@ -111,7 +111,7 @@ def draw_episode(
 ) -> Figure:
     """Draw a walk and, where it is known, the path it should have taken; one panel a floor that either touches.
 
-    Unless it is told, success is R2R's: the walk ends less than 3 m from the end of the reference, along the graph.
+    By default success is R2R's: the walk ends less than 3 m from the end of the reference, along the graph.
     `ending` says what became of the walk; by default that it stopped.
     """
     plan = plan_episode(world, walked, reference or [])
@@ -142,7 +142,7 @@ def _draw_header(figure: Figure, *, total: float, header: float, title: str, out
 
 
 def _outcome(world: World, plan: FloorPlan, succeeded: bool | None, ending: str) -> tuple[str, str]:
-    """What became of the walk, and the colour to say it in."""
+    """The outcome of the walk in words, and their colour."""
     if not plan.reference:
         return f"Goal withheld: {ending or f'walked {len(plan.walked) - 1} steps'}", PALETTE["quiet"]
     start, goal = torch.tensor([plan.walked[-1], plan.reference[-1]], device=world.device)

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from vlnbert.data.data import Data
 from vlnbert.errors import UnknownNameError
-from vlnbert.perception.object_channels import box_heading
-from vlnbert.perception.objects import readable_name
+from vlnbert.features.objects import box_direction, readable_name
 from vlnbert.sources.plans import ScanPlan, read_plan
 from vlnbert.world.objects import ObjectTable
 from vlnbert.world.world import World
@@ -74,7 +73,7 @@ def _drawn(plan: ScanPlan) -> dict[str, Any]:
 
 
 def _seen(data: Data, scan: str, heights: list[float]) -> dict[str, Any]:
-    """A house that nobody drew: no rooms, and the objects that its boxes place."""
+    """The part of a plan of a house without a drawn one: no rooms, and the objects that boxes place."""
     objects = place_objects(data.world, data.objects, scan) if data.folder.boxes.is_dir() else []
     floors = [int(np.abs(np.array(heights) - thing.z).argmin()) for thing in objects]
     placed = [
@@ -101,7 +100,7 @@ class SeenObject:
 
 def place_objects(world: World, objects: ObjectTable, scan: str) -> list[SeenObject]:
     """The objects of a scan whose places follow from two or more lines of sight that agree."""
-    heading, position = box_heading(objects).tolist(), world.position.cpu().numpy()
+    heading, position = box_direction(objects)[0].tolist(), world.position.cpu().numpy()
     number = world.scans.index(scan)
     scan_of, seen = world.scan_of.tolist(), dict[str, list[int]]()
     for row, viewpoint in enumerate(objects.viewpoint.tolist()):

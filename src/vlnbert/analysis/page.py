@@ -9,7 +9,7 @@ from json import dumps
 from pathlib import Path
 from typing import Any
 
-from vlnbert.sources.files import written_beside
+from vlnbert.sources.writing import written_beside
 from vlnbert.tables import Table, escaped
 
 TIGHT = tuple(".,;:!?)'%\N{RIGHT SINGLE QUOTATION MARK}")  # what no space stands before
@@ -35,7 +35,7 @@ def write_page(path: Path, title: str, body: str, data: Mapping[str, Any]) -> No
 
 
 def page(title: str, body: str, data: Mapping[str, Any]) -> str:
-    """Even a page that was tampered with loads nothing and runs nothing but our own script, told by its hash."""
+    """The whole page as HTML; its policy lets no other script run than our own, by its hash, and loads nothing."""
     script = viewer_script() + read_file("page.js")
     allowed = b64encode(sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{allowed}'; base-uri 'none'"
@@ -101,7 +101,7 @@ def read_file(name: str) -> str:
 
 
 def way_to(heading: float, elevation: float, distance: float, *, facing: float) -> str:
-    """Which way and how far, as one would say it who faces that way."""
+    """Direction and distance in words, relative to where the agent faces."""
     turn = math.degrees((heading - facing + math.pi) % math.tau - math.pi)
     way = f"{abs(turn):.0f}° {'right' if turn > 0 else 'left'}"
     way = "ahead" if abs(turn) < STRAIGHT else "back" if abs(turn) > 180 - STRAIGHT else way
@@ -111,28 +111,28 @@ def way_to(heading: float, elevation: float, distance: float, *, facing: float) 
 
 
 def percent(share: float | None) -> str:
-    """A probability as people read it; one that is small is not none."""
+    """A probability in percent; small ones are not shown as zero."""
     if share is None:
         return ""
     return "<1 %" if 0 < share < SMALL else f"{100 * share:.0f} %"
 
 
 def most_read(words: Sequence[str], weights: Sequence[float], count: int) -> list[str]:
-    """The words that got most attention, in their order; punctuation tells nobody anything."""
+    """The words with most attention, in their order; punctuation does not count."""
     places = [place for place, word in enumerate(words) if any(map(str.isalnum, word))]
     strongest = sorted(places, key=lambda place: -weights[place])[:count]
     return list(dict.fromkeys(words[place] for place in sorted(strongest)))
 
 
 def laid_out(text: str, words: Sequence[str]) -> list[tuple[str, int | None]]:
-    """The text in pieces, each a word with its place or what stands between; words of another spelling replace it."""
+    """The text in pieces: each word with its place, and what stands between; words of another spelling replace it."""
     pieces, at = list[tuple[str, int | None]](), 0
     for place, word in enumerate(words):
-        found = text.find(word, at) if word else -1
-        if found < 0 or text[at:found].strip():
+        start = text.find(word, at) if word else -1
+        if start < 0 or text[at:start].strip():
             return _spaced(words)
-        pieces += [(text[at:found], None), (word, place)]
-        at = found + len(word)
+        pieces += [(text[at:start], None), (word, place)]
+        at = start + len(word)
     return [piece for piece in (*pieces, (text[at:], None)) if piece[0]]
 
 

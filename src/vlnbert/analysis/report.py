@@ -12,8 +12,7 @@ from vlnbert.analysis.page import Markup, table, text, write_page
 from vlnbert.evaluation.episode_record import RecordedEpisode
 from vlnbert.evaluation.tables import Summary, is_rate, own_keys, score_keys, shown
 from vlnbert.tables import Table, escaped
-from vlnbert.tasks.metrics import METRICS
-from vlnbert.tasks.task import TASKS
+from vlnbert.tasks.task import METRICS, TASKS
 
 ASKED = {
     "r2r": "An agent stands in a house and reads an instruction, such as “{example}” It walks from one viewpoint to "
@@ -112,7 +111,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class Folded:
-    """What only some want to see."""
+    """A part that is folded until it is clicked."""
 
     summary: str
     part: "Part"
@@ -138,7 +137,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Report:
-    """What a page says, from top to bottom. `data` is held in it as JSON, by id."""
+    """The parts of a page, from top to bottom. `data` is in it as JSON, by id."""
 
     title: str
     opening: Sequence[Part]
@@ -215,8 +214,8 @@ def what_was_asked(task: str, split: str, example: str) -> list[Words]:
     fallback = f"{first} An instruction: “{{example}}”"
     houses = HOUSES.get(split, "")
     example = example.strip()
-    told = ASKED.get(task, fallback).replace("{example}", example if example.endswith(ENDS) else f"{example}.")
-    return [Words(told, "lead"), *([Words(houses, "lead")] if houses else [])]
+    entries = ASKED.get(task, fallback).replace("{example}", example if example.endswith(ENDS) else f"{example}.")
+    return [Words(entries, "lead"), *([Words(houses, "lead")] if houses else [])]
 
 
 def headline(task: str, scores: Mapping[str, Summary], agent: str) -> Figures:
@@ -249,12 +248,12 @@ def how_well(
         for name, summary in scores.items()
     ]
     rows += [[name, *(row.get(key, "-") for key in keys)] for name, row in paper.items()]
-    told = [BASELINES, note]
+    entries = [BASELINES, note]
     if paper:
-        told.append("The paper's rows are as printed; its agents saw image features.")
+        entries.append("The paper's rows are as printed; its agents saw image features.")
     words = MEANINGS | (SEEN if TASKS[task].sees_objects else {})
     words |= {key: METRICS[key].meaning for key in own_keys(scores[agent]) if METRICS[key].meaning}
-    table = Table(["agent", *(METRICS[key].heading for key in keys)], rows, note=" ".join(filter(None, told)))
+    table = Table(["agent", *(METRICS[key].heading for key in keys)], rows, note=" ".join(filter(None, entries)))
     meanings = [(METRICS[key].title, words[key]) for key in keys if key in words]
     others = [METRICS[key] for key in own_keys(scores[agent]) if not is_rate(key)]
     units = "".join(f", {metric.title} {f'in {metric.unit}' if metric.unit else 'has no unit'}" for metric in others)
@@ -272,12 +271,14 @@ def how_it_learned(log: Sequence[dict[str, Any]], split: str, others: Mapping[st
     return Section("How it learned", [Columns([losses, rates])])
 
 
-def what_went_wrong(found: Mistakes) -> Section:
+def what_went_wrong(mistakes: Mistakes) -> Section:
     """How episodes ended, where paths were left, and which episodes are hard."""
-    total = sum(found.endings.values())
-    endings = [_share(name, number, total) for name, number in found.endings.items()]
-    left = [_share(name, number, total) for name, number in found.left_path.items()]
-    houses = "" if len(found.by_house) == found.houses else f"The easiest and the hardest of {found.houses} houses."
+    total = sum(mistakes.endings.values())
+    endings = [_share(name, number, total) for name, number in mistakes.endings.items()]
+    left = [_share(name, number, total) for name, number in mistakes.left_path.items()]
+    houses = (
+        "" if len(mistakes.by_house) == mistakes.houses else f"The easiest and the hardest of {mistakes.houses} houses."
+    )
     meanings = Terms([(name, meaning) for name, meaning in ENDINGS.items()])
     return Section(
         "Where it went wrong",
@@ -296,11 +297,11 @@ def what_went_wrong(found: Mistakes) -> Section:
             meanings,
             Columns(
                 [
-                    Bars("By the length of the path", _rates(found.by_path_length), "SR"),
-                    Bars("By the length of the instruction", _rates(found.by_words), "SR"),
+                    Bars("By the length of the path", _rates(mistakes.by_path_length), "SR"),
+                    Bars("By the length of the instruction", _rates(mistakes.by_words), "SR"),
                 ]
             ),
-            Bars("By house", _rates(found.by_house), "SR", houses),
+            Bars("By house", _rates(mistakes.by_house), "SR", houses),
         ],
     )
 

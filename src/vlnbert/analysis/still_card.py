@@ -11,7 +11,7 @@ from typing import Any
 from vlnbert.analysis.page import Markup, laid_out, most_read, percent, table, text, way_to
 from vlnbert.evaluation.tables import own_keys, shown
 from vlnbert.tables import Table, escaped
-from vlnbert.tasks.metrics import METRICS
+from vlnbert.tasks.task import METRICS
 
 WIDTH, TALLEST, FLATTEST = 340.0, 360.0, 200.0  # pixels of a panel
 AROUND, CLOSEST = 1.8, 52.0  # metres around what must be seen; pixels to the metre, however short the walk
@@ -175,7 +175,7 @@ class _Floor:
                 yield self.label(one["name"], x, y - 8, "ve-object-name")
 
     def sight(self) -> Iterable[str]:
-        """Where nobody knows the place of the object asked for: in which direction it was seen last."""
+        """The direction in which the target object was seen last, if its place is not known."""
         seen = [(step, one) for step in self.record["steps"] for one in step["objects"] if _is_target(self.record, one)]
         if not seen or any(_is_target(self.record, one) for one in self.plan["objects"]):
             return
@@ -240,7 +240,7 @@ def still_card(record: Json, plan: Json) -> str:
 
 
 def outcome(record: Json) -> str:
-    """What became of it, as a paragraph."""
+    """The outcome, as a paragraph."""
     kind = "withheld" if record["success"] is None else "success" if record["success"] else "failure"
     told = f"{record['verdict']}: {record['ending']}"
     return f'<p class="outcome {kind}">{text(told)}</p>'
@@ -308,7 +308,7 @@ def _panels(record: Json, plan: Json) -> str:
 
 
 def _steps(record: Json) -> str:
-    """A row for each decision; columns that no step has anything to say in are left out."""
+    """A row for each decision; empty columns are left out."""
     rows = [
         (
             str(number),
@@ -330,7 +330,7 @@ def _steps(record: Json) -> str:
 
 
 def _other_views(record: Json) -> str:
-    """What the views showed that were not chosen; a click opens it."""
+    """The captions of views that were not chosen, folded."""
     told = [
         f"<li>{text(f'step {number}, {_direction(step, index)}: {seen}')}</li>"
         for number, step in enumerate(record["steps"], start=1)
@@ -365,7 +365,7 @@ def _others(step: Json) -> list[int]:
 
 
 def _seen(choice: Json) -> str:
-    """What the data folder says of a choice's view."""
+    """Captions and detections of a choice's view, from the data folder."""
     texts = choice["texts"]
     found = ", ".join(texts.get("detections", ()))
     said = (texts.get("captions", ""), texts.get("observations", ""), f"detected: {found}" if found else "")

@@ -7,14 +7,13 @@ from typing import TypeVar
 
 from vlnbert.api.runs import Run, open_run
 from vlnbert.data.data import Data
-from vlnbert.data.shown import from_kept
 from vlnbert.errors import DataError, UnknownNameError, UsageError, near_names, setting
 from vlnbert.evaluation.options import Checkpoint
 from vlnbert.evaluation.walker import LoadedAgent
+from vlnbert.features.opening import from_kept
 from vlnbert.learning.run_folder import RECORD
 from vlnbert.navigator import Navigator
-from vlnbert.navigator.storage.folder import CONFIG, SPEAKER
-from vlnbert.navigator.storage.hub import NoSuchSourceError, exists
+from vlnbert.navigator.storage.folder import CONFIG, SPEAKER, NoSuchSourceError, exists
 from vlnbert.rollout.agents import AGENTS, Agent, AgentFactory, agent_name, as_agent, find_agent
 from vlnbert.rollout.policies import open_policy
 from vlnbert.rollout.policy import POLICY, Policy, as_policy

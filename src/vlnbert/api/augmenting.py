@@ -5,12 +5,10 @@ from typing import TYPE_CHECKING
 
 from vlnbert.api.arguments import checked, spread
 from vlnbert.errors import UsageError
-from vlnbert.evaluation.options import Checkpoint
 from vlnbert.progress import quiet
-from vlnbert.runtime import Precision, require_within
-from vlnbert.sources.files import require_new, write_json
+from vlnbert.runtime import require_within
 from vlnbert.sources.instructions import is_augmented
-from vlnbert.speaker.config import Decoding
+from vlnbert.speaker.config import Decoding, SpeakOptions
 
 if TYPE_CHECKING:
     from vlnbert.api.runs import Run
@@ -20,8 +18,8 @@ if TYPE_CHECKING:
     from vlnbert.rollout.policy import Policy
     from vlnbert.speaker.augmenting import AugmentedFile
     from vlnbert.speaker.speaker import Speaker
-    from vlnbert.tasks.sampled_paths import SampledPaths
-    from vlnbert.tasks.sub_instructions import SubInstructions
+    from vlnbert.tasks.made_paths import SampledPaths
+    from vlnbert.tasks.word_labels import SubInstructions
 
 
 @checked()
@@ -47,8 +45,9 @@ def augment_paths(
         holdout_seed: Chooses those houses.
     """
     from vlnbert.data.data import open_data
-    from vlnbert.tasks.holdout import choose_houses
-    from vlnbert.tasks.sampled_paths import sample_paths
+    from vlnbert.sources.writing import require_new, write_json
+    from vlnbert.tasks.made_paths import sample_paths
+    from vlnbert.tasks.splits import choose_houses
     from vlnbert.tasks.task import R2R
 
     require_within(
@@ -78,10 +77,7 @@ def augment_speak(
     decoding: Decoding = Decoding("nucleus"),  # noqa: B008  # frozen
     keep_followed: "Run | Navigator | Policy | Agent | AgentFactory | str | Path | None" = None,
     within: float | None = None,
-    checkpoint: Checkpoint = "best",
-    batch: int | None = None,
-    precision: Precision = "float32",
-    device: str | None = None,
+    options: SpeakOptions,
     bar: bool = True,
 ) -> "AugmentedFile":
     """Describe every path of a file, and write the instructions as augmented data: `r2r/told_aug.json` is r2r/told_aug.
@@ -101,10 +97,7 @@ def augment_speak(
         decoding: ...
         keep_followed: A run, navigator or agent: what it cannot follow back is left out.
         within: Metres from the path's end within which it must stop; by default 3.
-        checkpoint: Which weights of a run speak: the best, or those of its last checkpoint.
-        batch: Paths of a batch; by default 64 on a CPU, 2048 on a GPU.
-        precision: Of the speaker's tokens; fastest is what multiplies faster on this device.
-        device: Where to speak, such as cpu or cuda; by default that of the data, which is cpu for a folder.
+        options: ...
         bar: Show progress.
     """
     from vlnbert.api.agents import load_agent
@@ -112,14 +105,14 @@ def augment_speak(
     from vlnbert.evaluation.walker import Walker
     from vlnbert.speaker.augmenting import PathsToDescribe, require_sense
 
-    require_sense(Path(out), tellings, decoding, batch, within, followed=keep_followed is not None)
+    require_sense(Path(out), tellings, decoding, within, followed=keep_followed is not None)
     with quiet(not bar):
-        opened = open_speaker(speaker, data, checkpoint, precision, device)
+        opened = open_speaker(speaker, data, options)
         described = PathsToDescribe(opened, Path(paths))
         walker = None
         if keep_followed is not None:
             walker = Walker(load_agent(keep_followed), opened.opened, f"{described.task}/train")
-        return described.write(Path(out), tellings, decoding, batch, walker, within)
+        return described.write(Path(out), tellings, decoding, options.batch, walker, within)
 
 
 @checked()
@@ -137,7 +130,8 @@ def augment_sub_instructions(data: "Data | str | Path", out: str | Path) -> "Sub
         out: The file to write, new, in R2R's form: `r2r/R2R_sub_instructions.json` is the split r2r/sub_instructions.
     """
     from vlnbert.data.data import open_data
-    from vlnbert.tasks.sub_instructions import cut_train_instructions
+    from vlnbert.sources.writing import require_new, write_json
+    from vlnbert.tasks.word_labels import cut_train_instructions
 
     if is_augmented(Path(out)):
         problem = f"{out} would be read as augmented data, which comes as tokens"

@@ -1,4 +1,4 @@
-"""Compare agents on one split: settings that differ, scores side by side, the episodes where they part."""
+"""Compare agents on one split: settings that differ, scores side by side, the episodes in which they diverge."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,9 +23,9 @@ from vlnbert.evaluation.walker import Walker
 from vlnbert.progress import say
 from vlnbert.rollout.policy import Policy
 from vlnbert.tables import Table
-from vlnbert.tasks.metrics import EPISODES
+from vlnbert.tasks.task import EPISODES
 
-SHOWN = 10  # episodes that are listed, unless told otherwise
+SHOWN = 10  # episodes that are listed by default
 SHORT = 8  # characters of a viewpoint in a table; of the 32 that real ones have, no more are needed
 
 Settings = Mapping[str, Any]
@@ -38,7 +38,7 @@ class AgentComparison:
 
     split: str
     evaluations: Mapping[str, Evaluation]  # by agent, of the same episodes
-    settings: Mapping[str, Settings]  # those that differ: by setting, then by agent; who has none is left out
+    settings: Mapping[str, Settings]  # those that differ, by setting and then by agent that has it
 
     @cached_property
     def divergences(self) -> list[Divergence]:
@@ -174,10 +174,10 @@ def _flat(values: Settings, place: str = "") -> Iterator[tuple[str, Any]]:
             yield f"{place}{name}", list(value) if isinstance(value, tuple) else value
 
 
-def _differing(told: Mapping[str, Settings]) -> dict[str, Settings]:
-    """The settings that not all agents who have them share."""
-    names = dict.fromkeys(name for settings in told.values() for name in settings)
-    by_name = {name: {agent: one[name] for agent, one in told.items() if name in one} for name in names}
+def _differing(by_agent: Mapping[str, Settings]) -> dict[str, Settings]:
+    """The settings that differ between agents that have them, by setting and agent."""
+    names = dict.fromkeys(name for settings in by_agent.values() for name in settings)
+    by_name = {name: {agent: one[name] for agent, one in by_agent.items() if name in one} for name in names}
     return {name: of for name, of in by_name.items() if len({dumps(value) for value in of.values()}) > 1}
 
 

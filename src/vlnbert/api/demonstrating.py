@@ -8,7 +8,7 @@ from vlnbert.api.arguments import checked
 from vlnbert.errors import UnknownNameError
 from vlnbert.progress import quiet
 from vlnbert.runtime import require_within, use_threads
-from vlnbert.sources.folders import refuse_full
+from vlnbert.sources.writing import refuse_full
 
 if TYPE_CHECKING:
     from vlnbert.api.reporting import Comparison

@@ -1,4 +1,4 @@
-"""Look at one episode: what an agent was asked, what it did at each step and why, and what became of it."""
+"""One episode in detail: the instruction, the choices of each step with their probabilities, and the outcome."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -64,8 +64,8 @@ def require_episode(known: Sequence[str], id: str, where: str, data: Data | None
     if id in known:
         return
     task = task_and_split(where)[0] if data is not None else ""
-    found = guess_split({id}, task, data.folder) if data is not None else None
-    if found and found[0] == task:  # the same id in another task is another episode
-        there = "/".join(found)
-        raise UsageError(f"no episode '{id}' in {where}; it is in another split: {setting('split', there)}")
+    home = guess_split({id}, task, data.folder) if data is not None else None
+    if home and home[0] == task:  # the same id in another task is another episode
+        other = setting("split", "/".join(home))
+        raise UsageError(f"no episode '{id}' in {where}; it is in another split: {other}")
     raise UnknownNameError("episode", id, known, where)

@@ -37,21 +37,22 @@ def serve_explorer(
     from vlnbert.explorer.serving import address, listen, serve
     from vlnbert.explorer.walk_queue import WalkQueue
 
-    with listen(host, port) as listening:  # a port in use is told before anything is opened
+    # A port in use is reported before anything is opened.
+    with listen(host, port) as listening:
         explorer = open_explorer(agents, data, device=device, threads=threads)
         queue = WalkQueue(explorer.walk)
         page = address(listening)
         if not is_loopback(host):
             say(f"warning: everybody who can reach {host} can visit this page and let agents walk here")
 
-        def tell() -> None:
+        def announce() -> None:
             say(f"explore at {page} (Ctrl-C ends it)")
             if began is not None:
                 began(page)
 
         hosts = LOOPBACK | {host} if is_loopback(host) else None
         try:
-            serve(make_app(explorer, queue, hosts), listening, tell)
+            serve(make_app(explorer, queue, hosts), listening, announce)
         finally:
             queue.close()
 
@@ -61,7 +62,7 @@ def open_explorer(
 ) -> "Explorer":
     """The agents in their data, ready for visitors; the first walk is made, so that no visitor waits for it."""
     from vlnbert.explorer.explorer import AGENT, Explorer, generated_house
-    from vlnbert.explorer.requests import EpisodeAsked
+    from vlnbert.explorer.requests import EpisodeQuery
 
     if len(agents) > MOST_AGENTS:
         raise UsageError(f"{len(agents)} agents are too many to watch; name one or two")
@@ -81,32 +82,32 @@ def open_explorer(
     about = [walker.loaded.weights or _about(one, walker.agent) for walker, one in zip(walkers, sources, strict=True)]
     explorer = Explorer(walkers, about)
     if first := explorer.first:
-        asked = [EpisodeAsked(number, first["split"], first["id"]) for number in range(len(walkers))]
-        explorer.walk(asked)
+        query = [EpisodeQuery(number, first["split"], first["id"]) for number in range(len(walkers))]
+        explorer.walk(query)
         explorer.plan(explorer.catalogue.scan_of(first["split"], first["id"]))
     return explorer
 
 
 def _splits_for(source: AnyAgent, data: Data) -> list[str]:
-    """A split of each task that an agent may be asked to walk: they decide what it sees."""
+    """A split of each task that an agent may have to walk: they decide what it sees."""
     tasks = dict.fromkeys(task_and_split(name)[0] for name in data.splits)
     if isinstance(source, Run):
         tasks = dict.fromkeys(source.experiment.tasks)
     elif isinstance(source, AgentFactory | Agent) or (isinstance(source, str) and source in AGENTS):
         tasks = dict.fromkeys([R2R.name] if R2R.name in tasks else list(tasks)[:1])
     wanted = ("val_unseen", "val_seen", "train")
-    found = [[f"{task}/{split}" for split in wanted if f"{task}/{split}" in data.splits] for task in tasks]
-    return [names[0] for names in found if names]
+    known = ([f"{task}/{split}" for split in wanted if f"{task}/{split}" in data.splits] for task in tasks)
+    return [names[0] for names in known if names]
 
 
 def _about(source: AnyAgent, agent: Agent) -> str:
-    """Who walks, in words: what a class of agents says of itself."""
+    """A description of an agent: the first line of its class's docstring."""
     from vlnbert.explorer.explorer import AGENT
 
     if source == AGENT:
         return "It ships with vlnbert, and was trained in other generated houses."
-    told = type(agent).__doc__ if isinstance(source, str | AgentFactory) else None
-    return (told or "").strip().partition("\n")[0]
+    description = type(agent).__doc__ if isinstance(source, str | AgentFactory) else None
+    return (description or "").strip().partition("\n")[0]
 
 
 def require_server() -> None:

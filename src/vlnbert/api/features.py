@@ -1,6 +1,5 @@
-"""Make features of views and objects from open data, once, and tell what they are."""
+"""Make features of views and objects from open data, once, and describe them."""
 
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter
@@ -8,14 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from vlnbert.api.arguments import checked
 from vlnbert.errors import UsageError
-from vlnbert.perception.channels import OBJECT_CHANNELS, OBJECT_GROUPS, VIEW_CHANNELS, VIEW_GROUPS, WITHOUT_NAMES
+from vlnbert.features.spec import OBJECT_NAMES, VIEW_NAMES, WITHOUT_NAMES, FeatureSpec
 from vlnbert.progress import quiet
 from vlnbert.runtime import require_device
+from vlnbert.tasks.episodes import bind
+from vlnbert.tasks.splits import TargetReport, report_targets
+from vlnbert.tasks.task import REVERIE, TASKS
 from vlnbert.weights.options import MINILM
 
 if TYPE_CHECKING:
     from vlnbert.data.data import Data
-    from vlnbert.tasks.targets import TargetReport
+    from vlnbert.tasks.splits import TargetReport
 
 USUAL = "captions,observations"
 
@@ -44,24 +46,19 @@ def view_features(
         bar: Show progress.
     """
     from vlnbert.data.data import open_data
-    from vlnbert.data.features import open_view_channels
-    from vlnbert.data.spec import FeatureSpec
-    from vlnbert.world.sights import facing_views
+    from vlnbert.features.views import ViewSource
 
     require_device(device)
     spec = FeatureSpec(views=views, encoder=encoder)
     if not spec.view_channels:
-        known = ", ".join((*VIEW_GROUPS, *VIEW_CHANNELS))
-        raise UsageError(f"'{views}' names no channels; known: {known}")
+        raise UsageError(f"'{views}' names no channels; known: {', '.join(VIEW_NAMES)}")
     opened = open_data(data, device=device)
+    source = ViewSource(opened.world, opened.folder, spec)
+    begin = perf_counter()
     with quiet(not bar):
-        seconds, banks = _timed(lambda: open_view_channels(opened.world, opened.folder, spec))
-    return {
-        "views": facing_views(opened.world).count,
-        "channels": {name: bank.width for name, bank in banks.items()},
-        "width": sum(bank.width for bank in banks.values()),
-        "seconds": round(seconds, 3),
-    }
+        widths = {channel.name: channel.width(source) for channel in spec.of_views}
+    seconds = round(perf_counter() - begin, 3)
+    return {"views": source.views.count, "channels": widths, "width": sum(widths.values()), "seconds": seconds}
 
 
 @checked("device")
@@ -83,24 +80,23 @@ def caption_features(
         bar: Show progress.
     """
     from vlnbert.data.data import open_data
-    from vlnbert.perception.captions import captions_key, open_sentences
-    from vlnbert.world.sights import facing_views, open_labels
+    from vlnbert.features.views import ViewSource, open_labels
 
     require_device(device)
-    opened = open_data(data)
-    world, folder = opened.world, opened.folder.captions
+    opened = open_data(data, device=device)
+    source = ViewSource(opened.world, opened.folder, FeatureSpec(encoder=encoder))
+    begin = perf_counter()
     with quiet(not bar):
-        seconds, (sentences, (labels, classes)) = _timed(
-            lambda: (open_sentences(world, folder, encoder, device), open_labels(world, folder))
-        )
+        captions, (labels, classes) = source.captions, open_labels(source.world, opened.folder.captions)
+    seconds, cache = round(perf_counter() - begin, 3), source.captions_key.path
     return {
-        "views": facing_views(world).count,
-        "captions": len(sentences.table) - 1,  # row 0 stands for no view
-        "caption_width": sentences.width,
+        "views": source.views.count,
+        "captions": len(captions.table) - 1,  # row 0 stands for no view
+        "caption_width": captions.width,
         "classes": len(classes),
-        "width": sentences.width + labels.width,
-        "seconds": round(seconds, 3),
-        "cache": _kept(captions_key(world, folder, encoder).path),
+        "width": captions.width + labels.width,
+        "seconds": seconds,
+        "cache": str(cache) if cache.exists() else None,
     }
 
 
@@ -128,31 +124,28 @@ def object_features(
         bar: Show progress.
     """
     from vlnbert.data.data import open_data
-    from vlnbert.data.features import open_object_channels
-    from vlnbert.data.spec import FeatureSpec
+    from vlnbert.features.objects import ObjectSource
 
     require_device(device)
     spec = FeatureSpec(objects=objects, encoder=encoder)
     if not spec.object_channels:
-        raise UsageError(f"'{objects}' names no channels; known: {', '.join((*OBJECT_GROUPS, *OBJECT_CHANNELS))}")
+        raise UsageError(f"'{objects}' names no channels; known: {', '.join(OBJECT_NAMES)}")
     opened = open_data(data)
-    world, shown = opened.world.to(device), opened.objects
+    source = ObjectSource(opened.world.to(device), opened.folder, spec, objects=opened.objects)
+    begin = perf_counter()
     with quiet(not bar):
-        seconds, channels = _timed(lambda: open_object_channels(world, opened.folder, shown, spec))
+        widths = {channel.name: channel.width(source) for channel in spec.of_objects}
     return {
-        "objects": len(shown),
-        "channels": {name: vectors.shape[1] for name, vectors in channels.items()},
-        "width": sum(vectors.shape[1] for vectors in channels.values()),
-        "seconds": round(seconds, 3),
+        "objects": len(opened.objects),
+        "channels": widths,
+        "width": sum(widths.values()),
+        "seconds": round(perf_counter() - begin, 3),
         "targets": {split: asdict(report) for split, report in target_reports(opened).items()},
     }
 
 
 def target_reports(data: "Data") -> "dict[str, TargetReport]":
-    """What becomes of the targets of each REVERIE split that is there."""
-    from vlnbert.tasks.episodes import bind
-    from vlnbert.tasks.targets import report_targets
-    from vlnbert.tasks.task import REVERIE, TASKS
+    """How many targets of each REVERIE split in the folder can be found."""
     from vlnbert.world.objects import find_sightings
 
     sightings, reports, task = find_sightings(data.world, data.objects), {}, TASKS[REVERIE.name]
@@ -160,13 +153,3 @@ def target_reports(data: "Data") -> "dict[str, TargetReport]":
         episodes = bind(path, task.read(path), data.world, task=task.name, split=split, sightings=sightings)
         reports[split] = report_targets(data.objects, episodes)
     return reports
-
-
-def _timed(run: Callable[[], Any]) -> tuple[float, Any]:
-    begin = perf_counter()
-    made = run()
-    return perf_counter() - begin, made
-
-
-def _kept(path: Path) -> str | None:
-    return str(path) if path.exists() else None

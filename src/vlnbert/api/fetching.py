@@ -5,8 +5,7 @@ from pathlib import Path
 
 from vlnbert.api.arguments import checked
 from vlnbert.fetching.fetch import FetchReport, fetch
-from vlnbert.fetching.manifest import SHIPPED, read_manifest
-from vlnbert.fetching.recipe import GITHUB
+from vlnbert.fetching.manifest import GITHUB, SHIPPED, read_manifest
 from vlnbert.progress import quiet
 
 

@@ -98,7 +98,7 @@ def make_r4r(data: "Data | str | Path", *, bar: bool = True) -> dict[str, tuple[
         bar: Show progress.
     """
     from vlnbert.data.data import open_data
-    from vlnbert.tasks.r4r import write_r4r
+    from vlnbert.tasks.made_paths import write_r4r
 
     opened = open_data(data)
     with quiet(not bar):
@@ -118,7 +118,7 @@ def holdout_houses(
         bar: Show progress.
     """
     from vlnbert.data.data import open_data
-    from vlnbert.tasks.holdout import TRAIN, choose_houses, count_by_house
+    from vlnbert.tasks.splits import TRAIN, choose_houses, count_by_house
     from vlnbert.tasks.task import R2R, TASKS
 
     require_within(holdout=(holdout, 1, 1_000_000), holdout_seed=(holdout_seed, 0, 2**63 - 1))
@@ -156,7 +156,7 @@ def candidates(data: "Data | str | Path", scan: str) -> dict[str, list[Candidate
     """
     from vlnbert.data.data import open_data
     from vlnbert.sources.connectivity import read_connectivity
-    from vlnbert.world.candidates import find_candidates
+    from vlnbert.world.build import find_candidates
 
     paths = open_data(data).folder.graphs()
     if scan not in paths:

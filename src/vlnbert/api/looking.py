@@ -9,7 +9,7 @@ from vlnbert.errors import setting
 from vlnbert.evaluation.options import SplBy, WalkOptions
 from vlnbert.progress import quiet, say
 from vlnbert.runtime import require_within
-from vlnbert.sources.folders import require_writable
+from vlnbert.sources.writing import require_writable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

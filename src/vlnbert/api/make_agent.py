@@ -14,7 +14,7 @@ from vlnbert.api.training import train
 from vlnbert.errors import VlnbertError
 from vlnbert.explorer.explorer import AGENT
 from vlnbert.navigator import Navigator
-from vlnbert.sources.folders import replaced
+from vlnbert.sources.writing import replaced
 
 SEED, SCANS, UPDATES = 7, 36, 2400
 SPLITS = ("r2r/val_unseen", "reverie/val_unseen")

@@ -42,7 +42,7 @@ from vlnbert.tables import Table
 from vlnbert.tasks.splits import full_name, task_and_split
 
 AGENT = "navigator"  # what a report calls the run's
-EPISODES = 6  # shown in a report, unless told otherwise
+EPISODES = 6  # shown in a report by default
 CONTEXT = "A navigator trained with the preset {preset}, after {updates:,} updates."
 TITLES = {BEST: "Among the best", TYPICAL: "Typical", WORST: "Among the worst"}
 TO_READ = (
@@ -83,7 +83,7 @@ def draw_run(run: Run, out: str | Path | None, split: str | None) -> Figure:
 def compare_with_baselines(
     run: Run, data: Data | str | Path | None = None, *, split: str | None = None, seed: int = 0
 ) -> Comparison:
-    """A run beside what it must beat and what nobody can, on one split."""
+    """A run beside the baselines on one split: random walks, and shortest paths, which no agent can beat."""
     load_recorded(run.record.plugins)
     name = _validated(run, split)
     opened = open_data(run.record.data if data is None else data)
@@ -120,7 +120,7 @@ def _validated(run: Run, split: str | None) -> str:
 
 
 def _report(run: Run, compared: Comparison, episodes: int, title: str | None, context: str | None) -> Report:
-    """What was asked, how well it went, how it was learned, what went wrong, episodes, and how it was made."""
+    """The task, scores, learning curves, mistakes, episodes, and how the run was made."""
     evaluation, scores = compared.evaluations[AGENT], compared.scores
     task, split = task_and_split(compared.split)
     if evaluation.scores is None:
@@ -128,7 +128,7 @@ def _report(run: Run, compared: Comparison, episodes: int, title: str | None, co
     cards = _cards(
         compared, pick_episodes(evaluation.scores, episodes, list(map(tuple, evaluation.episodes.path.tolist())))
     )
-    told = context or CONTEXT.format(updates=run.progress.iteration, preset=run.preset)
+    context = context or CONTEXT.format(updates=run.progress.iteration, preset=run.preset)
     note = ""
     if evaluation.predicted_objects is not None:
         luck = 100 * _luck(compared.data, evaluation)
@@ -139,7 +139,7 @@ def _report(run: Run, compared: Comparison, episodes: int, title: str | None, co
     return Report(
         title or f"How {run.folder.resolve().name} walks {compared.split}",
         [
-            Words(f"{told} Here it walks {compared.split} with {run.describe_weights()}.", "lead"),
+            Words(f"{context} Here it walks {compared.split} with {run.describe_weights()}.", "lead"),
             *what_was_asked(task, split, typical.record.instruction.text),
             headline(task, scores, AGENT),
         ],

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 from vlnbert.api.arguments import checked
 from vlnbert.data.data import Data
-from vlnbert.data.own import bank_digest
-from vlnbert.data.spec import IN_MEMORY
 from vlnbert.errors import DataError, UnknownNameError, UsageError
 from vlnbert.evaluation.options import Checkpoint
 from vlnbert.evaluation.tables import shown
 from vlnbert.evaluation.walker import LoadedAgent
-from vlnbert.learning.callbacks import read_log
+from vlnbert.features.in_memory import bank_digest
+from vlnbert.features.spec import IN_MEMORY
+from vlnbert.learning.callbacks import Callback, read_log
 from vlnbert.learning.experiment import Experiment, ExperimentSettings
-from vlnbert.learning.recipes import recipe_of
+from vlnbert.learning.recipe import recipe_of
 from vlnbert.learning.run_folder import (
     ANEW,
     BEST,
@@ -30,7 +30,6 @@ from vlnbert.learning.run_folder import (
     while_trained,
 )
 from vlnbert.learning.run_record import RunRecord, read_record
-from vlnbert.learning.trainer import Callback
 from vlnbert.navigator import Navigator
 from vlnbert.plugins import load_recorded
 from vlnbert.progress import say
@@ -38,9 +37,8 @@ from vlnbert.records import to_plain
 from vlnbert.rollout.policies import RECURRENT, open_weights
 from vlnbert.rollout.policy import Policy
 from vlnbert.tables import Table
-from vlnbert.tasks.metrics import METRICS
 from vlnbert.tasks.splits import task_and_split
-from vlnbert.tasks.task import TASKS
+from vlnbert.tasks.task import METRICS, TASKS
 from vlnbert.world.cache import Key
 
 if TYPE_CHECKING:

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vlnbert.api.arguments import checked, require_one_of, spread
+from vlnbert.api.arguments import checked, spread
 from vlnbert.errors import UsageError, setting
-from vlnbert.evaluation.options import Checkpoint
 from vlnbert.progress import quiet
-from vlnbert.runtime import Precision, require_within
-from vlnbert.speaker.config import Decoding
+from vlnbert.speaker.config import Decoding, SpeakOptions
+from vlnbert.speaker.speaker import Speaker
+from vlnbert.tasks.splits import full_name
 
 if TYPE_CHECKING:
     from vlnbert.api.runs import Run
@@ -31,10 +31,7 @@ def speak(
     *,
     paths: Sequence[str] | None = None,
     decoding: Decoding,
-    checkpoint: Checkpoint = "best",
-    batch: int | None = None,
-    precision: Precision = "float32",
-    device: str | None = None,
+    options: SpeakOptions,
     bar: bool = True,
 ) -> "Instructions":
     """Turn paths into instructions: `vln.speak("runs/speaker", split="r2r/val_unseen")`.
@@ -50,25 +47,20 @@ def speak(
         paths: Instead of a split, paths by their viewpoints: "scan:viewpoint,viewpoint,...". The agent looks along the
             first step when it starts.
         decoding: ...
-        checkpoint: Which weights of a run speak: the best, or those of its last checkpoint.
-        batch: Paths of a batch; by default 64 on a CPU, 2048 on a GPU.
-        precision: Of the speaker's tokens; fastest is what multiplies faster on this device.
-        device: Where to speak, such as cpu or cuda; by default that of the data, which is cpu for a folder.
+        options: ...
         bar: Show progress.
     """
     from vlnbert.speaker.speaking import paths_by_name, paths_of_split
-    from vlnbert.tasks.splits import full_name
 
     if (split is None) == (paths is None):
         raise UsageError(f"name a split or paths, and not both; for example {setting('split', 'r2r/val_unseen')}")
-    require_within(batch=(1 if batch is None else batch, 1, 1_000_000))
     with quiet(not bar):
-        opened = open_speaker(speaker, data, checkpoint, precision, device)
+        opened = open_speaker(speaker, data, options)
         if split is not None:
             known = paths_of_split(opened.data, full_name(split, opened.task))
         else:
             known = paths_by_name(opened.data.world, paths or ())
-        return opened.write(known, decoding, batch)
+        return opened.write(known, decoding, options.batch)
 
 
 @checked("speaker", "navigator", "device")
@@ -80,10 +72,7 @@ def score_speaker(
     *,
     navigator: "Run | Navigator | Policy | Agent | AgentFactory | str | Path | None" = None,
     decoding: Decoding,
-    checkpoint: Checkpoint = "best",
-    batch: int | None = None,
-    precision: Precision = "float32",
-    device: str | None = None,
+    options: SpeakOptions,
     bar: bool = True,
 ) -> "SpeakerScores":
     """Score the instructions of a speaker for a split: BLEU-4, CIDEr, perplexity, and whether they can be followed.
@@ -97,34 +86,23 @@ def score_speaker(
         split: The split whose paths to describe, each once; with its task or, of a run, without.
         navigator: Who follows, as `vln.evaluate` takes an agent; by default nobody.
         decoding: ...
-        checkpoint: Which weights of a speaker's run speak: the best, or those of its last checkpoint.
-        batch: Paths of a batch; by default 64 on a CPU, 2048 on a GPU.
-        precision: Of the speaker's tokens while it writes; perplexity is computed in float32.
-        device: Where to speak and to walk, such as cpu or cuda; by default that of the data, which is cpu for a folder.
+        options: ...
         bar: Show progress.
     """
     from vlnbert.api.agents import load_agent
     from vlnbert.evaluation.text_metrics import require_sacrebleu
     from vlnbert.evaluation.walker import Walker
     from vlnbert.speaker.scores import score_instructions
-    from vlnbert.tasks.splits import full_name
 
-    require_within(batch=(1 if batch is None else batch, 1, 1_000_000))
     require_sacrebleu()
     with quiet(not bar):
-        opened = open_speaker(speaker, data, checkpoint, precision, device)
+        opened = open_speaker(speaker, data, options)
         split = full_name(split, opened.task)
         walker = None if navigator is None else Walker(load_agent(navigator), opened.opened, split)
-        return score_instructions(opened, split, decoding, batch, walker)
+        return score_instructions(opened, split, decoding, options.batch, walker)
 
 
-def open_speaker(
-    source: object,
-    data: "Data | str | Path | None",
-    checkpoint: Checkpoint,
-    precision: Precision,
-    device: str | None,
-) -> "OpenedSpeaker":
+def open_speaker(source: object, data: "Data | str | Path | None", options: SpeakOptions) -> "OpenedSpeaker":
     """A speaker, in whichever way it is given, opened with its data; of a run, with its best weights or its last."""
     from vlnbert.api.agents import as_run
     from vlnbert.api.runs import Run
@@ -133,22 +111,20 @@ def open_speaker(
     from vlnbert.speaker.speaker import Speaker
     from vlnbert.speaker.speaking import LoadedSpeaker, OpenedSpeaker
 
-    require_one_of("precision", precision, Precision)
-    require_one_of("checkpoint", checkpoint, Checkpoint)
     source = as_run(source)
     if isinstance(source, Speaker):
         loaded = LoadedSpeaker("the speaker", source)
     elif isinstance(source, Run):
         load_recorded(source.record.plugins)
         speaker = source.speaker
-        if checkpoint == "last":
+        if options.checkpoint == "last":
             speaker = while_trained(source.folder, lambda run: Speaker.from_pretrained(last_checkpoint(run)))
         name = source.folder.resolve().name
         loaded = LoadedSpeaker(name, speaker, source.record.data, source.record.held_out, source.task)
-    elif checkpoint == "last":
+    elif options.checkpoint == "last":
         raise UsageError(f"{source} is no run, so it has no last checkpoint; name a run's folder")
     elif not isinstance(source, str | Path):
         raise UsageError(f"{source!r:.60} is no speaker; give a run's folder, or what Speaker.from_pretrained gave")
     else:
         loaded = LoadedSpeaker(Path(source).resolve().name, Speaker.from_pretrained(source))
-    return OpenedSpeaker(loaded, data, precision, device)
+    return OpenedSpeaker(loaded, data, options.precision, options.device)

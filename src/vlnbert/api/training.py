@@ -11,23 +11,23 @@ from vlnbert.api.arguments import checked, spread
 from vlnbert.api.interrupts import stopped_by_signals, uninterrupted
 from vlnbert.api.runs import LOG, Run, open_run
 from vlnbert.data.data import Data, open_data
-from vlnbert.data.own import Features, is_own
-from vlnbert.data.spec import FeatureSpec
 from vlnbert.errors import DataError, setting
-from vlnbert.learning.callbacks import JsonLog, ProgressBar, TensorBoard, Watching, require_callbacks
+from vlnbert.features.in_memory import Features, is_in_memory
+from vlnbert.features.spec import FeatureSpec
+from vlnbert.learning.callbacks import Callback, JsonLog, ProgressBar, TensorBoard, Watching, require_callbacks
 from vlnbert.learning.experiment import ExperimentSettings
 from vlnbert.learning.experiment_file import SUFFIX, read_experiment
 from vlnbert.learning.presets import Preset, presets
 from vlnbert.learning.run_folder import CHECKPOINTS, POINTER, RECORD, is_run, kept
 from vlnbert.learning.run_record import RENAMED, read_record
 from vlnbert.learning.runs import begin_run, begun_alone, resume_run
-from vlnbert.learning.trainer import Callback, Trainer, TrainingError
+from vlnbert.learning.trainer import Trainer, TrainingError
 from vlnbert.plugins import load_recorded
 from vlnbert.progress import Bar, quiet, say
 from vlnbert.ranks import TIMEOUT, RankError, Ranks, is_first, joined
 from vlnbert.records import asked_places, chosen, with_changes
 from vlnbert.runtime import LaunchOptions, require_device, use_threads
-from vlnbert.sources.locks import LOCK
+from vlnbert.sources.writing import LOCK
 
 TENSORBOARD = "tensorboard"  # in a run's folder
 CUSTOM = "custom"  # the preset that a run of somebody's own experiment names
@@ -60,7 +60,7 @@ def train(
         launch: ...
         changes: Settings of the experiment to change, by name (batch=256) or place (**{"training.batch": 256}).
     """
-    own = features if is_own(features) else None
+    own = features if is_in_memory(features) else None
     if features is not None and own is None:
         changes = {**changes, "features" if isinstance(features, FeatureSpec) else "features.views": features}
     preset, out = changed_preset(experiment, changes), Path(out)

@@ -185,7 +185,7 @@ def object_features(verb: Callable[..., Any], data: Path, json: bool = False, **
     facts = verb(data, **options)
     _show_channels(data, facts, f"{facts['objects']:,} objects", json)
     if not json:
-        from vlnbert.tasks.targets import TargetReport
+        from vlnbert.tasks.splits import TargetReport
 
         for split, report in facts["targets"].items():
             for line in TargetReport(**report).lines():

@@ -102,6 +102,7 @@ def _split_plugins(words: list[str]) -> tuple[list[str], list[str]]:
 
 def _verb(words: list[str]) -> str:
     """The verb that words begin with; a mistyped one is answered with the nearest ones."""
+    bench.check_place(words)
     if words[0] in VERBS:
         return words[0]
     asked = " ".join(words[:2])

@@ -1,1 +1,1 @@
-"""A data folder, opened: its world, what agents see there, and its splits."""
+"""A data folder, opened: its world, its features and its splits; and an inventory of its files."""

@@ -1,6 +1,6 @@
-"""A data folder as one object: world, environment, splits and features, each opened when it is first asked for."""
+"""A data folder as one object: world, environment, splits and features, each opened when it is first used."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -8,24 +8,24 @@ from pathlib import Path
 import torch
 from tokenizers import Tokenizer
 
-from vlnbert.data.features import open_object_bank, open_view_bank
-from vlnbert.data.own import Features, is_own, registered_name
-from vlnbert.data.spec import IN_MEMORY, OFF, FeatureSpec, as_spec
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import UsageError, setting
-from vlnbert.perception.view_texts import Texts
+from vlnbert.features.in_memory import Features, is_in_memory, registered_name
+from vlnbert.features.objects import ObjectSource
+from vlnbert.features.opening import open_object_bank, open_view_bank
+from vlnbert.features.spec import IN_MEMORY, OFF, FeatureSpec, as_spec
+from vlnbert.features.texts import Texts
+from vlnbert.features.views import ViewSource
 from vlnbert.progress import say
 from vlnbert.runtime import require_device
 from vlnbert.sources.layout import DataFolder, open_folder
 from vlnbert.tasks.episodes import Episodes
-from vlnbert.tasks.holdout import DEV, TRAIN, dev_episodes, dev_split
-from vlnbert.tasks.splits import Split, open_split, read_episodes, task_and_split
+from vlnbert.tasks.splits import DEV, TRAIN, Split, dev_episodes, dev_split, open_split, read_episodes, task_and_split
 from vlnbert.tasks.task import R2R, SUB_INSTRUCTIONS, TASKS
 from vlnbert.tasks.tokens import load_tokenizer
 from vlnbert.world.banks import Bank, memory
 from vlnbert.world.build import open_world
-from vlnbert.world.object_bank import ObjectBank
-from vlnbert.world.objects import ObjectTable, open_object_table
+from vlnbert.world.objects import ObjectBank, ObjectTable, open_object_table
 from vlnbert.world.world import World
 
 
@@ -37,32 +37,33 @@ class Data:
         folder: DataFolder,
         features: FeatureSpec | None = None,
         device: torch.device | str = "cpu",
-        own_features: Features | None = None,
+        in_memory: Features | None = None,
     ) -> None:
-        """`own_features` are what views look like where the spec says that this is held in memory."""
+        """`in_memory` are the features of views where the spec says that they are held in memory."""
         self.folder, self.features, self.device = folder, features or FeatureSpec(), torch.device(device)
-        self.own_features = own_features
+        self.in_memory = in_memory
         self.held_out: tuple[str, ...] = ()  # houses of the train splits that make up the splits dev_unseen
 
     @cached_property
     def world(self) -> World:
-        """The houses: viewpoints, choices, distances."""
+        """Houses as tensors: viewpoints, choices, distances."""
         return open_world(self.folder, device=self.device)
 
     @cached_property
     def view_bank(self) -> Bank:
-        """What views look like."""
-        own = self.own_features if self.features.views == IN_MEMORY else None
-        return open_view_bank(self.world, self.folder, self.features, own)
+        """Features of the views that face the choices."""
+        return self._open_views()
 
     @cached_property
     def panorama_bank(self) -> Bank:
-        """What all 36 views look like, of which `look` gives [viewpoint, 36, width]; for agents that want panoramas."""
-        own = self.own_features if self.features.views == IN_MEMORY else None
-        bank = open_view_bank(self.world, self.folder, self.features, own, panorama=True)
+        """Features of all 36 views, for agents that want panoramas: `look` gives [viewpoint, 36, width]."""
+        bank = self._open_views(panorama=True)
         size = f"{memory(bank) / 1e6:,.0f} MB"
         say(f"panoramas of {len(self.world):,} viewpoints, {bank.width} numbers a view: {size} on {self.device}")
         return bank
+
+    def _open_views(self, panorama: bool = False) -> Bank:
+        return open_view_bank(ViewSource(self.world, self.folder, self.features, panorama, self.in_memory))
 
     @cached_property
     def objects(self) -> ObjectTable:
@@ -71,7 +72,7 @@ class Data:
 
     @cached_property
     def shown_objects(self) -> ObjectTable:
-        """The objects in the order in which agents see them; those whose features are off as if they were seen."""
+        """The objects in the order in which agents see them, or would if their features were not off."""
         if self.features.reads_object_file and (self.features.objects or self.folder.object_feature_files()):
             return self._object_bank[0].object_table  # a file may lack some
         most = self.features.max_objects
@@ -84,7 +85,7 @@ class Data:
 
     @property
     def object_bank(self) -> ObjectBank | None:
-        """What objects look like; None where agents see none."""
+        """Features of the objects; None where agents see none."""
         return None if self.features.objects == OFF else self._object_bank[0]
 
     @property
@@ -94,18 +95,18 @@ class Data:
 
     @property
     def object_notes(self) -> tuple[str, ...]:
-        """What of the objects' features does not fit, in words."""
+        """Misfits between a file of objects' features and the boxes, a line each."""
         return () if self.features.objects == OFF else self._object_bank[1]
 
     @cached_property
     def _object_bank(self) -> tuple[ObjectBank, tuple[str, ...]]:
-        return open_object_bank(self.world, self.folder, self.objects, self.features)
+        return open_object_bank(ObjectSource(self.world, self.folder, self.features, objects=self.objects))
 
     @property
     def sees_objects(self) -> bool:
-        """Whether agents see objects: unless they are off, or nobody says what they look like and no file does."""
-        unsaid = self.features.objects is None and not self.folder.object_feature_files()
-        return self.features.objects != OFF and not unsaid
+        """Whether agents see objects: they are not off, and their features are named or a file of them lies here."""
+        named = self.features.objects is not None or bool(self.folder.object_feature_files())
+        return self.features.objects != OFF and named
 
     @cached_property
     def environment(self) -> Environment:
@@ -115,18 +116,18 @@ class Data:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer of the folder's vocabulary."""
+        """Tokenizer of the folder's vocabulary."""
         return load_tokenizer(self.folder.vocabulary)
 
     @property
     def splits(self) -> dict[str, Path]:
         """The file of every split, by names such as r2r/val_unseen."""
-        found = {name: dict(task.files(self.folder)) for name, task in TASKS.items()}
-        if TRAIN in (r2r := found[R2R.name]) and self.folder.word_labels.exists():
+        by_task = {name: dict(task.files(self.folder)) for name, task in TASKS.items()}
+        if TRAIN in (r2r := by_task[R2R.name]) and self.folder.word_labels.exists():
             r2r.setdefault(SUB_INSTRUCTIONS, r2r[TRAIN])
-        if self.held_out:
-            found = {name: {**files, DEV: files[TRAIN]} if TRAIN in files else files for name, files in found.items()}
-        return {f"{task}/{split}": path for task, splits in found.items() for split, path in splits.items()}
+        for files in by_task.values() if self.held_out else ():
+            files |= {DEV: files[TRAIN]} if TRAIN in files else {}
+        return {f"{task}/{split}": path for task, files in by_task.items() for split, path in files.items()}
 
     def episodes(self, name: str) -> Episodes:
         """The episodes of a split such as r2r/val_unseen, without tokens."""
@@ -139,7 +140,7 @@ class Data:
     def split(self, name: str, tokenizer: Tokenizer | None = None, max_tokens: int | None = None) -> Split:
         """A split such as r2r/val_unseen with its instructions as tokens, by default of the folder's own vocabulary.
 
-        In REVERIE it also tells where each target stands among the objects that agents see.
+        In REVERIE it also has the place of each target among the objects that agents see.
         """
         task, _ = task_and_split(name)
         if self._is_held_out(name):
@@ -157,8 +158,8 @@ class Data:
         )
 
     def seen_as(self, features: FeatureSpec, device: torch.device | str | None = None) -> "Data":
-        """The same folder with other features, or on another device; what is open already is shared where it fits."""
-        other = Data(self.folder, features, self.device if device is None else device, self.own_features)
+        """The same folder with other features, or on another device; what is open already is shared where possible."""
+        other = Data(self.folder, features, self.device if device is None else device, self.in_memory)
         other.held_out = self.held_out
         for name in ("tokenizer", "world", "objects"):
             if name in self.__dict__ and (name != "world" or other.device == self.device):
@@ -166,14 +167,14 @@ class Data:
         return other
 
     def seen_by(self, features: Features) -> "Data":
-        """The same folder with features of one's own for views: by their name where registered, else from memory."""
+        """The same folder with user-defined features of views: by name where they are registered, else from memory."""
         name = registered_name(features)
         other = self.seen_as(replace(self.features, views=name or IN_MEMORY))
-        other.own_features = None if name else features
+        other.in_memory = None if name else features
         return other
 
     def _is_held_out(self, name: str) -> bool:
-        """Whether a split is made of houses kept out of training; a dev_unseen that nobody has is an error."""
+        """Whether a split is made of held-out houses; a dev_unseen without any is an error."""
         task, split = task_and_split(name)
         if split == DEV and not self.held_out and DEV not in TASKS[task].files(self.folder):
             problem = f"{name} is made of houses that a training kept out, and none are known here"
@@ -187,23 +188,17 @@ class Data:
         return other
 
     def __deepcopy__(self, memo: object) -> "Data":
-        """What is open is shared: nobody wants a second copy of it, as Gymnasium would make for its records."""
+        """Share what is open: Gymnasium would make a second copy of it for its records."""
         return self
 
     def __repr__(self) -> str:
-        lines = [f"{name}: {value}" for name, value in self._facts().items()]
-        return "\n".join([f"Data({str(self.folder.root)!r}, device={str(self.device)!r})", *(f"  {x}" for x in lines)])
-
-    def _facts(self) -> Mapping[str, str]:
-        """What the folder holds, without opening any of it."""
+        """Name the contents of the folder, without opening any of them."""
         files = [path.name for path in (*self.folder.feature_files(), *self.folder.object_feature_files())]
         texts = [path.name for path in (self.folder.captions, self.folder.observations) if path.is_dir()]
-        shown = {
-            "scans": f"{len(self.folder.graphs()):,}",
-            "splits": ", ".join(self.splits),
-            "features": ", ".join([*files, *texts]),
-        }
-        return {name: value or "none" for name, value in shown.items()}
+        return f"""Data({str(self.folder.root)!r}, device={str(self.device)!r})
+  scans: {len(self.folder.graphs()):,}
+  splits: {", ".join(self.splits) or "none"}
+  features: {", ".join([*files, *texts]) or "none"}"""
 
 
 def open_data(
@@ -214,8 +209,8 @@ def open_data(
     """Open a data folder: `data.world`, `data.environment`, `data.split("r2r/val_unseen")`, `data.splits`.
 
     Args:
-        folder: The folder; or data that is open already, to see it with other features or on another device.
-        features: What agents see: a `FeatureSpec`; or what views look like alone: a feature file, channels such as
+        folder: The folder; or data that is open already, to open it with other features or on another device.
+        features: Features by which agents see: a `FeatureSpec`; or of views alone: a feature file, channels such as
             "captions,observations", a registered name, or features in memory: a bank (anything with `width` and
             `look(viewpoint)`), a [viewpoint, 36, width] or [viewpoint, slot, width] tensor, or a function that makes
             one of a world.
@@ -229,7 +224,7 @@ def open_data(
     opened.folder.graphs()  # a folder without graphs is no data folder
     if features is None and device is None:
         return opened
-    if is_own(features):
+    if is_in_memory(features):
         return opened.seen_as(opened.features, device).seen_by(features)
     spec = opened.features if features is None else as_spec(features)
     return opened.seen_as(spec, device)

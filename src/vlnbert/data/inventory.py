@@ -1,4 +1,4 @@
-"""What a data folder holds and what is wrong with it: every file is read and held against the graphs."""
+"""Contents of a data folder and their faults: every file is read and compared with the graphs."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -6,26 +6,22 @@ from functools import partial
 from pathlib import Path
 
 from vlnbert.errors import VlnbertError, listed
-from vlnbert.perception.observations import read_observations_of
+from vlnbert.features.objects import find_fit, placed_objects
+from vlnbert.features.views import captions_of, observations_of, placed
 from vlnbert.progress import track
-from vlnbert.sources.boxes import BoxRange, ViewpointObjects, read_box_folder
+from vlnbert.sources.annotations import HEADINGS, LEVELS, BoxRange, ViewpointObjects, read_box_folder
 from vlnbert.sources.connectivity import ScanGraph, read_connectivity
-from vlnbert.sources.features import read_features
+from vlnbert.sources.features import read_features, read_object_features
+from vlnbert.sources.instructions import read_word_labels
 from vlnbert.sources.layout import DataFolder
-from vlnbert.sources.object_features import read_object_features
-from vlnbert.sources.observations import HEADINGS, LEVELS
 from vlnbert.sources.plans import read_plan
-from vlnbert.sources.word_labels import read_word_labels
-from vlnbert.tasks.alignment import LABELLED, labelled_words
-from vlnbert.tasks.episodes import Episodes, bind, load_episodes
-from vlnbert.tasks.splits import task_and_split
-from vlnbert.tasks.targets import report_targets
+from vlnbert.tasks.episodes import bind, load_episodes
+from vlnbert.tasks.splits import report_targets, task_and_split
 from vlnbert.tasks.task import AUGMENTED_FILE, TASKS
 from vlnbert.tasks.tokens import load_tokenizer
+from vlnbert.tasks.word_labels import LABELLED, labelled_words
 from vlnbert.world.build import build_world
-from vlnbert.world.object_features import find_fit, placed_objects
 from vlnbert.world.objects import ObjectTable, build_object_table, find_sightings
-from vlnbert.world.sights import placed, read_captions_of
 from vlnbert.world.world import World
 
 SHOWN = 3  # instructions that a note names
@@ -43,7 +39,7 @@ NEEDS = {  # beside the tasks themselves
 
 
 def describe_need(need: str) -> str:
-    """What a kind of data is: the files of a task, one that a speaker told, or what `NEEDS` says."""
+    """Name the files of a kind of data: of a task, of a speaker's generated instructions, or as in `NEEDS`."""
     if need.endswith("_aug"):
         return f"{need.replace(' ', '/')}.json, as vlnbert augment speak writes it"
     return f"{need}/{need.upper()}_{{train,val_seen,val_unseen}}.json" if need in TASKS else NEEDS[need]
@@ -53,20 +49,24 @@ def describe_need(need: str) -> str:
 class Part:
     """One kind of data in a folder."""
 
-    need: str  # which of the presets' needs it meets
+    need: str  # of the presets, that it meets
     path: Path
     holds: str  # in words; empty where it is damaged
     faults: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()  # what does not fit together, though each file is whole
+    notes: tuple[str, ...] = ()  # misfits between files that are whole
 
 
 def take_inventory(folder: DataFolder) -> list[Part]:
     """Read everything in a data folder. Faults are collected, never raised."""
     world, parts = _graphs(folder)
     if folder.vocabulary.exists():
-        parts.append(_part("vocabulary", folder.vocabulary, partial(_vocabulary, folder.vocabulary)))
+
+        def count() -> str:
+            return f"{load_tokenizer(folder.vocabulary).get_vocab_size():,} word pieces"
+
+        parts.append(_part("vocabulary", folder.vocabulary, count))
     if world is None:
-        return parts  # nothing else can be held against the graphs
+        return parts  # nothing else can be compared with the graphs
     objects, boxes = _boxes(world, folder.boxes)
     for task in TASKS:
         for split, path in TASKS[task].files(folder).items():
@@ -97,10 +97,10 @@ def meets(need: str, parts: Iterable[Part]) -> bool:
 
 
 def _part(need: str, path: Path, read: Callable[[], str | tuple[str, list[str]]]) -> Part:
-    """A part by what is read: what it holds and, where something does not fit, notes."""
+    """A part as `read` describes it: its contents and, for misfits, notes; an error becomes its faults."""
     try:
-        found = read()
-        holds, notes = (found, []) if isinstance(found, str) else found
+        described = read()
+        holds, notes = (described, []) if isinstance(described, str) else described
         return Part(need, path, holds, notes=tuple(notes))
     except VlnbertError as error:
         return Part(need, path, "", tuple(str(error).splitlines()))
@@ -116,7 +116,8 @@ def _graphs(folder: DataFolder) -> tuple[World | None, list[Part]]:
                 faults += str(error).splitlines()
     except VlnbertError as error:
         return None, [Part("graphs", folder.connectivity, "", (str(error),))]
-    if faults:  # whatever names those scans would be called at fault as well
+    if faults:
+        # Other files that name those scans would be reported as faulty as well.
         faults.append(f"{folder.connectivity}: the rest of the folder was not held against the graphs; mend them first")
         return None, [Part("graphs", folder.connectivity, "", tuple(faults))]
     world = build_world(graphs)
@@ -124,30 +125,24 @@ def _graphs(folder: DataFolder) -> tuple[World | None, list[Part]]:
     return world, [Part("graphs", folder.connectivity, holds)]
 
 
-def _vocabulary(path: Path) -> str:
-    return f"{load_tokenizer(path).get_vocab_size():,} word pieces"
-
-
 def _boxes(world: World, folder: Path) -> tuple[ObjectTable | None, list[Part]]:
     """The objects that viewpoints show, where the boxes are there and whole."""
     if not folder.is_dir():
         return None, []
+    ranged = BoxRange("objects")
+
+    def counted() -> Iterator[ViewpointObjects]:
+        for place in read_box_folder(folder):
+            for x, y, width, height in (box for item in place.objects for box in item.boxes):
+                ranged.add(x, y, x + width, y + height)
+            yield place
+
     try:
-        ranged = BoxRange("objects")
-        objects = build_object_table(world, _ranged_boxes(read_box_folder(folder), ranged), folder)
+        objects = build_object_table(world, counted(), folder)
     except VlnbertError as error:
         return None, [Part("boxes", folder, "", tuple(str(error).splitlines()))]
     holds = f"{len(find_sightings(world, objects)):,} visible objects, {len(objects):,} sightings"
     return objects, [Part("boxes", folder, holds, notes=tuple(ranged.lines()))]
-
-
-def _ranged_boxes(boxes: Iterable[ViewpointObjects], ranged: BoxRange) -> Iterator[ViewpointObjects]:
-    """The same boxes, those out of range counted."""
-    for place in boxes:
-        for item in place.objects:
-            for x, y, width, height in item.boxes:
-                ranged.add(x, y, x + width, y + height)
-        yield place
 
 
 def _episodes(
@@ -156,20 +151,13 @@ def _episodes(
     sightings = find_sightings(world, objects) if TASKS[task].sees_objects and objects is not None else None
     episodes = bind(path, TASKS[task].read(path), world, task=task, split=split, sightings=sightings)
     holds = f"{len(episodes):,} instructions" + ("" if episodes.scored else ", goals withheld")
-    notes = _jumps(world, episodes)
+    joined = world.joined(episodes.path[:, :-1], episodes.path[:, 1:])  # padding stays where it is
+    jumps = [episodes.ids[row] for row in (~joined).any(dim=1).nonzero().flatten().tolist()]
+    problem = f"{len(jumps):,} paths step where no edge is, so that nobody can walk them"
+    notes = [f"{problem}: {listed(jumps, SHOWN)}"] if jumps else []
     if sightings is not None and objects is not None and not (report := report_targets(objects, episodes)).complete:
         notes += report.lines()
     return holds, notes
-
-
-def _jumps(world: World, episodes: Episodes) -> list[str]:
-    """Paths that nobody can walk, since some step of theirs is no edge."""
-    joined = world.joined(episodes.path[:, :-1], episodes.path[:, 1:])  # padding stays where it is
-    jumps = (~joined).any(dim=1).nonzero().flatten().tolist()
-    if not jumps:
-        return []
-    names = listed([episodes.ids[row] for row in jumps], SHOWN)
-    return [f"{len(jumps):,} paths step where no edge is, so that nobody can walk them: {names}"]
 
 
 def _word_labels(world: World, folder: DataFolder) -> tuple[str, list[str]]:
@@ -177,14 +165,15 @@ def _word_labels(world: World, folder: DataFolder) -> tuple[str, list[str]]:
     holds = f"{len(labels):,} instructions with {sum(map(len, labels.values())):,} labelled viewpoints"
     try:
         episodes = load_episodes(folder, world, *task_and_split(LABELLED))
-    except VlnbertError:  # whatever is wrong with it is told of that file
+    except VlnbertError:
+        # Its faults are those of that file.
         return holds, [f"was not held against {LABELLED}, which cannot be read"]
     return holds, labelled_words(episodes, labels, world)[1].lines()
 
 
 def _captions(world: World, folder: Path) -> tuple[str, list[str]]:
     count, ranged = 0, BoxRange("detections")
-    for _, panorama in placed(world, read_captions_of(world, folder), folder):
+    for _, panorama in captions_of(world, folder):
         count += 1
         for view in panorama.views:
             for detection in view.detections:
@@ -193,7 +182,7 @@ def _captions(world: World, folder: Path) -> tuple[str, list[str]]:
 
 
 def _observations(world: World, folder: Path) -> str:
-    count = sum(1 for _ in placed(world, read_observations_of(world, folder), folder))
+    count = sum(1 for _ in observations_of(world, folder))
     return f"{HEADINGS * len(LEVELS) * count:,} captions in {HEADINGS} directions at {len(LEVELS)} elevations"
 
 
@@ -211,9 +200,9 @@ def _features(world: World, path: Path) -> str:
 
 
 def _object_features(world: World, path: Path, objects: ObjectTable | None) -> str | tuple[str, list[str]]:
-    found, viewpoints, width = list[tuple[int, str]](), 0, 0
+    featured, viewpoints, width = list[tuple[int, str]](), 0, 0
     for number, place in placed_objects(world, read_object_features(path), path):
-        found += [(number, id) for id in place.ids]
+        featured += [(number, id) for id in place.ids]
         viewpoints, width = viewpoints + 1, max(width, place.values.shape[1])
-    holds = f"{len(found):,} objects at {viewpoints:,} viewpoints, {width} wide"
-    return holds if objects is None else (holds, find_fit(world, objects, found).lines())
+    holds = f"{len(featured):,} objects at {viewpoints:,} viewpoints, {width} wide"
+    return holds if objects is None else (holds, find_fit(world, objects, featured).lines())

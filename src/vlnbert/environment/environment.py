@@ -1,23 +1,32 @@
-"""The environment as pure functions: state in, state out. A step is a gather; nothing here waits for the device."""
+"""The environment as pure functions: state in, state out. A step is a gather; nothing here waits for the device.
+
+Left-right flip augmentation mirrors directions, boxes and words. Features of views stay: a caption holds in the mirror
+too, a picture does not. In a panorama the views change places, as headings run the other way.
+"""
 
 from collections.abc import Callable, Iterable
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
+from tokenizers import Tokenizer
 from torch import Tensor
 
-from vlnbert.errors import UnknownNameError, UsageError
+from vlnbert.errors import UnknownNameError, UsageError, setting
 from vlnbert.tasks.task import TASKS, nearest
 from vlnbert.world.banks import Bank, in_dtype, look, rows_of
-from vlnbert.world.geometry import STEPS, VIEWS, angle_feature, level_view, view_elevation, view_heading
-from vlnbert.world.object_bank import ObjectBank, VisibleObjects
-from vlnbert.world.world import STOP, World
+from vlnbert.world.objects import ObjectBank, VisibleObjects
+from vlnbert.world.world import STEPS, STOP, VIEWS, World, angle_feature, level_view, view_elevation, view_heading
+
+NEIGHBOURS, PANORAMA = "neighbours", "panorama"
+WANTS = (NEIGHBOURS, PANORAMA)  # optional fields of an observation
+SIDES = {"left": "right", "Left": "Right", "LEFT": "RIGHT"}
+MARKS = ("##", "Ġ", "▁", "")  # before pieces of words, or of their beginnings, in the tokenizers of the field
 
 
 @dataclass(frozen=True)
 class State:
-    """Where each agent is, which view it faces, and whether it has stopped.
+    """The viewpoint and view of each agent, and whether it has stopped.
 
     - `viewpoint` [row] int64: its number in the world, whose names are `world.viewpoints`.
     - `view` [row] int64: one of 36, `level * 12 + step`.
@@ -36,8 +45,8 @@ NOBODY = State(torch.empty(0, dtype=torch.long), torch.empty(0, dtype=torch.long
 class Panorama:
     """All 36 views around each agent, in the order of views: `level * 12 + step`, the lowest level first.
 
-    - `features` [row, 36, width]: what each view looks like. The view that faces a neighbour looks as that neighbour's
-      slot does in `Observation.features`.
+    - `features` [row, 36, width]: of each view. A view that faces a neighbour has the features of that neighbour's slot
+      in `Observation.features`.
     - `direction` [row, 36, 4]: sine and cosine of each view's heading from the current view, and of its elevation.
     """
 
@@ -47,17 +56,17 @@ class Panorama:
 
 @dataclass(frozen=True)
 class Observation:
-    """What each agent sees and may choose, a row for each. Slot 0 stops; its numbers, and those of padding, are zero.
+    """The view and choices of each agent, a row for each. Slot 0 stops; its numbers, and those of padding, are zero.
 
-    - `choosable` [row, slot] bool: which slots are real. To choose another leads nowhere.
+    - `choosable` [row, slot] bool: which slots are real. Choosing another leads nowhere.
     - `direction` [row, slot, 4]: sine and cosine of the heading to each neighbour from the current view, and of its
       elevation.
     - `facing` [row, 4]: the same of the current view itself, absolute: the last action as a direction.
-    - `features` [row, slot, width]: what the view looks like that faces each neighbour; None where there is no bank.
+    - `features` [row, slot, width]: of the view that faces each neighbour; None where there is no bank.
     - `visible_objects`: the objects at each viewpoint, `VisibleObjects`, in tasks that look for one; else None.
-    - `state`: where the agents are, `State`; an observation that was made by hand need not tell.
+    - `state`: the state of the agents, `State`; empty in an observation made by hand.
 
-    These are there for agents that want them (`Agent.wants`, `Environment.showing`), and None for all others:
+    These are filled for agents that want them (`Agent.wants`, `Environment.showing`), and None for all others:
 
     - `neighbours` [row, slot] int64: the viewpoint that each slot leads to, by its number in the world. Slot 0 and
       padding stay: their number is the viewpoint's own.
@@ -74,12 +83,8 @@ class Observation:
     panorama: Panorama | None = None
 
 
-NEIGHBOURS, PANORAMA = "neighbours", "panorama"
-WANTS = (NEIGHBOURS, PANORAMA)  # fields of an observation that are filled for those who ask
-
-
 def wanted_names(wants: object, whose: str = "wants") -> frozenset[str]:
-    """What an agent wants to see, checked; one name may stand alone. `whose` wants they are is for messages."""
+    """Check the optional fields that an agent wants; one name may stand alone. `whose` names them in messages."""
     names = (wants,) if isinstance(wants, str) else tuple(wants) if isinstance(wants, Iterable) else (wants,)
     for name in names:
         if not isinstance(name, str):
@@ -99,7 +104,7 @@ class Environment:
         object_bank: ObjectBank | None = None,
         open_panoramas: Callable[[], Bank] | None = None,
     ) -> None:
-        """`open_panoramas` gives the bank of all 36 views; it is called where an agent wants the panorama."""
+        """`open_panoramas` opens the bank of all 36 views; it is called where an agent wants the panorama."""
         self.world, self.view_bank, self.object_bank = world, view_bank, object_bank
         self.wants: frozenset[str] = frozenset()
         self.panorama_bank: Bank | None = None
@@ -114,7 +119,7 @@ class Environment:
         self._facing = angle_feature(view_heading(views), view_elevation(views), width=4)
 
     def for_task(self, task: str) -> "Environment":
-        """The same environment as a task has it: some show no objects."""
+        """The environment of a task: a copy without objects, where the task shows none."""
         if TASKS[task].sees_objects or self.object_bank is None:
             return self
         plain = copy(self)
@@ -122,7 +127,7 @@ class Environment:
         return plain
 
     def in_dtype(self, dtype: torch.dtype | None) -> "Environment":
-        """The same environment, on a GPU with its features kept in this precision; None leaves them as they are."""
+        """A copy with features kept in this precision, on a GPU; None leaves them as they are."""
         if dtype is None or self.world.device.type != "cuda":
             return self
         views, objects = self.view_bank, self.object_bank
@@ -137,13 +142,13 @@ class Environment:
         return kept
 
     def showing(self, wants: Iterable[str] | str, whose: str = "wants") -> "Environment":
-        """The same environment, whose observations have the fields that an agent or a policy wants, and no others.
+        """A copy whose observations have the optional fields that an agent or a policy wants, and no others.
 
-        It is the same object where nothing changes, so that nothing costs those who want nothing.
+        It is the same object where nothing changes.
 
         Args:
-            wants: Of neighbours and panorama those to be filled, or one of them.
-            whose: What messages call them, such as MyAgent.wants.
+            wants: The fields to fill, of neighbours and panorama, or one of them.
+            whose: Their name in messages, such as MyAgent.wants.
         """
         names = wanted_names(wants, whose)
         if names == self.wants:
@@ -167,8 +172,10 @@ class Environment:
         return State(start, level_view(heading), torch.zeros_like(start, dtype=torch.bool))
 
     def observe(self, state: State) -> Observation:
-        """What can be seen and chosen now. Agents that have stopped see on, and nothing they choose matters."""
-        viewpoint = state.viewpoint
+        """The observation now. Agents that have stopped still see, and none of their choices matters."""
+        viewpoint, panorama = state.viewpoint, None
+        if self.panorama_bank is not None:
+            panorama = Panorama(self.panorama_bank.look(viewpoint), rows_of(self._around, state.view % STEPS))
         return Observation(
             choosable=rows_of(self._choosable, viewpoint),
             direction=rows_of(self._compass, (state.view % STEPS).add(viewpoint, alpha=STEPS)),
@@ -177,15 +184,12 @@ class Environment:
             visible_objects=None if self.object_bank is None else self.object_bank.look(viewpoint, state.view),
             state=state,
             neighbours=rows_of(self.world.neighbour, viewpoint) if NEIGHBOURS in self.wants else None,
-            panorama=None if self.panorama_bank is None else self._panorama(self.panorama_bank, state),
+            panorama=panorama,
         )
-
-    def _panorama(self, bank: Bank, state: State) -> Panorama:
-        return Panorama(bank.look(state.viewpoint), rows_of(self._around, state.view % STEPS))
 
     def step(self, state: State, slot: Tensor) -> State:
         """Move along the chosen slots. Stopping is final; a slot that is only padding leads nowhere."""
-        slot = slot.masked_fill(state.ended, STOP)  # who has stopped stops again
+        slot = slot.masked_fill(state.ended, STOP)  # stopped agents stop again
         place = slot.add(state.viewpoint, alpha=self.world.slots)
         viewpoint = rows_of(self._neighbour, place)
         view = torch.where(viewpoint != state.viewpoint, rows_of(self._view, place), state.view)
@@ -213,3 +217,61 @@ def _directions_around(device: torch.device) -> Tensor:
     view, step = torch.arange(VIEWS, device=device), torch.arange(STEPS, device=device)[:, None]
     heading = view_heading(view) - view_heading(step)
     return angle_feature(heading, view_elevation(view).expand_as(heading), width=4)
+
+
+def flip_observation(observation: Observation, flipped: Tensor) -> Observation:
+    """The observation, mirrored in the rows `flipped` [row]."""
+    seen, around = observation.visible_objects, observation.panorama
+    return replace(
+        observation,
+        direction=_flip_directions(observation.direction, flipped),
+        facing=_flip_directions(observation.facing[:, None], flipped).squeeze(1),
+        visible_objects=None if seen is None else _flip_objects(seen, flipped),
+        panorama=None if around is None else _flip_panorama(around, flipped),
+    )
+
+
+def flip_words(tokens: Tensor, flipped: Tensor, sides: Tensor) -> Tensor:
+    """[row, token] instructions, those of flipped rows with left and right exchanged."""
+    return torch.where(flipped[:, None], sides[tokens], tokens)
+
+
+def other_sides(tokenizer: Tokenizer | None) -> Tensor:
+    """[piece] the mirror image of each word piece: left and right change places, the others stay."""
+    vocabulary = {} if tokenizer is None else tokenizer.get_vocab()
+    table = torch.arange(1 + max(vocabulary.values(), default=0))
+    pairs = [(mark + one, mark + other) for mark in MARKS for one, other in SIDES.items()]
+    found = [(vocabulary[one], vocabulary[other]) for one, other in pairs if one in vocabulary and other in vocabulary]
+    if not found:
+        problem = f"{setting('training.flip')} needs the words left and right, which the vocabulary lacks"
+        raise UsageError(f"{problem}; do without: {setting('training.flip', 0)}")
+    for one, other in found:
+        table[one], table[other] = other, one
+    return table
+
+
+def _flip_directions(direction: Tensor, flipped: Tensor) -> Tensor:
+    """[row, any, 4] directions, in which the sine of the heading changes its sign."""
+    sine = torch.where(flipped[:, None], -direction[..., 0], direction[..., 0])
+    return torch.cat((sine[..., None], direction[..., 1:]), dim=-1)
+
+
+def _flip_panorama(seen: Panorama, flipped: Tensor) -> Panorama:
+    """Exchange each view with that as far to the other side of heading 0, at the same elevation."""
+    view = torch.arange(VIEWS, device=flipped.device)
+    other = view - view % STEPS + (-view) % STEPS
+    changed = flipped[:, None, None]
+    features = torch.where(changed, seen.features.index_select(1, other), seen.features)
+    direction = torch.where(changed, seen.direction.index_select(1, other), seen.direction)
+    return Panorama(features, _flip_directions(direction, flipped))
+
+
+def _flip_objects(seen: VisibleObjects, flipped: Tensor) -> VisibleObjects:
+    left, top, right, bottom, area = seen.position.unbind(dim=-1)
+    other = torch.stack((1 - right, top, 1 - left, bottom, area), dim=-1)
+    changed = flipped[:, None] & seen.present  # padding stays zero
+    return replace(
+        seen,
+        position=torch.where(changed[..., None], other, seen.position),
+        direction=_flip_directions(seen.direction, flipped),
+    )

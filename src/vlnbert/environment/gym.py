@@ -1,4 +1,4 @@
-"""One agent in one episode, as Gymnasium knows it: a thin front over the same functions that walk thousands.
+"""One agent in one episode as a Gymnasium environment, by the same functions that walk thousands.
 
 Importing this registers `vlnbert/R2R-v0` and `vlnbert/REVERIE-v0` for `gymnasium.make`, whose other arguments are those
 of `vlnbert.data.gym.open_env`: data, split, features, wants, max_steps.
@@ -17,15 +17,12 @@ from torch import Tensor
 
 from vlnbert.environment.environment import NEIGHBOURS, Environment, State, shortest_path_teacher
 from vlnbert.errors import UsageError
-from vlnbert.tasks.splits import Split
-from vlnbert.tasks.targets import target_index
+from vlnbert.tasks.splits import Split, target_index
 from vlnbert.tasks.task import TASKS, metres_to_nearest
-from vlnbert.world.geometry import VIEWS
-from vlnbert.world.object_bank import ObjectBank
-from vlnbert.world.objects import NONE
-from vlnbert.world.world import STOP
+from vlnbert.world.objects import NONE, ObjectBank
+from vlnbert.world.world import STOP, VIEWS
 
-BONUS = 2.0  # for stopping where one should; the same is lost for stopping elsewhere
+BONUS = 2.0  # for stopping at the goal; stopping elsewhere costs as much
 ENTRY_POINT = "vlnbert.data.gym:open_env"
 
 Seen = dict[str, NDArray[Any]]
@@ -56,12 +53,12 @@ class NavigationEnv(gymnasium.Env[Seen, np.int64]):
     ) -> None:
         """`vocabulary` is how many word pieces there are. The environment shows objects where the task asks for one.
 
-        What it shows beside that is `Environment.showing`: neighbours; panorama, with panorama_direction.
+        Optional fields are those of `Environment.showing`: neighbours; panorama, with panorama_direction.
         """
         self.episodes, self.tokens, self.task = split.episodes, split.tokens, TASKS[split.episodes.task]
         self.environment = copy(environment.for_task(self.task.name))
         self.bank = None if self.environment.object_bank is None else replace(self.environment.object_bank, fixed=True)
-        self.environment.object_bank = self.bank  # as wide wherever one looks, as Gymnasium wants it
+        self.environment.object_bank = self.bank  # of one width everywhere, as Gymnasium needs it
         self.targets = None if self.bank is None else target_index(self.bank.object_table, self.episodes)
         self.slots, self.render_mode = self.environment.world.slots, render_mode
         self.max_steps = max_steps or self.task.max_steps
@@ -71,7 +68,7 @@ class NavigationEnv(gymnasium.Env[Seen, np.int64]):
         self._named: str | None = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Seen, dict[str, Any]]:
-        """Begin an episode: the one that `options` names by its place in the split, or any."""
+        """Begin an episode: the one at the place in the split given in `options`, or a random one."""
         super().reset(seed=seed)
         chosen = (options or {}).get("episode")
         self._episode = int(self.np_random.integers(len(self.episodes)) if chosen is None else chosen)
@@ -100,7 +97,7 @@ class NavigationEnv(gymnasium.Env[Seen, np.int64]):
         return self._observe(), reward, ended, not ended and self._steps >= self.max_steps, self._info()
 
     def render(self) -> str | None:
-        """Where the agent is and what it may do, in words."""
+        """The position of the agent and its actions, as text."""
         if self.render_mode != "ansi":
             return None
         world, here = self.environment.world, int(self._state.viewpoint)
@@ -153,7 +150,7 @@ class NavigationEnv(gymnasium.Env[Seen, np.int64]):
         return self.slots + target if slot == STOP and target != NONE else slot
 
     def _names(self) -> tuple[str, ...]:
-        """What the objects are called that are seen here, in their order."""
+        """Names of the objects in view, in their order."""
         if self.bank is None:
             return ()
         table, here = self.bank.object_table, int(self._state.viewpoint)
@@ -164,7 +161,7 @@ class NavigationEnv(gymnasium.Env[Seen, np.int64]):
         return float(metres_to_nearest(self.environment.world, self._state.viewpoint, self._goals()))
 
     def _goals(self) -> Tensor:
-        """[1, any] where this episode may end."""
+        """[1, any] the goals of this episode."""
         several = self.episodes.goal[:, None] if self.episodes.goals is None else self.episodes.goals
         return several[self._episode, None]
 

@@ -1,4 +1,4 @@
-"""One episode as it was walked and scored, for everybody who shows it: cards, reports, the explorer, JSON.
+"""One episode as it was walked and scored: for cards, reports, the explorer and JSON.
 
 It is made of the rollout that was scored (`recording.py`), never of a second walk. Angles are radians, absolute,
 clockwise from +y; distances are metres.
@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from vlnbert.evaluation.evaluate import RAN_OUT
-from vlnbert.perception.view_texts import ViewTexts
+from vlnbert.features.texts import ViewTexts
 
 FORMAT = 1  # of the JSON
 
@@ -49,7 +49,7 @@ class RecordedObject:
 
 @dataclass(frozen=True)
 class NamedObject:
-    """An object that was named or asked for; its name is its id where nobody knows it."""
+    """An object that was named, or the target; its name is its id if no other is known."""
 
     id: str
     name: str
@@ -74,10 +74,10 @@ class RecordedStep:
 
 @dataclass(frozen=True)
 class RecordedEpisode:
-    """One episode: what was asked, what the agent did step by step and why, and what became of it."""
+    """One episode: the instruction, the choices of each step with their probabilities, and the outcome."""
 
     task: str
-    split: str | None  # None for an instruction that somebody typed
+    split: str | None  # None for a typed instruction
     id: str
     scan: str
     agent: str
@@ -95,7 +95,7 @@ class RecordedEpisode:
     scores: dict[str, float]  # those of the evaluation, {} where it has none
 
     def to_json(self) -> dict[str, Any]:
-        """The record as `json.dumps` takes it, with what became of it in words."""
+        """The record as `json.dumps` takes it, with the outcome in words."""
         return {"format": FORMAT, **asdict(self), "verdict": self.verdict, "ending": self.ending}
 
     @property
@@ -112,7 +112,7 @@ class RecordedEpisode:
 
     @property
     def ending(self) -> str:
-        """What became of it, in words: whether it stopped, how far from the goal, what it named."""
+        """The outcome in words: whether it stopped, how far from the goal, and the object that it named."""
         steps = len(self.steps)
         words = f"{RAN_OUT} after {steps}" if self.outcome == RAN_OUT else self.outcome
         if "ne" in self.scores:

@@ -32,7 +32,7 @@ ENDED = "ended"  # one of the two: a result file does not tell which
 
 @dataclass(frozen=True)
 class Recorded:
-    """What an agent told of its choices in episodes that it walked together, on the CPU."""
+    """Explanations of the choices in episodes that walked together, on the CPU."""
 
     rows: tuple[int, ...]  # which episodes
     explanations: tuple[Explanation | None, ...]  # one a step
@@ -40,32 +40,32 @@ class Recorded:
 
 @dataclass(frozen=True, repr=False)
 class Evaluation:
-    """Where an agent went in each episode of a split, and how well that was; no scores where goals are withheld."""
+    """The walks of an agent in the episodes of a split, and their scores unless goals are withheld."""
 
     world: World
     episodes: Episodes
     trajectories: Trajectories
     scores: Scores | None
-    predicted_objects: list[str | None] | None = None  # what it named, where it was asked
+    predicted_objects: list[str | None] | None = None  # those that it named, in tasks that look for objects
     max_steps: int | None = None  # its limit; None where the walks are from a result file
     tokens: Tokens | None = None  # what it read
-    recorded: tuple[Recorded, ...] = ()  # what it told of its choices, where it was asked
+    recorded: tuple[Recorded, ...] = ()  # explanations of its choices, if requested
 
     @property
     def outcomes(self) -> list[str]:
-        """[episode] whether the agent stopped or ran out of steps; of results from a file nobody knows."""
+        """[episode] whether the agent stopped or ran out of steps; results from a file do not say."""
         if self.max_steps is None:
             return [ENDED] * len(self.episodes)
         return [STOPPED if ended else RAN_OUT for ended in self.trajectories.ended.tolist()]
 
     def explanations(self, row: int) -> list[Explanation | None]:
-        """What the agent told of each of its choices in one episode, each part [1, ...]; none where not recorded."""
+        """Explanations of the choices in one episode, each part [1, ...]; empty if not recorded."""
         for batch in self.recorded:
             if row in batch.rows:
                 place = slice(batch.rows.index(row), batch.rows.index(row) + 1)
                 one_row: Callable[[Tensor], Tensor] = itemgetter(place)
-                told = [None if one is None else one.each(one_row) for one in batch.explanations]
-                return told[: int(self.trajectories.decisions[row])]
+                steps = [None if one is None else one.each(one_row) for one in batch.explanations]
+                return steps[: int(self.trajectories.decisions[row])]
         return []
 
     def select(self, rows: Tensor) -> "Evaluation":
@@ -86,8 +86,8 @@ class Evaluation:
         )
 
     def __repr__(self) -> str:
-        told = "goals withheld" if self.scores is None else f"SR {100 * float(self.scores.sr.mean()):.1f} %"
-        return f"Evaluation({self.episodes.task}/{self.episodes.split}, {len(self.episodes):,} episodes, {told})"
+        score = "goals withheld" if self.scores is None else f"SR {100 * float(self.scores.sr.mean()):.1f} %"
+        return f"Evaluation({self.episodes.task}/{self.episodes.split}, {len(self.episodes):,} episodes, {score})"
 
 
 class Evaluations(Mapping[str, Evaluation]):
@@ -97,7 +97,7 @@ class Evaluations(Mapping[str, Evaluation]):
     """
 
     def __init__(self, agent: str, evaluations: Mapping[str, Evaluation], weights: str = "") -> None:
-        """`weights` tells which of a run's weights walked."""
+        """`weights` says which of a run's weights walked."""
         self.agent, self._evaluations, self.weights = agent, dict(evaluations), weights
 
     @property
@@ -147,10 +147,14 @@ class Evaluations(Mapping[str, Evaluation]):
         """A row for each split."""
         names = ", ".join(self.withheld)
         spent = {name: sum(outcome == RAN_OUT for outcome in one.outcomes) for name, one in self.items()}
-        told = [
+        unfinished = [
             f"{name}: {count:,} of {len(self[name].episodes):,} {RAN_OUT}" for name, count in spent.items() if count
         ]
-        notes = [self.weights, *told, f"{names}: walked, not scored, since the goals are withheld" if names else ""]
+        notes = [
+            self.weights,
+            *unfinished,
+            f"{names}: walked, not scored, since the goals are withheld" if names else "",
+        ]
         return replace(score_table(self.agent, self.scores), note="\n".join(filter(None, notes)))
 
     def __getitem__(self, split: str) -> Evaluation:
@@ -188,9 +192,9 @@ def evaluate_agent(
     `dtype` is that of a navigator's tokens; None for that of its weights. Several ranks share the batches out, and each
     gets what all have walked.
 
-    With `record` the agent is asked to explain its choices; each rank keeps what its own episodes told. `only` names
-    episodes, [row]: these alone are told of, and walk in the same company as in an evaluation of all, so that every
-    number is the same.
+    With `record` the agent is asked to explain its choices; each rank keeps those of its own episodes. `only` names
+    episodes, [row]: the result is of these alone, but they walk in the same batches as in an evaluation of all, so
+    that every number is the same.
     """
     if tokens is None and agent.reads_tokens:
         raise UsageError(f"{agent_name(agent)} reads tokens; give those of the split, or say reads_tokens = False")
@@ -205,14 +209,14 @@ def evaluate_agent(
     batches, recorded = list(evaluation_batches(count, batch, ranks.rank, ranks.count)), list[Recorded]()
     if only is not None:
         batches = [rows for rows in batches if torch.isin(rows, only.cpu()).any()]
-        viewpoint, length = viewpoint + episodes.start[:, None], length + 1  # who does not walk stays at the start
-    asked = bank is not None and names_objects(agent)
+        viewpoint, length = viewpoint + episodes.start[:, None], length + 1  # the others stay at the start
+    naming = bank is not None and names_objects(agent)
     with evaluation_mode(agent), fast.enabled(dtype):  # around all batches: their weights are the same
         for rows in track(batches, f"{episodes.task} {episodes.split}"):
             index = rows.to(device)
             ids = rows.new_zeros(len(rows), 0) if tokens is None else tokens.ids[index, : int(count[rows].max())]
             start = _episode_batch(environment, agent, episodes, ids=ids, rows=rows)
-            walked = run_episodes(environment, agent, start, max_steps=max_steps, name_objects=asked, record=record)
+            walked = run_episodes(environment, agent, start, max_steps=max_steps, name_objects=naming, record=record)
             hops = walked.hops or walked
             viewpoint[index], view[index], length[index] = hops.viewpoint, hops.view, hops.length
             if decided is not None and hops.decided is not None:
@@ -220,17 +224,17 @@ def evaluate_agent(
             if walked.named is not None:
                 named[index] = walked.named
             if record:
-                told = (None if one is None else one.each(Tensor.cpu) for one in walked.explanations)
-                recorded.append(Recorded(tuple(rows.tolist()), tuple(told)))
+                explanations = (None if one is None else one.each(Tensor.cpu) for one in walked.explanations)
+                recorded.append(Recorded(tuple(rows.tolist()), tuple(explanations)))
     walked, predicted = Trajectories(ranks.sum(viewpoint), ranks.sum(view), ranks.sum(length)), None
     if decided is not None:
         walked = replace(walked, stopped=ranks.sum(stopped) > 0, decided=ranks.sum(decided))
-    if bank is not None and asked:
+    if bank is not None and naming:
         predicted = bank.object_table.ids_at(walked.viewpoint[:, -1], ranks.sum(named))
     scores = None
     if episodes.scored:
         scores = score_walks(environment.world, episodes, walked.viewpoint, walked.length, predicted)
-    found = Evaluation(
+    evaluation = Evaluation(
         world=environment.world,
         episodes=episodes,
         trajectories=walked,
@@ -240,12 +244,12 @@ def evaluate_agent(
         tokens=tokens,
         recorded=tuple(recorded),
     )
-    return found if only is None else found.select(only)
+    return evaluation if only is None else evaluation.select(only)
 
 
 @contextmanager
 def evaluation_mode(agent: object) -> Iterator[None]:
-    """Within the block nothing is dropped by an agent that is a module, or holds some."""
+    """Put an agent's modules in evaluation mode within the block, so that dropout is off."""
     held = [agent, *getattr(agent, "__dict__", {}).values()]
     modules = [module for one in held if isinstance(one, nn.Module) for module in one.modules()]
     before = [(module, module.training) for module in modules]
@@ -261,7 +265,7 @@ def evaluation_mode(agent: object) -> Iterator[None]:
 def _episode_batch(
     environment: Environment, agent: Agent, episodes: Episodes, ids: Tensor, rows: Tensor
 ) -> EpisodeBatch:
-    """What an agent may know of some rows of a split."""
+    """The episodes of some rows of a split, with goals for oracles alone."""
     index = rows.to(environment.world.device)
     return EpisodeBatch(
         state=environment.reset(episodes.start[index], episodes.heading[index]),

@@ -18,8 +18,7 @@ from torch import Tensor
 from vlnbert.errors import UnknownNameError, UsageError
 from vlnbert.evaluation.options import SplBy
 from vlnbert.tasks.episodes import Episodes
-from vlnbert.tasks.metrics import EPISODES, Metric
-from vlnbert.tasks.task import NEAR, TASKS, Walked, metres_to_nearest
+from vlnbert.tasks.task import EPISODES, NEAR, TASKS, Metric, Walked, metres_to_nearest
 from vlnbert.world.world import World
 
 SHORTEST_WALK = 0.01  # metres: what SPL takes an agent that never moved to have walked
@@ -75,7 +74,7 @@ class Scores:
         return dict.fromkeys(columns) | dict(zip(known, means, strict=True))
 
     def summary(self) -> dict[str, float | int | None]:
-        """What a paper's table shows: rates as fractions, TL and NE in metres, and how many episodes they describe."""
+        """The columns of a paper's table: rates as fractions, TL and NE in metres, and the number of episodes."""
         means = self.mean()
         return {name: means[name] for name in (*SUMMARY, *self.own)} | {EPISODES: len(self)}
 
@@ -139,7 +138,7 @@ def measure(
 
 @dataclass(frozen=True)
 class _Walks:
-    """What `measure` is given, one row an episode."""
+    """The arguments of `measure`, one row an episode."""
 
     walked: Tensor
     walked_length: Tensor
@@ -164,7 +163,7 @@ class _Walks:
 
 
 def _measured_in_blocks(world: World, walks: _Walks, spl_by: SplBy) -> Scores:
-    """The same some rows at a time, those of like lengths together."""
+    """Measure some rows at a time, those of like lengths together."""
     order, longest = walks.walked_length.sort(stable=True).indices, walks.reference.shape[1]
     longest = longest if walks.goals is None else max(longest, walks.goals.shape[1])
     found, first = list[Scores](), 0
@@ -261,8 +260,8 @@ def score_walks(
     spl_by: SplBy = "shortest",
 ) -> Scores:
     """Score one walk [hop] an episode, and in REVERIE one object (or None); all on the world's device."""
-    asked, grounded = TASKS[episodes.task], None
-    if asked.sees_objects:
+    task, grounded = TASKS[episodes.task], None
+    if task.sees_objects:
         named = zip(predicted_objects or [None] * len(episodes), episodes.targets, strict=True)
         right = [name is not None and name == target for name, target in named]
         grounded = torch.tensor(right, dtype=torch.bool, device=walked.device)
@@ -273,19 +272,19 @@ def score_walks(
         walked_length,
         reference,
         length,
-        arrived=asked.arrived(world, walked, episodes),
+        arrived=task.arrived(world, walked, episodes),
         grounded=grounded,
         spl_by=spl_by,
         goals=episodes.goals,
     )
-    if not asked.metrics:
+    if not task.metrics:
         return scores
     named_objects = tuple(predicted_objects or [None] * len(episodes))
     return replace(scores, own=measure_own(world, episodes, Walked(walked, walked_length, named_objects)))
 
 
 def measure_own(world: World, episodes: Episodes, walked: Walked) -> dict[str, Tensor]:
-    """[episode] by name, in float64, what the task's own `measure` gives, if it is what it should be."""
+    """[episode] by name, in float64, the task's own metrics, or an error if they are not what they should be."""
     task = TASKS[episodes.task]
     given: object = task.measure(world, episodes, walked)
     names = [metric.name for metric in task.metrics]
@@ -302,21 +301,21 @@ def _checked_measure(task: str, name: str, given: object, episodes: Episodes, de
     """A finite number for each episode, as float64."""
     problem, remedy = "", f"give one number for each of the {len(episodes):,} episodes"
     try:
-        found = torch.as_tensor(given, dtype=torch.float64, device=device)
+        measured = torch.as_tensor(given, dtype=torch.float64, device=device)
     except (TypeError, ValueError, RuntimeError):
         raise UsageError(f"the task {task} measures '{name}' as a {type(given).__name__}; {remedy}") from None
-    if found.shape != (len(episodes),):
-        problem = f"as a tensor of the shape {list(found.shape)}"
-    elif not bool((finite := found.isfinite()).all()):
+    if measured.shape != (len(episodes),):
+        problem = f"as a tensor of the shape {list(measured.shape)}"
+    elif not bool((finite := measured.isfinite()).all()):
         row = int((~finite).nonzero()[0])
-        problem = f"as {float(found[row])} in episode {episodes.ids[row]}"
+        problem = f"as {float(measured[row])} in episode {episodes.ids[row]}"
     if problem:
         raise UsageError(f"the task {task} measures '{name}' {problem}; {remedy}")
-    return found
+    return measured
 
 
 def try_measure(world: World, episodes: Episodes) -> None:
-    """Refuse a task whose own metrics do not fit, before anybody has walked: some agents that stay where they are."""
+    """Refuse a task whose own metrics do not fit, before an agent walks: try them on walks that stay put."""
     some = episodes.select(torch.arange(min(TRIED, len(episodes))))
     if len(some) and some.scored and TASKS[some.task].metrics:
         staying = some.start[:, None].repeat(1, 2)

@@ -4,12 +4,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
-from vlnbert.data.spec import FeatureSpec
 from vlnbert.errors import UnknownNameError
+from vlnbert.features.spec import FeatureSpec
 from vlnbert.runtime import Precision, require_within
 
 if TYPE_CHECKING:
-    from vlnbert.data.own import Features
+    from vlnbert.features.in_memory import Features
+    from vlnbert.features.spec import FeatureSpec
 
 Checkpoint = Literal["best", "last"]
 SplBy = Literal["shortest", "reference"]

@@ -15,14 +15,13 @@ from vlnbert.data.data import Data
 from vlnbert.environment.environment import Environment
 from vlnbert.evaluation.episode_record import Choice, NamedObject, RecordedEpisode, RecordedObject, RecordedStep, Words
 from vlnbert.evaluation.evaluate import RAN_OUT, Evaluation
-from vlnbert.perception.object_channels import box_direction
-from vlnbert.perception.objects import readable_name
-from vlnbert.perception.view_texts import TextReader, ViewTexts
+from vlnbert.features.objects import box_direction, readable_name
+from vlnbert.features.texts import TextReader, ViewTexts
 from vlnbert.rollout.agents import Explanation
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.task import TASKS, metres_to_goal, nearest
-from vlnbert.world.geometry import VIEWS, nearest_view, view_elevation, view_heading
 from vlnbert.world.objects import NONE, ObjectTable
+from vlnbert.world.world import VIEWS, nearest_view, view_elevation, view_heading
 
 HEADINGS, ELEVATIONS = (angle(torch.arange(VIEWS)).tolist() for angle in (view_heading, view_elevation))
 
@@ -44,18 +43,18 @@ class ReadWords:
 
 
 class Recorder:
-    """Makes records of what one agent walked in one environment, with all that the data folder says of the views."""
+    """Makes records of what one agent walked in one environment, with captions of the data folder."""
 
     def __init__(
         self, data: Data, agent: str, environment: Environment | None = None, tokenizer: Tokenizer | None = None
     ) -> None:
-        """`environment` is what the agent saw and `tokenizer` what it read with, if it did."""
+        """`environment` is that of the agent; so is `tokenizer`, None for an agent that does not read."""
         self.data, self.agent, self.tokenizer = data, agent, tokenizer
         self.environment = environment or Environment(data.world)
         self.world, self.texts = data.world, TextReader(data.folder)
 
     def episode(self, evaluation: Evaluation, row: int, goal_known: bool | None = None) -> RecordedEpisode:
-        """The record of one episode of an evaluation; its goal is known where it was scored, unless told otherwise."""
+        """The record of one episode of an evaluation; by default its goal is known if it was scored."""
         known = evaluation.scores is not None if goal_known is None else goal_known
         one = evaluation.episodes.select(torch.tensor([row]))
         scan = int(self.world.scan_of[one.start])
@@ -91,9 +90,9 @@ class Recorder:
         self, evaluation: Evaluation, row: int, one: Episodes, *, known: bool, words: ReadWords
     ) -> Iterator[RecordedStep]:
         """One for each decision; turns in place and slots that lead nowhere, where nobody moves, are none."""
-        walked, told = evaluation.trajectories, evaluation.explanations(row)
+        walked, explanations = evaluation.trajectories, evaluation.explanations(row)
         count = int(walked.decisions[row])
-        decisions = count - (evaluation.outcomes[row] == RAN_OUT)  # who ran out did not decide to stop
+        decisions = count - (evaluation.outcomes[row] == RAN_OUT)  # running out of steps is no decision to stop
         at = list(range(count)) if walked.decided is None else walked.decided[row, :count].tolist()
         passed = walked.viewpoint[row].tolist()
         place, view = walked.viewpoint[row, at], walked.view[row, at].tolist()
@@ -104,7 +103,7 @@ class Recorder:
             there = viewpoint[time + 1] if time + 1 < count else None
             if there == here:
                 continue
-            explained = told[time] if time < len(told) else None
+            explained = explanations[time] if time < len(explanations) else None
             weights = None if explained is None else explained.language_weights
             weights = weights if weights is not None and bool(weights.isfinite().all()) else None
             choices = (*self._choices(here, view[time], explained), *self._back(here, explained))
@@ -207,7 +206,7 @@ class Recorder:
         return self.world.viewpoints[int(nearest(self.world, one.goals.new_tensor([end]), one.goals))]
 
     def _teacher(self, one: Episodes, place: Tensor) -> list[int]:
-        """What the task's teacher would do at each viewpoint [time] of the walk."""
+        """The slot that the task's teacher would choose at each viewpoint [time] of the walk."""
         task, slots = TASKS[one.task], list[int]()
         memory = task.begin_teacher(one)
         for viewpoint in place:
@@ -216,7 +215,7 @@ class Recorder:
         return slots
 
     def _words(self, evaluation: Evaluation, row: int) -> ReadWords:
-        """What was read; for an agent that does not read, the words as written."""
+        """The words that were read; for an agent that does not read, the words as written."""
         text, tokens = evaluation.episodes.texts[row], evaluation.tokens
         if self.tokenizer is None or tokens is None:
             return ReadWords(tuple(text.split()), ())
@@ -236,12 +235,12 @@ class Recorder:
 
 
 def _finite(numbers: Tensor) -> list[float | None]:
-    """An agent's own numbers may be anything; what is no number is none."""
+    """Numbers of an agent, which may be anything; None for those that are not finite."""
     return [number if math.isfinite(number) else None for number in numbers.tolist()]
 
 
 def read_words(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> ReadWords:
-    """The words of tokens, of which the first and the last stand for no word; `text` is what they were made of."""
+    """The words of the tokens of a text; the first and the last token stand for no word."""
     inner = list(ids[1:-1])
     pieces = [tokenizer.id_to_token(id) or "" for id in inner]
     encoded = tokenizer.encode(text)
@@ -255,7 +254,7 @@ def read_words(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> ReadWords
 def _join_pieces(
     pieces: Sequence[str], text: str, spans: Sequence[tuple[int, int]], unknown_piece: str | None
 ) -> ReadWords:
-    """BERT's pieces: those that go on with a word begin with ##. Where nobody knows their places, as they are read."""
+    """BERT's pieces: those inside a word begin with ##. Without places in the text, words are spelled as read."""
     words, places, word_of, unknown = list[str](), list[list[int]](), list[int](), list[int]()
     for number, piece in enumerate(pieces):
         begin, end = spans[number] if spans else (0, 0)

@@ -16,9 +16,8 @@ import torch
 from torch import Tensor
 
 from vlnbert.errors import DataError, Faults, VlnbertError, listed
-from vlnbert.sources.checks import is_name, is_number
+from vlnbert.sources.files import Entry, is_name, is_number, stream_json_entries
 from vlnbert.sources.instructions import is_augmented
-from vlnbert.sources.json_streams import Entry, stream_json_entries
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.episodes import Episodes, check_longest, pad_paths
 from vlnbert.tasks.task import TASKS
@@ -35,7 +34,7 @@ NAMED = 3  # ids that a line about many of them shows
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What an agent did with one instruction."""
+    """The walk of an agent by one instruction, and the object that it named."""
 
     id: str
     path: tuple[str, ...]  # viewpoints, one after the other; a turn in place repeats one
@@ -45,7 +44,7 @@ class Result:
 
 @dataclass
 class Notes:
-    """What was done to a file to read it."""
+    """Counts of the conversions that it took to read a file."""
 
     keyed: int = 0
     alone: int = 0
@@ -83,7 +82,7 @@ class ResultFile:
 
 
 def read_results(path: Path, faults: Faults) -> ResultFile:
-    """Read a result file of any dialect; what is wrong with single entries is added to `faults`."""
+    """Read a result file of any dialect; errors in single entries are added to `faults`."""
     entries = iter(stream_json_entries(path, "result file", EXAMPLE))
     first = list(islice(entries, 1))
     keys = {key for _, item in first if isinstance(item, dict) for key in item}
@@ -96,13 +95,13 @@ def read_results(path: Path, faults: Faults) -> ResultFile:
 
 
 def parse_results(document: list[Any] | dict[str, Any], faults: Faults) -> ResultFile:
-    """The same from a JSON document that was read already."""
+    """Read results from a JSON document in memory."""
     items: Iterable[Entry] = document.items() if isinstance(document, dict) else ((None, item) for item in document)
     return parse_entries(items, faults)
 
 
 def parse_entries(entries: Iterable[Entry], faults: Faults) -> ResultFile:
-    """The same from the items of a list, or from values with their keys, of which some may repeat."""
+    """Read results from the items of a list, or from values with their keys; keys may repeat."""
     file, kept = ResultFile(), dict[str, Result]()
     for index, (key, item) in enumerate(entries):
         file.notes.keyed += key is not None
@@ -127,7 +126,7 @@ def parse_entries(entries: Iterable[Entry], faults: Faults) -> ResultFile:
 
 
 def _named(key: str | None, item: Any) -> tuple[str, dict[str, Any]] | None:
-    """The instruction and what was done with it, by either way of writing that down."""
+    """The instruction's id and its entry, from either form of file; None without an id."""
     if key is not None:
         return (str(key), item if isinstance(item, dict) else {"trajectory": item}) if is_name(key) else None
     given: Any = item.get("instr_id") if isinstance(item, dict) else None
@@ -259,7 +258,7 @@ def guess_split(ids: set[str], task: str, folder: DataFolder) -> tuple[str, str]
     for other in sorted(TASKS, key=lambda name: name != task):  # ids of the tasks may coincide: the one meant is first
         for split, path in TASKS[other].files(folder).items():
             if is_augmented(path):
-                continue  # a million paths that nobody submits; not worth reading to make a guess
+                continue  # a million paths, of which there are no submissions
             with suppress(VlnbertError):  # another split's faults are not this file's
                 known = {record.id for record in TASKS[other].read(path)}
                 shared = len(ids & known)

@@ -115,9 +115,9 @@ def _scores(walks: Walks, episodes: Episodes, world: World, spl_by: SplBy) -> Sc
 
 
 def evaluate_file(path: Path, episodes: Episodes, world: World, folder: DataFolder | None = None) -> Evaluation:
-    """Read and check a result file of any dialect; its rows are the instructions that are there, in the split's order.
+    """Read and check a result file of any dialect; its rows are the instructions that it has, in the split's order.
 
-    A file does not tell whether an agent stopped or ran out of steps, nor what its limit was.
+    A file does not say whether an agent stopped or ran out of steps, nor what its limit was.
     """
     faults = Faults(path)
     file = read_results(path, faults)

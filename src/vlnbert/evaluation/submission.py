@@ -1,4 +1,4 @@
-"""Result files in the canonical form: what both leaderboards take, and what every evaluator of the field reads.
+"""Result files in the canonical form: the form of both leaderboards, which every evaluator of the field reads.
 
 A list of {"instr_id", "trajectory": [[viewpoint, heading, elevation], ...]}, with "predObjId" (a number or null) in
 REVERIE, in the order of the split. The angles are those of the view that the simulator faces: the level view nearest
@@ -15,12 +15,11 @@ from torch import Tensor
 
 from vlnbert.errors import Faults
 from vlnbert.evaluation.results import Notes, Walks, bind_walks, check_complete, check_names, read_results
-from vlnbert.sources.files import write_json
 from vlnbert.sources.layout import DataFolder
+from vlnbert.sources.writing import write_json
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.task import TASKS
-from vlnbert.world.geometry import level_view, view_elevation, view_heading
-from vlnbert.world.world import STOP, World
+from vlnbert.world.world import STOP, World, level_view, view_elevation, view_heading
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ def arrival_views(world: World, heading: Tensor, walked: Tensor) -> Tensor:
     views = [view]
     for before, after in zip(walked.unbind(dim=1), walked[:, 1:].unbind(dim=1), strict=False):
         slot = (world.neighbour[before] == after[:, None]).int().argmax(dim=1)
-        view = torch.where(slot == STOP, view, world.view[before, slot])  # who stays looks on
+        view = torch.where(slot == STOP, view, world.view[before, slot])  # staying does not turn
         views.append(view)
     return torch.stack(views, dim=1)
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 from vlnbert.tables import Table
-from vlnbert.tasks.metrics import BUILT_IN, EPISODES, METRICS, PERCENT
+from vlnbert.tasks.task import BUILT_IN, EPISODES, METRICS, PERCENT
 
 Summary = Mapping[str, float | int | None]
 
@@ -54,7 +54,7 @@ def shown(key: str, value: float | int | None, digits: int = 1) -> str:
 
 
 def is_better(key: str, score: float, best: float | None) -> bool:
-    """Whether a score is better than the best so far, if there is one; what is no number is not."""
+    """Whether a score is better than the best so far, if there is one; NaN is not."""
     if math.isnan(score):
         return False
     return best is None or (score > best if METRICS[key].higher else score < best)

@@ -1,4 +1,4 @@
-"""How like people's instructions told ones are: BLEU-4 by sacrebleu, and CIDEr-D (Vedantam et al. 2015)."""
+"""How similar generated instructions are to people's: BLEU-4 by sacrebleu, and CIDEr-D (Vedantam et al. 2015)."""
 
 import math
 import re
@@ -9,40 +9,41 @@ from importlib.util import find_spec
 from vlnbert.errors import UsageError
 
 ORDERS = 4  # n-grams of one to four words
-SIGMA = 6.0  # by how many words a telling may be longer or shorter before CIDEr-D counts it much
+SIGMA = 6.0  # words of difference in length beyond which CIDEr-D penalises much
 WORD = re.compile(r"\w+(?:'\w+)*")
 
 NGrams = Counter[tuple[str, ...]]
 Vectors = list[dict[tuple[str, ...], float]]  # by order, the weight of each n-gram
 
 
-def bleu(told: Sequence[str], references: Sequence[Sequence[str]]) -> float:
-    """BLEU-4 of a corpus, 0 to 100, as sacrebleu computes it on lower-cased text; each telling has its references."""
-    _check(told, references)
+def bleu(generated: Sequence[str], references: Sequence[Sequence[str]]) -> float:
+    """BLEU-4 of a corpus, 0 to 100, by sacrebleu on lower-cased text; each instruction has its references."""
+    _check(generated, references)
     require_sacrebleu()
     import sacrebleu
 
     most = max(len(some) for some in references)
     streams = [[some[place] if place < len(some) else None for some in references] for place in range(most)]
-    scored = sacrebleu.corpus_bleu(list(told), streams, lowercase=True)  # type: ignore[arg-type]  # None is none there
+    scored = sacrebleu.corpus_bleu(list(generated), streams, lowercase=True)  # type: ignore[arg-type]  # None is none there
     return float(scored.score)
 
 
-def cider(told: Sequence[str], references: Sequence[Sequence[str]]) -> float:
-    """CIDEr-D of a corpus, times 10 as is usual: 0 where no telling shares a telling n-gram with its references.
+def cider(generated: Sequence[str], references: Sequence[Sequence[str]]) -> float:
+    """CIDEr-D of a corpus, times 10 as is usual: 0 if no instruction shares a telling n-gram with its references.
 
     N-grams are weighted by how few of the paths' references have them, so the score depends on the whole corpus.
     """
-    _check(told, references)
+    _check(generated, references)
     counted = [[_ngrams(text) for text in some] for some in references]
     documents = Counter(ngram for some in counted for ngram in set().union(*some))
     return sum(
-        _similarity(_ngrams(text), some, documents, len(references)) for text, some in zip(told, counted, strict=True)
-    ) / len(told)
+        _similarity(_ngrams(text), some, documents, len(references))
+        for text, some in zip(generated, counted, strict=True)
+    ) / len(generated)
 
 
 def require_sacrebleu() -> None:
-    """Refuse to score where `bleu` could not: before anything is told, not after."""
+    """Refuse to score where `bleu` could not: before instructions are generated, not after."""
     if find_spec("sacrebleu") is None:
         problem = "BLEU needs sacrebleu, which is not installed"
         raise UsageError(f"{problem}; install it with: pip install 'vlnbert[speaker]'")
@@ -53,24 +54,24 @@ def words_of(text: str) -> list[str]:
     return WORD.findall(text.lower())
 
 
-def _similarity(told: NGrams, references: list[NGrams], documents: NGrams, count: int) -> float:
+def _similarity(generated: NGrams, references: list[NGrams], documents: NGrams, count: int) -> float:
     """Ten times the mean, over references and orders, of the cosine of weighted n-grams, less for another length."""
-    total, own = 0.0, _weighted(told, documents, count)
+    total, own = 0.0, _weighted(generated, documents, count)
     for reference in references:
         other = _weighted(reference, documents, count)
-        apart = _length(told) - _length(reference)
+        apart = _length(generated) - _length(reference)
         shared = sum(_cosine(mine, its) for mine, its in zip(own, other, strict=True)) / ORDERS
         total += shared * math.exp(-(apart**2) / (2 * SIGMA**2))
     return 10 * total / len(references)
 
 
-def _cosine(told: dict[tuple[str, ...], float], reference: dict[tuple[str, ...], float]) -> float:
-    """What a telling repeats more often than its reference counts no further: that is CIDEr-D's clipping."""
-    norms = math.sqrt(sum(w * w for w in told.values()) * sum(w * w for w in reference.values()))
+def _cosine(generated: dict[tuple[str, ...], float], reference: dict[tuple[str, ...], float]) -> float:
+    """Cosine with CIDEr-D's clipping: repetitions beyond those of the reference do not count."""
+    norms = math.sqrt(sum(w * w for w in generated.values()) * sum(w * w for w in reference.values()))
     if not norms:
         return 0.0
     return (
-        sum(min(weight, reference.get(ngram, 0.0)) * reference.get(ngram, 0.0) for ngram, weight in told.items())
+        sum(min(weight, reference.get(ngram, 0.0)) * reference.get(ngram, 0.0) for ngram, weight in generated.items())
         / norms
     )
 
@@ -93,8 +94,8 @@ def _length(ngrams: NGrams) -> int:
     return sum(times for ngram, times in ngrams.items() if len(ngram) == 1)
 
 
-def _check(told: Sequence[str], references: Sequence[Sequence[str]]) -> None:
-    if not told:
+def _check(generated: Sequence[str], references: Sequence[Sequence[str]]) -> None:
+    if not generated:
         raise UsageError("nothing was told, so there is nothing to score")
-    if len(told) != len(references) or not all(references):
+    if len(generated) != len(references) or not all(references):
         raise UsageError("every telling needs at least one reference; give one list of references for each")

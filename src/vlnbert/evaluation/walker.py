@@ -11,16 +11,15 @@ import torch
 from tokenizers import Tokenizer
 
 from vlnbert.data.data import Data, open_data
-from vlnbert.data.features import object_file_width, view_file_width
-from vlnbert.data.own import is_own
-from vlnbert.data.shown import in_data_folder, require_encoder_folder
-from vlnbert.data.spec import OFF, FeatureSpec, as_spec
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import UsageError, setting
 from vlnbert.evaluation.episode_record import RecordedEpisode
 from vlnbert.evaluation.evaluate import Evaluation, evaluate_agent
 from vlnbert.evaluation.options import WalkOptions
 from vlnbert.evaluation.recording import Recorder
+from vlnbert.features.in_memory import is_in_memory
+from vlnbert.features.opening import in_data_folder, object_file_width, require_encoder_folder, view_file_width
+from vlnbert.features.spec import OFF, FeatureSpec, as_spec
 from vlnbert.navigator import fast
 from vlnbert.progress import quiet
 from vlnbert.records import chosen
@@ -30,8 +29,7 @@ from vlnbert.rollout.policy import Policy
 from vlnbert.runtime import chosen_precision, usual_batch
 from vlnbert.sources.instructions import EpisodeRecord
 from vlnbert.tasks.episodes import Episodes, bind, pad_paths
-from vlnbert.tasks.holdout import file_of
-from vlnbert.tasks.splits import full_name
+from vlnbert.tasks.splits import file_of, full_name
 from vlnbert.tasks.task import R2R, TASKS
 from vlnbert.tasks.tokens import PADDING, piece_count, tokenise
 from vlnbert.world.objects import Sightings, find_sightings
@@ -98,7 +96,7 @@ class Walker:
         self.episodes = {name: opened.episodes(name) for name in names}
         features = options.features
         self._require_used()
-        if is_own(features):
+        if is_in_memory(features):
             opened, features = opened.seen_by(features), None
         requested = opened.features.updated_by(as_spec(features))
         spec = loaded.features.updated_by(requested)
@@ -190,7 +188,7 @@ class Walker:
             raise UsageError(
                 f"{setting('precision', precision)} is of a navigator's tokens, but {self.name} is none; leave it out"
             )
-        places = ["views"] if is_own(features) else chosen(as_spec(features), FeatureSpec())
+        places = ["views"] if is_in_memory(features) else chosen(as_spec(features), FeatureSpec())
         for place in places if not agent.sees_features else ():
             raise UsageError(f"{setting(f'features.{place}')} was chosen, but {self.name} sees none; leave it out")
 

@@ -1,4 +1,4 @@
-"""The web application: a page, its files, and the few questions that the page asks."""
+"""The web application: a page, its files, and the few queries that the page makes."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,9 +18,9 @@ from vlnbert.explorer.explorer import Explorer
 from vlnbert.explorer.guard import LOOPBACK, Guard, refusal
 from vlnbert.explorer.pages import card_page, front_page
 from vlnbert.explorer.requests import (
-    Asked,
-    EpisodeAsked,
-    InstructionAsked,
+    EpisodeQuery,
+    InstructionQuery,
+    Query,
     RefusedError,
     agent_number,
     heading_angle,
@@ -80,73 +80,73 @@ class _Pages:
         self.explorer, self.queue = explorer, queue
 
     async def front(self, request: Request) -> Response:
-        """The page, whatever its query says: those who pass links on add marks of their own."""
+        """The page, whatever its query: link trackers add fields of their own."""
         return HTMLResponse(await run_in_threadpool(front_page, self.explorer))
 
     async def episode(self, request: Request) -> Response:
         """A card without JavaScript: an episode."""
-        return await self._card(request, self._asked_episode)
+        return await self._card(request, self._episode_query)
 
     async def instruction(self, request: Request) -> Response:
-        """A card without JavaScript: somebody's own words."""
-        return await self._card(request, self._asked_instruction)
+        """A card without JavaScript: a typed instruction."""
+        return await self._card(request, self._instruction_query)
 
     async def catalogue(self, request: Request) -> Response:
         read_query(request.url.query.encode())
         return JSONResponse(await run_in_threadpool(self.explorer.describe))
 
     async def houses(self, request: Request) -> Response:
-        asked = read_query(request.url.query.encode(), "split")
-        return JSONResponse(await run_in_threadpool(self.explorer.catalogue.houses, asked["split"]))
+        query = read_query(request.url.query.encode(), "split")
+        return JSONResponse(await run_in_threadpool(self.explorer.catalogue.houses, query["split"]))
 
     async def instructions(self, request: Request) -> Response:
-        asked = read_query(request.url.query.encode(), "split", "scan", optional=("page", "around"))
-        if "around" in asked:
-            page = await run_in_threadpool(self.explorer.page_with, asked["split"], asked["around"])
+        query = read_query(request.url.query.encode(), "split", "scan", optional=("page", "around"))
+        if "around" in query:
+            page = await run_in_threadpool(self.explorer.page_with, query["split"], query["around"])
         else:
-            page = page_number(asked.get("page", "0"))
+            page = page_number(query.get("page", "0"))
         found = self.explorer.catalogue.instructions
-        return JSONResponse(await run_in_threadpool(found, asked["split"], asked["scan"], page))
+        return JSONResponse(await run_in_threadpool(found, query["split"], query["scan"], page))
 
     async def plan(self, request: Request) -> Response:
-        asked = read_query(request.url.query.encode(), "scan")
-        return Response(await run_in_threadpool(self.explorer.plan, asked["scan"]), media_type="application/json")
+        query = read_query(request.url.query.encode(), "scan")
+        return Response(await run_in_threadpool(self.explorer.plan, query["scan"]), media_type="application/json")
 
     async def walk_episode(self, request: Request) -> Response:
-        return await self._walk(self._asked_episode(request))
+        return await self._walk(self._episode_query(request))
 
     async def walk_instruction(self, request: Request) -> Response:
         return await self._walk(read_instruction(await request.body(), len(self.explorer.walkers)))
 
-    def _asked_episode(self, request: Request) -> Asked:
-        asked = read_query(request.url.query.encode(), "split", "id", optional=("agent", "step"))
-        return EpisodeAsked(
-            agent_number(asked.get("agent", "0"), len(self.explorer.walkers)), asked["split"], asked["id"]
+    def _episode_query(self, request: Request) -> Query:
+        query = read_query(request.url.query.encode(), "split", "id", optional=("agent", "step"))
+        return EpisodeQuery(
+            agent_number(query.get("agent", "0"), len(self.explorer.walkers)), query["split"], query["id"]
         )
 
-    def _asked_instruction(self, request: Request) -> Asked:
+    def _instruction_query(self, request: Request) -> Query:
         fields = ("task", "scan", "start", "heading", "text")
-        asked = read_query(request.url.query.encode(), *fields, optional=("agent", "step"))
-        return InstructionAsked(
-            agent=agent_number(asked.get("agent", "0"), len(self.explorer.walkers)),
-            task=asked["task"],
-            scan=asked["scan"],
-            start=asked["start"],
-            heading=heading_angle(asked["heading"], (str,)),
-            text=instruction_text(asked["text"]),
+        query = read_query(request.url.query.encode(), *fields, optional=("agent", "step"))
+        return InstructionQuery(
+            agent=agent_number(query.get("agent", "0"), len(self.explorer.walkers)),
+            task=query["task"],
+            scan=query["scan"],
+            start=query["start"],
+            heading=heading_angle(query["heading"], (str,)),
+            text=instruction_text(query["text"]),
         )
 
-    async def _walk(self, asked: Asked) -> Response:
-        return Response(await self._walked(asked), media_type="application/json")
+    async def _walk(self, query: Query) -> Response:
+        return Response(await self._walked(query), media_type="application/json")
 
-    async def _walked(self, asked: Asked) -> bytes:
-        await run_in_threadpool(self.explorer.check, asked)
-        return await asyncio.shield(asyncio.wrap_future(self.queue.submit(asked)))  # others may wait for it, too
+    async def _walked(self, query: Query) -> bytes:
+        await run_in_threadpool(self.explorer.check, query)
+        return await asyncio.shield(asyncio.wrap_future(self.queue.submit(query)))  # others may wait for it, too
 
-    async def _card(self, request: Request, read: Callable[[Request], Asked]) -> Response:
-        asked = read(request)
-        record = await self._walked(asked)
-        return HTMLResponse(await run_in_threadpool(card_page, self.explorer, asked, record))
+    async def _card(self, request: Request, read: Callable[[Request], Query]) -> Response:
+        query = read(request)
+        record = await self._walked(query)
+        return HTMLResponse(await run_in_threadpool(card_page, self.explorer, query, record))
 
 
 async def _refused(request: Request, error: Any) -> Response:

@@ -17,7 +17,7 @@ from vlnbert.errors import DataError, VlnbertError
 from vlnbert.evaluation.episode_record import RecordedEpisode
 from vlnbert.evaluation.evaluate import Evaluation
 from vlnbert.evaluation.walker import Walker, WalkRequest
-from vlnbert.explorer.requests import Asked, EpisodeAsked, InstructionAsked, RefusedError
+from vlnbert.explorer.requests import EpisodeQuery, InstructionQuery, Query, RefusedError
 from vlnbert.explorer.walk_queue import Answer
 from vlnbert.house import generate
 from vlnbert.progress import quiet
@@ -47,7 +47,7 @@ class Explorer:
         self._lock = Lock()
 
     def describe(self) -> dict[str, Any]:
-        """What the page must know before anything is chosen."""
+        """The agents and splits to choose from, and the first episode."""
         return {
             "agents": [
                 {"name": walker.name, "about": about, "follows_words": not walker.agent.oracle}
@@ -82,50 +82,50 @@ class Explorer:
         """The page of the list on which an episode stands."""
         return self.catalogue.page_of(split, self.catalogue.row(split, episode))
 
-    def check(self, asked: Asked) -> None:
-        """Refuse what nobody can walk, before it waits in a queue."""
-        walker = self.walkers[asked.agent]
-        if isinstance(asked, EpisodeAsked):
-            self.catalogue.row(asked.split, asked.id)
-            if walker.agent.oracle and not self.catalogue.index(asked.split).episodes.scored:
-                raise RefusedError(409, f"{asked.split} withholds its goals, and {walker.name} must know them")
+    def check(self, query: Query) -> None:
+        """Refuse a query that cannot be walked, before it waits in the queue."""
+        walker = self.walkers[query.agent]
+        if isinstance(query, EpisodeQuery):
+            self.catalogue.row(query.split, query.id)
+            if walker.agent.oracle and not self.catalogue.index(query.split).episodes.scored:
+                raise RefusedError(409, f"{query.split} withholds its goals, and {walker.name} must know them")
             return
-        if asked.task not in {task_and_split(name)[0] for name in self.catalogue.splits}:
+        if query.task not in {task_and_split(name)[0] for name in self.catalogue.splits}:
             raise RefusedError(404, "no such task here")
-        if (asked.scan, asked.start) not in self.data.world.numbers:
+        if (query.scan, query.start) not in self.data.world.numbers:
             raise RefusedError(404, "no such viewpoint in this house; choose a start on the plan")
         if walker.agent.oracle:
             line = f"{walker.name} must know the goal, and typed words have none; choose another agent"
             raise RefusedError(409, line)
 
-    def walk(self, asked: Sequence[Asked]) -> list[Answer]:
+    def walk(self, query: Sequence[Query]) -> list[Answer]:
         """An answer to each; those that fit together walk as one batch."""
         answers: dict[int, Answer] = {}
         groups: dict[tuple[int, str, str], list[int]] = defaultdict(list)
-        for place, one in enumerate(asked):
-            kind = ("episode", one.split) if isinstance(one, EpisodeAsked) else ("words", one.task)
+        for place, one in enumerate(query):
+            kind = ("episode", one.split) if isinstance(one, EpisodeQuery) else ("words", one.task)
             groups[one.agent, *kind].append(place)
         for (agent, _, _), places in groups.items():
-            together = self._together(agent, [asked[place] for place in places])
+            together = self._together(agent, [query[place] for place in places])
             answers |= dict(zip(places, together, strict=True))
-        return [answers[place] for place in range(len(asked))]
+        return [answers[place] for place in range(len(query))]
 
-    def _together(self, agent: int, asked: Sequence[Asked]) -> list[Answer]:
+    def _together(self, agent: int, query: Sequence[Query]) -> list[Answer]:
         try:
-            return [_json(record.to_json()) for record in self._records(agent, asked)]
+            return [_json(record.to_json()) for record in self._records(agent, query)]
         except RefusedError as error:
-            return [error] * len(asked)
+            return [error] * len(query)
         except VlnbertError as error:  # such as a damaged file of captions
-            return [RefusedError(500, str(error).splitlines()[0])] * len(asked)
+            return [RefusedError(500, str(error).splitlines()[0])] * len(query)
 
-    def _records(self, agent: int, asked: Sequence[Asked]) -> list[RecordedEpisode]:
+    def _records(self, agent: int, query: Sequence[Query]) -> list[RecordedEpisode]:
         """Walk episodes of one split, or typed instructions of one task, together."""
         walker = self.walkers[agent]
-        typed = [one for one in asked if isinstance(one, InstructionAsked)]
+        typed = [one for one in query if isinstance(one, InstructionQuery)]
         if typed:
             requests = [WalkRequest(one.scan, one.start, one.text, one.heading) for one in typed]
             return walker.follow(requests, typed[0].task)
-        known = [one for one in asked if isinstance(one, EpisodeAsked)]
+        known = [one for one in query if isinstance(one, EpisodeQuery)]
         split, index = known[0].split, self.catalogue.index(known[0].split)
         rows = [index.row_of[one.id] for one in known]
         with quiet():
@@ -141,7 +141,7 @@ class Explorer:
 
 
 def _json(document: object) -> bytes:
-    """Compact, and in ASCII: half characters of odd files cannot break it."""
+    """Compact JSON in ASCII, which unpaired surrogates of odd files cannot break."""
     return json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
 
 
@@ -166,7 +166,7 @@ class SplitIndex:
 
 
 class Catalogue:
-    """The splits of a data folder. Each is read when it is first asked for, once, whoever asks."""
+    """The splits of a data folder. Each is read once, when a visitor first needs it."""
 
     def __init__(self, data: Data) -> None:
         self.data = data

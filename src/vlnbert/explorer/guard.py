@@ -1,4 +1,4 @@
-"""What stands before every page: requests to our own name, from our own page, small and in time."""
+"""The guard before every page: it lets requests pass to our own name, from our own page, small and in time."""
 
 import asyncio
 import logging
@@ -55,7 +55,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_api(path: str) -> bool:
-    """Whether scripts ask there, and not people."""
+    """Whether scripts send requests there, rather than people."""
     return path.startswith("/api/")
 
 
@@ -68,11 +68,11 @@ def refusal(path: str, error: RefusedError) -> Response:
 
 @dataclass
 class Guard:
-    """An ASGI application around another.
+    """An ASGI application around another, which refuses requests of other pages and names.
 
-    Who rebinds a name to 127.0.0.1 comes with a Host of that name, and a foreign page that posts here with an Origin of
-    its own: both are refused. With `hosts` None, any Host will do: for who serves beyond the loopback, under names that
-    nobody here knows.
+    A request by DNS rebinding has a Host of another name, and a post from another page an Origin of its own: both are
+    refused. With `hosts` None, any Host will do: for pages that are served beyond the loopback, under
+    names that are not known here.
     """
 
     app: ASGIApp
@@ -112,10 +112,10 @@ class Guard:
         host = headers.get("host", "")
         if self.hosts is not None and _without_port(host) not in self.hosts:
             raise RefusedError(421, "this page is served under another name; use the address that was printed")
-        _refuse_foreign_pages(scope, headers, host)
+        _refuse_other_pages(scope, headers, host)
 
 
-def _refuse_foreign_pages(scope: Scope, headers: Headers, host: str) -> None:
+def _refuse_other_pages(scope: Scope, headers: Headers, host: str) -> None:
     """Other people's pages may link here, and no more: no picture, frame or script of theirs lets agents walk."""
     origin, foreign = headers.get("origin"), headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
     link = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
@@ -166,7 +166,7 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 
 
 class _Answer:
-    """Sends an answer with the headers that all have; what has begun cannot be refused any more."""
+    """Sends an answer with the common headers; once begun, it cannot be refused any more."""
 
     def __init__(self, send: Send) -> None:
         self._send, self._begun = send, False

@@ -9,7 +9,7 @@ from vlnbert.analysis.page import table
 from vlnbert.analysis.still_card import facts, outcome, still_card
 from vlnbert.evaluation.tables import score_table
 from vlnbert.explorer.explorer import Explorer
-from vlnbert.explorer.requests import MOST_CHARACTERS, Asked, EpisodeAsked
+from vlnbert.explorer.requests import MOST_CHARACTERS, EpisodeQuery, Query
 
 OFFERED = 12  # episodes that are linked where there is no JavaScript
 HEAD = """<!DOCTYPE html>
@@ -114,20 +114,20 @@ def front_page(explorer: Explorer) -> str:
 
 
 def trouble_page(line: str) -> str:
-    """A page that says in a line what is wrong."""
+    """A page with an error in one line."""
     said = f'<p class="bad">{escape(line[:1].upper() + line[1:])}</p><p><a href="/">Back to the explorer</a></p>'
     body = f'<body><main class="plain"><h1>This cannot be shown</h1>{said}</main></body></html>'
     return HEAD.format(title="vlnbert explorer", scripts="") + body
 
 
-def card_page(explorer: Explorer, asked: Asked, record: bytes) -> str:
-    """An episode on a still page: all that the viewer tells, step by step."""
-    found: dict[str, Any] = json.loads(record)
-    plan = json.loads(explorer.plan(found["scan"]))
-    what = f"{asked.split}, {asked.id}" if isinstance(asked, EpisodeAsked) else "own words"
-    title = f"{found['agent']}: {what}"
-    scores = table(score_table("Scores", {found["agent"]: found["scores"]})) if found["scores"] else ""
-    head = f"<h1>{escape(title)}</h1>{outcome(found)}{facts(found)}<h2>What was read and walked</h2>"
-    card = f'{head}<div class="still">{still_card(found, plan)}</div>'
+def card_page(explorer: Explorer, query: Query, answer: bytes) -> str:
+    """An episode on a still page, with everything that the viewer shows, step by step."""
+    record: dict[str, Any] = json.loads(answer)
+    plan = json.loads(explorer.plan(record["scan"]))
+    what = f"{query.split}, {query.id}" if isinstance(query, EpisodeQuery) else "own words"
+    title = f"{record['agent']}: {what}"
+    scores = table(score_table("Scores", {record["agent"]: record["scores"]})) if record["scores"] else ""
+    head = f"<h1>{escape(title)}</h1>{outcome(record)}{facts(record)}<h2>What was read and walked</h2>"
+    card = f'{head}<div class="still">{still_card(record, plan)}</div>'
     body = f'<body><main class="plain">{card}{scores}<p><a href="/">Back to the explorer</a></p></main></body></html>'
     return HEAD.format(title=escape(title), scripts="") + body

@@ -1,4 +1,4 @@
-"""What visitors ask for, checked word by word: a request becomes one of these, or an answer that says what is wrong."""
+"""Queries of visitors, checked field by field: a request becomes one of these, or an error in one line."""
 
 import json
 import math
@@ -23,7 +23,7 @@ class RefusedError(Exception):
 
 
 @dataclass(frozen=True)
-class EpisodeAsked:
+class EpisodeQuery:
     """Let an agent walk an episode of a split."""
 
     agent: int
@@ -32,8 +32,8 @@ class EpisodeAsked:
 
 
 @dataclass(frozen=True)
-class InstructionAsked:
-    """Let an agent follow somebody's own words, from a viewpoint of a house."""
+class InstructionQuery:
+    """Let an agent follow a typed instruction, from a viewpoint of a house."""
 
     agent: int
     task: str
@@ -43,7 +43,7 @@ class InstructionAsked:
     text: str
 
 
-Asked = EpisodeAsked | InstructionAsked
+Query = EpisodeQuery | InstructionQuery
 
 
 def read_query(query: bytes, *needed: str, optional: Iterable[str] = ()) -> dict[str, str]:
@@ -68,7 +68,7 @@ def read_query(query: bytes, *needed: str, optional: Iterable[str] = ()) -> dict
     return found
 
 
-def read_instruction(body: bytes, agents: int) -> InstructionAsked:
+def read_instruction(body: bytes, agents: int) -> InstructionQuery:
     """A typed instruction, from a JSON object."""
     try:
         found = json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
@@ -77,7 +77,7 @@ def read_instruction(body: bytes, agents: int) -> InstructionAsked:
     if not isinstance(found, dict):
         raise RefusedError(400, f"the body is {_kind(found)}, where an object is expected")
     _require_fields(found, ("agent", "task", "scan", "start", "heading", "text"), ())
-    return InstructionAsked(
+    return InstructionQuery(
         agent=agent_number(found["agent"], agents),
         task=_name(found, "task"),
         scan=_name(found, "scan"),
@@ -88,7 +88,7 @@ def read_instruction(body: bytes, agents: int) -> InstructionAsked:
 
 
 def instruction_text(text: object) -> str:
-    """What somebody typed, its blanks made single; half characters and control characters are none."""
+    """A typed instruction with single blanks; unpaired surrogates are refused, control characters are blanks."""
     if not isinstance(text, str):
         raise RefusedError(400, f"text is {_kind(text)}, where a string is expected")
     if len(text) > MOST_CHARACTERS:

@@ -1,4 +1,4 @@
-"""The server: uvicorn on a socket of ours, with limits on connections that neither ask nor read."""
+"""The server: uvicorn on a socket of ours, with limits on idle connections."""
 
 import asyncio
 import socket
@@ -25,10 +25,10 @@ CROWDED = Guard(_refuse_one_more, hosts=None)
 
 
 class BoundedConnection(H11Protocol):
-    """A connection that is cut off where nothing comes of it: a request without end, an answer that nobody reads.
+    """A connection that is closed at a standstill: a request without end, an answer that is not read.
 
-    Where there are too many, a new one takes the place of the one that has been idle for longest, so that nobody can
-    keep others out by connections alone.
+    Where there are too many, a new one takes the place of the one that has been idle for longest, so that connections
+    alone cannot keep other visitors out.
     """
 
     standstill, most = STANDSTILL, MOST_CONNECTIONS
@@ -94,13 +94,13 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def address(listening: socket.socket) -> str:
-    """What to type into a browser."""
+    """The URL to type into a browser."""
     host, port = listening.getsockname()[:2]
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
 
 
 def server_for(app: ASGIApp, protocol: type[asyncio.Protocol] = BoundedConnection) -> uvicorn.Server:
-    """A server that tells nothing of itself and keeps to the limits."""
+    """A server within the limits, without headers about itself."""
     config = uvicorn.Config(
         app,
         http=protocol,

@@ -7,10 +7,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
-from vlnbert.explorer.requests import COME_BACK, Asked, RefusedError
+from vlnbert.explorer.requests import COME_BACK, Query, RefusedError
 
 Answer = bytes | RefusedError
-Walk = Callable[[Sequence[Asked]], Sequence[Answer]]
+Walk = Callable[[Sequence[Query]], Sequence[Answer]]
 
 MOST_WAITING = 128  # requests in the queue; more are asked to come back
 MOST_TOGETHER = 64  # of one batch
@@ -19,34 +19,34 @@ REMEMBERED = 256  # answers; the same walk comes out the same
 
 
 class WalkQueue:
-    """Answers requests in batches. What was asked a moment ago, or is being walked, is not walked again."""
+    """Answers queries in batches. A recent query, or one that is being walked, is not walked again."""
 
     def __init__(self, walk: Walk) -> None:
         self._walk = walk
-        self._waiting: queue.Queue[tuple[Asked, Future[bytes]] | None] = queue.Queue(MOST_WAITING)
+        self._waiting: queue.Queue[tuple[Query, Future[bytes]] | None] = queue.Queue(MOST_WAITING)
         self._lock = threading.Lock()
-        self._under_way: dict[Asked, Future[bytes]] = {}
-        self._answers: OrderedDict[Asked, bytes] = OrderedDict()
+        self._under_way: dict[Query, Future[bytes]] = {}
+        self._answers: OrderedDict[Query, bytes] = OrderedDict()
         self._ended = False
         self._thread = threading.Thread(target=self._work, name="walks", daemon=True)
         self._thread.start()
 
-    def submit(self, asked: Asked) -> "Future[bytes]":
+    def submit(self, query: Query) -> "Future[bytes]":
         """The answer to come; refused where too many wait."""
         with self._lock:
-            if asked in self._under_way:
-                return self._under_way[asked]
+            if query in self._under_way:
+                return self._under_way[query]
             future: Future[bytes] = Future()
-            if asked in self._answers:
-                self._answers.move_to_end(asked)
-                future.set_result(self._answers[asked])
+            if query in self._answers:
+                self._answers.move_to_end(query)
+                future.set_result(self._answers[query])
                 return future
             try:
-                self._waiting.put_nowait((asked, future))
+                self._waiting.put_nowait((query, future))
             except queue.Full:
                 line = "too many walks at once; try again in a moment"
                 raise RefusedError(503, line, {"Retry-After": COME_BACK}) from None
-            self._under_way[asked] = future
+            self._under_way[query] = future
             return future
 
     def close(self) -> None:
@@ -57,21 +57,21 @@ class WalkQueue:
     def _work(self) -> None:
         while (batch := self._next_batch()) is not None:
             try:
-                answers = self._walk([asked for asked, _ in batch])
+                answers = self._walk([query for query, _ in batch])
             except Exception as error:  # of one batch; the thread lives on
-                for asked, future in batch:
-                    self._forget(asked)
+                for query, future in batch:
+                    self._forget(query)
                     future.set_exception(error)
                 continue
-            for (asked, future), answer in zip(batch, answers, strict=True):
+            for (query, future), answer in zip(batch, answers, strict=True):
                 if isinstance(answer, RefusedError):
-                    self._forget(asked)
+                    self._forget(query)
                     future.set_exception(answer)
                 else:
-                    self._remember(asked, answer)
+                    self._remember(query, answer)
                     future.set_result(answer)
 
-    def _next_batch(self) -> "list[tuple[Asked, Future[bytes]]] | None":
+    def _next_batch(self) -> "list[tuple[Query, Future[bytes]]] | None":
         """The first that waits, with those that come soon after; None when it is over."""
         first = None if self._ended else self._waiting.get()
         if first is None:
@@ -88,14 +88,14 @@ class WalkQueue:
             batch.append(one)
         return batch
 
-    def _forget(self, asked: Asked) -> None:
+    def _forget(self, query: Query) -> None:
         with self._lock:
-            self._under_way.pop(asked, None)
+            self._under_way.pop(query, None)
 
-    def _remember(self, asked: Asked, answer: bytes) -> None:
-        """Keep an answer; there is no moment in which the walk is neither under way nor known."""
+    def _remember(self, query: Query, answer: bytes) -> None:
+        """Keep an answer; at every moment the walk is under way or known."""
         with self._lock:
-            self._under_way.pop(asked, None)
-            self._answers[asked] = answer
+            self._under_way.pop(query, None)
+            self._answers[query] = answer
             while len(self._answers) > REMEMBERED:
                 self._answers.popitem(last=False)

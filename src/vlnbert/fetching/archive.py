@@ -1,11 +1,11 @@
-"""The files in a gzipped tar that comes as a stream. It is untrusted: all that it says of itself is bounded."""
+"""The files in a gzipped tar that comes as a stream. It is untrusted: everything that it declares is bounded."""
 
 import tarfile
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from vlnbert.fetching.connection import Broken, SourceError, or_a_copy
+from vlnbert.fetching.download import Broken, SourceError, or_a_copy
 
 BLOCK = tarfile.BLOCKSIZE
 PIECE = 1 << 18  # bytes that are unpacked at a time
@@ -21,7 +21,7 @@ WITHOUT_CONTENT = (
 
 @dataclass(frozen=True)
 class Member:
-    """A member of an archive. Its content can be taken once, before the next member is asked for."""
+    """A member of an archive. Its content can be read once, before the next member is."""
 
     path: str  # below the folder that holds the whole archive
     size: int
@@ -52,14 +52,14 @@ def members(chunks: Iterable[bytes]) -> Iterator[Member]:
             path = _inner_path(long_name or head.name)
             yield Member(path, size, head.type in REGULAR, content)
             for _ in content:
-                pass  # what nobody wanted
+                pass  # the rest of a member that was not read
             long_name = ""
         plain.take(-size % BLOCK)
     raise SourceError(f"the archive holds more than {MOST_MEMBERS:,} members", or_a_copy())
 
 
 def _unpacked(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """What gzip made of it undone, in pieces of bounded size."""
+    """The unpacked bytes, in pieces of bounded size."""
     unzip, count = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS), 0
     for chunk in chunks:
         while chunk and not unzip.eof:
@@ -73,19 +73,19 @@ def _unpacked(chunks: Iterable[bytes]) -> Iterator[bytes]:
                 raise SourceError(f"the archive unpacks to more than {MOST >> 20} MB", or_a_copy())
             chunk = unzip.unconsumed_tail
             yield piece
-        if unzip.eof:  # what follows is not asked for
+        if unzip.eof:  # anything behind it is not read
             return
     raise Broken("the archive ended early")
 
 
 class _Pieces:
-    """Bytes that come in pieces of any size, taken in others."""
+    """Bytes that come in pieces of any size, taken in pieces of other sizes."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self.pieces, self.held = pieces, memoryview(b"")
 
     def pour(self, size: int) -> Iterator[memoryview]:
-        """The next so many bytes, in pieces."""
+        """The next `size` bytes, in pieces."""
         while size:
             if not self.held:
                 piece = next(self.pieces, None)
@@ -97,12 +97,12 @@ class _Pieces:
             yield taken
 
     def take(self, size: int) -> bytes:
-        """The next so many bytes, at once: few."""
+        """The next `size` bytes, which are few, at once."""
         return b"".join(self.pour(size))
 
 
 def _long_name(kind: bytes, text: bytes) -> str:
-    """The name that such a header holds: all of it, or its record `LENGTH path=NAME`."""
+    """The name in a header of a long name: all of it, or its record `LENGTH path=NAME`."""
     if kind == tarfile.GNUTYPE_LONGNAME:
         return text.rstrip(b"\0").decode(errors="surrogateescape")
     for line in text.split(b"\n"):

@@ -1,19 +1,218 @@
-"""The bytes at a URL, over https or from a mirror; a connection that breaks off or stalls is told, and continued."""
+"""The bytes at a URL, over https or from a mirror that may be hostile: waits and sizes are bounded, head and body.
+
+A connection that breaks off or stalls is reported, and continued.
+"""
 
 import re
+import string
 import time
-from collections.abc import Generator, Iterator
-from http.client import HTTPException, HTTPResponse
+from collections.abc import Generator, Iterator, Mapping
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from io import BufferedReader, RawIOBase
+from socket import socket
+from ssl import SSLCertVerificationError
+from typing import Any
+from urllib.error import URLError
+from urllib.parse import quote, urljoin, urlsplit
+from urllib.request import HTTPHandler, HTTPSHandler, OpenerDirector, ProxyHandler, Request, UnknownHandler
 
-from vlnbert.errors import UsageError
-from vlnbert.fetching.connection import Broken, SourceError, answer, is_address, words
+from vlnbert import __version__
+from vlnbert.errors import DataError, UsageError, cut, setting
 from vlnbert.progress import say
 
+PATIENCE = 30.0  # seconds: for the head of an answer, for the next byte of its body, and between two looks at the rate
+SLOWEST = 1024  # bytes a second
+MOST_HEAD = 1 << 18  # bytes before the body
+MOST = 1 << 30  # bytes of an answer
+MOST_REDIRECTS = 5
+MOST_WORDS = 100  # characters of a host's message that are quoted
+PASSING = (408, 425, 429, 500, 502, 503, 504)  # answers that may differ the next time
+TOO_MUCH, ENDLESS_HEAD = "the host sends more than {} MB", "the host sends headers without an end"
+REDIRECTS = (301, 302, 303, 307, 308)
 ATTEMPTS = 5  # at one archive
 PAUSE = 1.0  # seconds before the second attempt; doubled before each one after
 CHUNK = 1 << 16
 KEPT = "run the same command again: what is there is kept"
 STRONG_TAG = re.compile(r'"[!#-~]{1,200}"')
+
+
+class Broken(Exception):
+    """A download ended before its end; it may be tried again."""
+
+
+class SourceError(Exception):
+    """One repository cannot be fetched, or has other content than expected; the others may be fine."""
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        super().__init__(problem)
+        self.problem, self.remedy = problem, remedy
+
+
+class UnreachableError(DataError):
+    """No source can be reached: there is no network, or no such host."""
+
+
+def or_a_copy() -> str:
+    """The remedy where a source is not what it should be."""
+    return f"try again later, or give a copy with {setting('mirror', 'URL')}"
+
+
+def is_address(url: str) -> bool:
+    """Whether a URL is an http or https address without a password."""
+    try:
+        parts = urlsplit(url)
+        (parts.hostname or "").encode("idna")
+        known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        return False
+    plain = not set("@%") & set(parts.netloc)  # no password; and urllib would undo quoting there
+    return bool(known) and plain and url.isascii() and url.isprintable() and " " not in url
+
+
+def answer(url: str, headers: Mapping[str, str], before: bool) -> HTTPResponse:
+    """The answer to a request, behind all redirects; `before` says that the host was reached before."""
+    there = url
+    for hop in range(MOST_REDIRECTS + 1):
+        response = _one_answer(there, headers, before or hop > 0)
+        if 200 <= response.status < 300:
+            return response
+        response.close()
+        if response.status not in REDIRECTS:
+            raise _refused(url, response.status, cut(response.reason, MOST_WORDS))
+        there = _redirected(url, there, response.headers.get("Location", ""))
+    raise SourceError(f"{url} redirects more than {MOST_REDIRECTS} times", or_a_copy())
+
+
+def words(error: object) -> str:
+    """The message of an error, which may quote the host."""
+    return cut(str(getattr(error, "strerror", None) or error or type(error).__name__), MOST_WORDS)
+
+
+def _one_answer(url: str, headers: Mapping[str, str], before: bool) -> HTTPResponse:
+    request = Request(url, headers={"User-Agent": f"vlnbert/{__version__}", **headers})
+    try:
+        response: HTTPResponse = _opener().open(request, timeout=PATIENCE)
+        return response
+    except URLError as error:
+        if before:  # a network that was there may come back
+            raise Broken(f"the host cannot be reached ({words(error.reason)})") from None
+        raise _unreachable(url, error.reason) from None
+    except (HTTPException, OSError) as error:
+        raise Broken(f"the host hung up ({words(error)})") from None
+
+
+def _refused(url: str, code: int, reason: str) -> Exception:
+    if code in PASSING:
+        return Broken(f"the host answered {code} ({reason})")
+    if code in (404, 410):
+        copy = f"give a copy with {setting('mirror', 'URL')}"
+        remedy = f"upgrade vlnbert, {copy}, or fetch other parts with {setting('only')}"
+        return SourceError(f"there is no {url} ({code})", remedy)
+    return SourceError(f"{url} was refused ({code} {reason})", or_a_copy())
+
+
+def _redirected(url: str, there: str, location: str) -> str:
+    """Where a redirect leads: to https, and to http only from a mirror that is http itself."""
+    try:
+        target = urljoin(there, quote(location, safe=string.punctuation, encoding="iso-8859-1"))
+    except ValueError:
+        target = ""
+    if not location or not is_address(target) or urlsplit(target).scheme not in ("https", urlsplit(there).scheme):
+        quoted = repr(cut(location, MOST_WORDS)) if location else "it names none"
+        raise SourceError(f"{url} redirects to an address that is not https ({quoted}); not followed", or_a_copy())
+    return target
+
+
+def _unreachable(url: str, reason: object) -> Exception:
+    parts = urlsplit(url)
+    trusted = (
+        "the system's certificates do not trust it" if isinstance(reason, SSLCertVerificationError) else words(reason)
+    )
+    remedy = f"check the network, or give a copy with {setting('mirror', 'URL')}; what is there is kept"
+    return UnreachableError(f"{parts.scheme}://{parts.netloc}", f"cannot be reached ({trusted})", remedy)
+
+
+class _Watched(RawIOBase):
+    """A socket's bytes: the head of an answer within a time, its body at a rate, both of bounded size."""
+
+    def __init__(self, connection: socket, raw: Any) -> None:
+        self.connection, self.raw = connection, raw
+        self.in_head, self.came, self.waited, self.since_look = True, 0, 0.0, 0
+
+    def begin_body(self) -> None:
+        self.in_head, self.waited, self.since_look = False, 0.0, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Only the time spent waiting counts: the disk may be slow, too."""
+        left = PATIENCE - self.waited if self.in_head else PATIENCE
+        began = time.monotonic()
+        try:
+            self.connection.settimeout(max(left, 1e-3))  # 0 would not wait at all
+            count: int = self.raw.readinto(buffer)
+        except TimeoutError:
+            what = "no whole answer" if self.in_head and self.came else "nothing"
+            raise Broken(f"{what} came for {PATIENCE:g} s") from None
+        self.waited += time.monotonic() - began
+        self.came += count
+        self.since_look += count
+        self._check()
+        return count
+
+    def _check(self) -> None:
+        if self.came > (MOST_HEAD if self.in_head else MOST):
+            raise SourceError(ENDLESS_HEAD if self.in_head else TOO_MUCH.format(MOST >> 20), or_a_copy())
+        if self.waited > PATIENCE and self.in_head:
+            raise Broken(f"no whole answer came for {PATIENCE:g} s")
+        if self.waited > PATIENCE:
+            if self.since_look < SLOWEST * PATIENCE:
+                raise Broken(f"only {self.since_look:,} bytes came in {PATIENCE:g} s")
+            self.waited, self.since_look = 0.0, 0
+
+    def close(self) -> None:
+        self.raw.close()
+        super().close()
+
+
+class _Response(HTTPResponse):
+    def __init__(self, sock: socket, *values: Any, **named: Any) -> None:
+        super().__init__(sock, *values, **named)
+        self.watched = _Watched(sock, self.fp.detach())
+        self.fp = BufferedReader(self.watched)
+
+    def begin(self) -> None:
+        super().begin()
+        self.watched.begin_body()
+        if (self.length or 0) > MOST:
+            raise SourceError(TOO_MUCH.format(MOST >> 20), or_a_copy())
+
+
+class _PlainConnection(HTTPConnection):
+    response_class = _Response
+
+
+class _SecureConnection(HTTPSConnection):
+    response_class = _Response
+
+
+class _Plain(HTTPHandler):
+    def http_open(self, req: Request) -> HTTPResponse:
+        return self.do_open(_PlainConnection, req)
+
+
+class _Secure(HTTPSHandler):
+    def https_open(self, req: Request) -> HTTPResponse:
+        return self.do_open(_SecureConnection, req)
+
+
+def _opener() -> OpenerDirector:
+    """An opener of http and https alone: urllib's own also opens files and ftp, and reads the body of a redirect."""
+    opener = OpenerDirector()
+    for handler in (ProxyHandler(), UnknownHandler(), _Plain(), _Secure()):
+        opener.add_handler(handler)
+    return opener
 
 
 class Attempts:
@@ -38,13 +237,14 @@ def checked_base(url: str) -> str:
 
 
 def stream(url: str, attempts: Attempts) -> Generator[bytes]:
-    """The bytes at a URL. One that breaks off goes on from there if the server can do that; else it is `Broken`."""
+    """The bytes at a URL. A download that breaks off is continued if the server can do that; else it is `Broken`."""
     received, tag = 0, ""
     while True:
-        asked = {"Range": f"bytes={received}-", "If-Range": tag} if received else {}
+        headers = {"Range": f"bytes={received}-", "If-Range": tag} if received else {}
         try:
-            with answer(url, asked, before=attempts.made > 1) as response:
-                if received and not _continues(response, received):
+            with answer(url, headers, before=attempts.made > 1) as response:
+                rest = response.headers.get("Content-Range", "").startswith(f"bytes {received}-")
+                if received and not (response.status == 206 and rest):
                     tag = ""
                     raise Broken("the host cannot go on where it broke off")
                 tag = tag or _tag(response)
@@ -59,7 +259,7 @@ def stream(url: str, attempts: Attempts) -> Generator[bytes]:
 
 
 def _chunks(response: HTTPResponse) -> Iterator[bytes]:
-    """What comes, as it comes; a connection that ends early is broken."""
+    """The body of an answer in chunks; a connection that ends early is broken."""
     try:
         while chunk := response.read1(CHUNK):
             yield chunk
@@ -70,10 +270,6 @@ def _chunks(response: HTTPResponse) -> Iterator[bytes]:
 
 
 def _tag(response: HTTPResponse) -> str:
-    """What names these very bytes, where the server can go on in the midst of them; weak tags do not."""
+    """The strong tag of these bytes, where the server can continue within them; else nothing."""
     tag = response.headers.get("ETag", "")
     return tag if response.headers.get("Accept-Ranges") == "bytes" and STRONG_TAG.fullmatch(tag) else ""
-
-
-def _continues(response: HTTPResponse, received: int) -> bool:
-    return response.status == 206 and response.headers.get("Content-Range", "").startswith(f"bytes {received}-")

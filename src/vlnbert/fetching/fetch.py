@@ -1,21 +1,25 @@
-"""Fetch what is missing of the open data, one repository after the other, and tell what is there now."""
+"""Fetch the missing files of the open data, repository by repository; each is put in its place once it is verified."""
 
+import errno
+import hashlib
+import os
+import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vlnbert.errors import Faults
+from vlnbert.errors import DataError, Faults, setting
 from vlnbert.fetching.archive import Member, members
-from vlnbert.fetching.connection import Broken, SourceError, or_a_copy
-from vlnbert.fetching.download import KEPT, Attempts, checked_base, stream
-from vlnbert.fetching.folder import WrongContentError, missing_files, require_room, write_verified
-from vlnbert.fetching.manifest import ListedFile, Manifest, Source
-from vlnbert.fetching.recipe import GITHUB
-from vlnbert.progress import Bar, say
+from vlnbert.fetching.download import KEPT, Attempts, Broken, SourceError, checked_base, or_a_copy, stream
+from vlnbert.fetching.manifest import GITHUB, ListedFile, Manifest, Source
+from vlnbert.progress import Bar, say, track
+from vlnbert.sources.writing import written_beside
 from vlnbert.tables import Table
 
+BLOCK = 4096  # bytes by which most disks allocate
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 TERMS = (
     "All of it derives from Matterport3D, whose terms are academic and non-commercial: "
     "do not pass it on, and cite those who made it."
@@ -24,7 +28,7 @@ TERMS = (
 
 @dataclass(frozen=True)
 class FetchedPart:
-    """What one repository gives to one part of the data."""
+    """The share of one repository in one part of the data."""
 
     part: str
     repository: str
@@ -38,7 +42,7 @@ class FetchedPart:
 
 @dataclass(frozen=True, repr=False)
 class FetchReport:
-    """What was fetched into a data folder, or would be."""
+    """The files fetched into a data folder, or to be fetched."""
 
     folder: Path
     parts: tuple[FetchedPart, ...]
@@ -84,10 +88,10 @@ class FetchReport:
 def fetch(
     folder: Path, manifest: Manifest, *, only: Iterable[str] = (), mirror: str = GITHUB, dry_run: bool = False
 ) -> FetchReport:
-    """Bring the files of a manifest into a folder. What is there and right is kept; nothing is ever overwritten."""
+    """Fetch the files of a manifest into a folder. Correct files are kept; nothing is ever overwritten."""
     base, wanted = checked_base(mirror), manifest.only(only)
     missing = missing_files(folder, (file for source in wanted.sources for file in source.files))
-    report = FetchReport(folder, tuple(_parts(wanted, base, set(missing))), dry_run)
+    report = FetchReport(folder, tuple(_fetched_parts(wanted, base, set(missing))), dry_run)
     if dry_run or not missing:
         return report
     require_room(folder, missing)
@@ -97,7 +101,7 @@ def fetch(
             needed = {file.upstream: file for file in source.files if file in lacking}
             try:
                 _fetch_source(folder, source, source.url(base), needed, bar)
-            except SourceError as error:  # the others can be had all the same
+            except SourceError as error:  # the others may still be fetched
                 faults.add(source.repository, error.problem, error.remedy)
             except KeyboardInterrupt:
                 say(f"{folder}: not all of it is there; {KEPT}")
@@ -116,7 +120,7 @@ def _fetch_source(folder: Path, source: Source, url: str, needed: dict[str, List
             with closing(stream(url, attempts)) as chunks:
                 for member in members(chunks):
                     if member.path in needed:
-                        _take(folder, needed[member.path], member)
+                        _write_member(folder, needed[member.path], member)
                         bar.update(bar.done + needed.pop(member.path).size, source.repository)
                     if not needed:
                         return
@@ -127,7 +131,7 @@ def _fetch_source(folder: Path, source: Source, url: str, needed: dict[str, List
             raise SourceError(f"the archive lacks {next(iter(needed))}{more}", or_a_copy())
 
 
-def _take(folder: Path, file: ListedFile, member: Member) -> None:
+def _write_member(folder: Path, file: ListedFile, member: Member) -> None:
     if not member.regular:
         raise SourceError(f"{file.upstream} is a link or a folder there, where a file is expected", or_a_copy())
     try:
@@ -140,7 +144,7 @@ def _take(folder: Path, file: ListedFile, member: Member) -> None:
         ) from None
 
 
-def _parts(manifest: Manifest, base: str, missing: set[ListedFile]) -> Iterator[FetchedPart]:
+def _fetched_parts(manifest: Manifest, base: str, missing: set[ListedFile]) -> Iterator[FetchedPart]:
     """By part, in the manifest's order, then by repository."""
     for name in manifest.parts:
         for source in manifest.sources:
@@ -157,3 +161,86 @@ def _parts(manifest: Manifest, base: str, missing: set[ListedFile]) -> Iterator[
                     missing_files=len(lacking),
                     missing_bytes=sum(file.size for file in lacking),
                 )
+
+
+class WrongContentError(Exception):
+    """A file that is not the one that the manifest lists."""
+
+
+def missing_files(folder: Path, listed: Iterable[ListedFile]) -> list[ListedFile]:
+    """The listed files that are missing. Other files in their places are the user's: they are refused by name."""
+    if folder.exists() and not folder.is_dir():
+        raise DataError(folder, "is not a folder", "choose another name")
+    missing, others = list[ListedFile](), dict[str, list[Path]]()
+    for file in track(list(listed), "looking at what is there"):
+        path = folder / file.path
+        blocked = next(
+            (parent for parent in _below(folder, path) if os.path.lexists(parent) and not parent.is_dir()), None
+        )
+        if blocked is not None:
+            others.setdefault(file.part, []).append(blocked)
+        elif not os.path.lexists(path):
+            missing.append(file)
+        elif not _is_listed(path, file):
+            others.setdefault(file.part, []).append(path)
+    faults = Faults(folder)
+    for part, paths in others.items():
+        distinct = len(set(paths))
+        more = f", nor are {distinct - 1:,} more files of part {part}" if distinct > 1 else ""
+        remedy = f"it is never overwritten: move it away, or fetch other parts with {setting('only')}"
+        faults.add("", f"is not the published file{more}", remedy, paths[0])
+    faults.raise_if_any()
+    return missing
+
+
+def require_room(folder: Path, missing: Iterable[ListedFile]) -> None:
+    """Check free disk space before anything is fetched."""
+    there = next(parent for parent in (folder, *folder.absolute().parents) if parent.is_dir())
+    needed = sum(file.size + -file.size % BLOCK for file in missing)
+    free = shutil.disk_usage(there).free
+    if free < needed:
+        problem = f"needs {_megabytes(needed)} and the disk has {_megabytes(free)} left"
+        remedy = f"free some space, choose another folder, or fetch fewer parts with {setting('only')}"
+        raise DataError(folder, problem, remedy)
+
+
+def write_verified(folder: Path, file: ListedFile, content: Iterable[memoryview]) -> None:
+    """Write a file beside its place, and rename it once all of it is there and right."""
+    path, digest, size = folder / file.path, hashlib.sha256(), 0
+    with written_beside(path, sweeping=False) as temporary:
+        try:
+            with temporary.open("wb") as out:
+                for piece in content:
+                    digest.update(piece)
+                    size += len(piece)
+                    out.write(piece)
+        except OSError as error:
+            if error.errno in NO_ROOM:
+                raise DataError(
+                    path, f"cannot be written ({error.strerror})", f"free some space, then {KEPT}"
+                ) from None
+            raise
+        if (size, digest.hexdigest()) != (file.size, file.sha256):
+            raise WrongContentError
+        if os.path.lexists(path):  # another program wrote it meanwhile
+            raise DataError(path, "was written by another program meanwhile", KEPT)
+
+
+def _below(folder: Path, path: Path) -> list[Path]:
+    """The folders between the data folder and a file, outermost first."""
+    inner = path.parent.relative_to(folder).parts
+    return [folder.joinpath(*inner[: depth + 1]) for depth in range(len(inner))]
+
+
+def _is_listed(path: Path, file: ListedFile) -> bool:
+    """Whether a file holds exactly the listed bytes; one of another size need not be read."""
+    with suppress(OSError):
+        if not path.is_file() or path.stat().st_size != file.size:
+            return False
+        with path.open("rb") as content:
+            return hashlib.file_digest(content, "sha256").hexdigest() == file.sha256
+    raise DataError(path, "cannot be read", "check the file and its permissions")
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 1e6:,.1f} MB"

@@ -11,9 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from vlnbert.errors import DataError, UnknownNameError
-from vlnbert.sources.files import open_for_reading, written_beside
-from vlnbert.sources.formats import FORMAT, format_of
+from vlnbert.sources.files import FORMAT, format_of, open_for_reading
+from vlnbert.sources.writing import written_beside
 
+GITHUB = "https://codeload.github.com"  # below it lie archives, as OWNER/NAME/tar.gz/COMMIT
+PARTS = {
+    "graphs": "navigation graphs of 90 houses",
+    "vocabulary": "the words of bert-base-uncased",
+    "r2r": "R2R's instructions",
+    "landmarks": "which words of R2R's train split name the action and the landmark of each viewpoint",
+    "reverie": "REVERIE's instructions, version 1, and the boxes of its objects",
+    "captions": "a caption and the detected objects of each of 36 views",
+    "observations": "captions along eight headings at three elevations",
+}
 NEWEST = 1  # format of the manifest
 SHIPPED = Path(str(files("vlnbert.fetching"))) / "manifest.json.gz"
 MOST = 64 << 20  # bytes of an unpacked manifest
@@ -35,14 +45,14 @@ class ListedFile:
 
 @dataclass(frozen=True)
 class Source:
-    """What is taken from a repository at a commit."""
+    """The files taken from a repository at a commit."""
 
     repository: str
     commit: str
     files: tuple[ListedFile, ...]
 
     def url(self, base: str) -> str:
-        """Where its archive is, below GitHub's address or a mirror's."""
+        """The address of its archive, below GitHub's or a mirror's."""
         return f"{base}/{self.repository}/tar.gz/{self.commit}"
 
 
@@ -58,7 +68,7 @@ class Manifest:
         return list(dict.fromkeys(file.part for source in self.sources for file in source.files))
 
     def only(self, parts: Iterable[str]) -> "Manifest":
-        """The same with some parts; all of them where none is named."""
+        """A manifest of some parts; of all where none is named."""
         wanted = set(parts)
         for name in sorted(wanted.difference(self.parts)):
             raise UnknownNameError("part", name, self.parts)
@@ -72,7 +82,7 @@ class Manifest:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """A manifest, such as the one that is `SHIPPED` with the package."""
+    """Read and check a manifest, such as the one `SHIPPED` with the package."""
     try:
         with open_for_reading(path, "manifest") as packed, gzip.open(packed) as file:
             text = file.read(MOST)
@@ -92,7 +102,7 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def write_manifest(manifest: Manifest, path: Path) -> None:
-    """The same manifest gives the same bytes."""
+    """Write a manifest; equal manifests give equal bytes."""
     document = {FORMAT: NEWEST, "sources": [_record(source) for source in manifest.sources]}
     with written_beside(path) as temporary:
         text = json.dumps(document, separators=(",", ":")).encode()
@@ -100,7 +110,7 @@ def write_manifest(manifest: Manifest, path: Path) -> None:
 
 
 def _record(source: Source) -> dict[str, Any]:
-    """Files by the folder that they come from, so that it is named once; a name here only where it is another."""
+    """Files by the folder that they come from, so that it is named once; a name here only where it differs."""
     folders: dict[tuple[str, str, str], dict[str, Any]] = {}
     for file in source.files:
         (there, _, name), (here, _, renamed) = file.upstream.rpartition("/"), file.path.rpartition("/")

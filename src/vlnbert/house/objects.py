@@ -1,4 +1,4 @@
-"""Objects: what kinds there are in which rooms, and where they stand.
+"""Objects: their kinds, the rooms that have them, and their places.
 
 They stand along the walls of their room, clear of doors; a kind comes in a colour once a room.
 """
@@ -6,9 +6,12 @@ They stand along the walls of their room, clear of doors; a kind comes in a colo
 import math
 from dataclasses import dataclass
 from random import Random
+from typing import TYPE_CHECKING
 
 from vlnbert.house.plan import HALF_DOOR, HALLWAY, STAIRS, STOREY, HousePlan, PlanPoint, Region
-from vlnbert.house.viewpoints import Viewpoint
+
+if TYPE_CHECKING:
+    from vlnbert.house.building import Viewpoint
 
 FROM_WALL = 0.4  # metres from a wall to the middle of an object
 APART = 0.75  # metres between two objects
@@ -27,7 +30,7 @@ class ObjectKind:
     width: float
     height: float
     middle: float
-    family: str  # decides what one can be asked to do with it, and how its colour shows in a feature
+    family: str  # decides the requests for it, and how its colour shows in a feature
 
 
 def _family(family: str, *rows: tuple[str, float, float, float]) -> dict[str, ObjectKind]:
@@ -133,13 +136,14 @@ class HouseObject:
         return PlanPoint(self.x, self.y, (self.floor,))
 
 
-def place_objects(rng: Random, plan: HousePlan, viewpoints: list[Viewpoint]) -> list[HouseObject]:
+def place_objects(rng: Random, plan: HousePlan, viewpoints: list["Viewpoint"]) -> list[HouseObject]:
     objects: list[HouseObject] = []
     for region in plan.regions:
         if region.kind != STAIRS:
             taken = [(v.x, v.y) for v in viewpoints if region.index in v.regions]
             free = _free_points(rng, plan, region, taken)
-            for kind, colour in zip(_choose_kinds(rng, region), _shuffled_colours(rng), strict=False):
+            # Every colour once before any comes again: no room has the same kind twice in the same colour.
+            for kind, colour in zip(_choose_kinds(rng, region), rng.sample(COLOURS, len(COLOURS)), strict=False):
                 if free:
                     objects.append(_place(len(objects), kind, colour, plan=plan, region=region, point=free.pop()))
     return objects
@@ -154,11 +158,6 @@ def _choose_kinds(rng: Random, region: Region) -> list[str]:
     if rng.random() < 0.5:
         kinds.append(rng.choice(extra))  # a second one, of another colour, so that the colour must be read
     return kinds
-
-
-def _shuffled_colours(rng: Random) -> list[str]:
-    """Every colour once before any comes again, so that no room has the same kind twice in the same colour."""
-    return rng.sample(COLOURS, len(COLOURS))
 
 
 def _free_points(rng: Random, plan: HousePlan, region: Region, taken: list[Point]) -> list[Point]:

@@ -212,7 +212,7 @@ def _walls(floor: int, regions: list[Region], openings: list[Opening]) -> tuple[
 
 
 def _pieces(low: float, high: float, gaps: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """What is left of the span from `low` to `high` without the gaps."""
+    """The span from `low` to `high` without the gaps, in pieces."""
     pieces = []
     for gap_low, gap_high in sorted(gap for gap in gaps if low < gap[1] and gap[0] < high):
         if gap_low > low:

@@ -1,4 +1,4 @@
-"""Shortest paths through a house, and what a walker does along one: the facts that an instruction puts into words.
+"""Shortest paths through a house, and the actions along one: the facts that an instruction puts into words.
 
 Turns are measured against the heading on arrival; heading 0 is +y and clockwise is positive, so right is positive.
 """
@@ -11,12 +11,11 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from vlnbert.house.building import Building
+from vlnbert.house.building import DOORWAY, FOOT, HALL, HEAD, LANDING, ROOM, Building, Viewpoint
 from vlnbert.house.objects import HouseObject
 from vlnbert.house.plan import Opening
-from vlnbert.house.viewpoints import DOORWAY, FOOT, HALL, HEAD, LANDING, ROOM, Viewpoint
 
-TIE = 0.02  # metres: paths closer than this are not told apart, and their ends are not used
+TIE = 0.02  # metres: paths of lengths closer than this count as equal, and their ends are not used
 FEWEST_HOPS, MOST_HOPS = 3, 6
 SHORTEST = 5.0  # metres
 OTHER_GOALS = 0.2  # how many of the paths that end outside a room are kept
@@ -28,7 +27,7 @@ BESIDE, AHEAD = 0.7, 1.1  # metres: a door nearer than the first is beside the w
 
 
 @dataclass(frozen=True)
-class Path:
+class Route:
     """Viewpoint indices from start to goal, the start heading in radians and the length in metres."""
 
     nodes: tuple[int, ...]
@@ -38,7 +37,7 @@ class Path:
 
 @dataclass(frozen=True)
 class RouteStep:
-    """One action of a walker: where from, where to, the turn before it, and what is met on the way."""
+    """One action of a walker: its ends, the turn before it, and doors and objects on the way."""
 
     action: str
     turn: str
@@ -53,13 +52,13 @@ class RouteStep:
     floor: int = -1  # reached by stairs
 
 
-def choose_paths(rng: Random, building: Building, count: int) -> list[Path]:
+def choose_paths(rng: Random, building: Building, count: int) -> list[Route]:
     """Up to `count` different paths of R2R's lengths, most of them ending in a room."""
     table = graph_distances(building)
     included = [i for i, viewpoint in enumerate(building.viewpoints) if viewpoint.included]
     ends = [(start, goal) for start in included for goal in included if start != goal]
     rng.shuffle(ends)
-    chosen: list[Path] = []
+    chosen: list[Route] = []
     for start, goal in ends:
         if len(chosen) == count:
             break
@@ -69,7 +68,7 @@ def choose_paths(rng: Random, building: Building, count: int) -> list[Path]:
         if nodes and FEWEST_HOPS <= len(nodes) - 1 <= MOST_HOPS:
             length = round(sum(float(building.lengths[a, b]) for a, b in pairwise(nodes)), 6)
             if length >= SHORTEST:
-                chosen.append(Path(tuple(nodes), heading, length))
+                chosen.append(Route(tuple(nodes), heading, length))
     return chosen
 
 
@@ -115,8 +114,8 @@ def bearing(start: Viewpoint, end: Viewpoint) -> float:
     return round(math.degrees(math.atan2(dx, dy)) % 360.0, 6)
 
 
-def route_steps(building: Building, path: Path) -> list[RouteStep]:
-    """What a walker does along a path; moves that people describe as one are one step."""
+def route_steps(building: Building, path: Route) -> list[RouteStep]:
+    """The actions along a path; moves that people describe as one are one step."""
     steps: list[RouteStep] = []
     heading = round(math.degrees(path.heading), 6)
     for here, there in pairwise(path.nodes):

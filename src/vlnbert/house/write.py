@@ -1,4 +1,4 @@
-"""Write generated houses as a data folder: the layout and formats of the real one, whole or not at all."""
+"""Write generated houses as a data folder, in the layout and formats of the real one, whole or not at all."""
 
 import json
 import math
@@ -13,31 +13,31 @@ import h5py
 import numpy as np
 
 from vlnbert.errors import UsageError
-from vlnbert.house.building import NEAR, Building, build
-from vlnbert.house.episodes import (
-    FEWEST_SCANS,
-    SPLITS,
-    by_split,
-    described_paths,
-    r2r_record,
-    reverie_records,
-    split_of_scan,
-)
-from vlnbert.house.features import object_features, view_captions, view_features, view_observations
-from vlnbert.house.panoramas import Panorama, panoramas
-from vlnbert.house.plan_document import plan_document
+from vlnbert.house.building import EYE, NEAR, ROOM, Building, Viewpoint, build
+from vlnbert.house.language import describe_object, instructions, write_request
+from vlnbert.house.objects import HouseObject
+from vlnbert.house.plan import STAIRS, STOREY, HousePlan, Opening, Rectangle
+from vlnbert.house.routes import Route, choose_paths
 from vlnbert.house.templates import vocabulary
-from vlnbert.house.viewpoints import EYE, Viewpoint
+from vlnbert.house.views import Panorama, object_features, panoramas, view_captions, view_features, view_observations
 from vlnbert.progress import track
-from vlnbert.sources.folders import built_beside
+from vlnbert.sources.writing import built_beside
 
 R2R, REVERIE = "R2R", "REVERIE"
+TRAIN, VAL_SEEN, VAL_UNSEEN, TEST = "train", "val_seen", "val_unseen", "test"
+SPLITS = (TRAIN, VAL_SEEN, VAL_UNSEEN, TEST)
+SEEN_SHARE = 0.12  # of the paths of a training house, kept for val_seen
+FEWEST_SCANS = 3
+CROWD = 4  # objects that must be in sight at a REVERIE goal, so that guessing among them does not pay
+TARGETS = 2  # objects asked for at one goal
+PLAN_FORMAT = 1
+
 Episodes = dict[str, dict[str, list[dict[str, Any]]]]
 
 
 @dataclass(frozen=True)
 class HouseSummary:
-    """What was written; `episodes` counts instructions by task and split."""
+    """Counts of a generated data folder; `episodes` counts instructions by task and split."""
 
     scans: int
     viewpoints: int
@@ -75,7 +75,7 @@ def generate(
 def hdf5_in_memory(path: Path) -> Iterator[h5py.File]:
     """An HDF5 file that is made in memory and written once it is whole.
 
-    The library does not survive a disk that is full: it tries to write what is left when the process ends, and crashes.
+    The library does not survive a full disk: it tries to write the rest when the process ends, and crashes.
     """
     with h5py.File(path.name, "w", driver="core", backing_store=False) as file:
         yield file
@@ -94,7 +94,7 @@ def _check_options(scans: int, paths_per_scan: int, feature_width: int, noise: f
 
 
 class _FolderWriter:
-    """Writes one house after the other, and last what is gathered over all of them."""
+    """Writes one house after the other, and then the files that gather all of them."""
 
     def __init__(self, folder: Path, *, seed: int, paths_per_scan: int, feature_width: int, noise: float) -> None:
         self.folder, self.seed, self.paths_per_scan = folder, seed, paths_per_scan
@@ -192,7 +192,7 @@ def box_document(building: Building, index: int, panorama: Panorama) -> dict[str
 
 
 def largest_boxes(entries: dict[str, Any]) -> dict[str, list[Any]]:
-    """What an object feature file says of the objects that some view shows: ids, the largest box, and its view."""
+    """The attributes of a dataset of object features, for objects in view: ids, the largest box, and its view."""
     shown = {number: entry for number, entry in entries.items() if entry["visible_pos"]}
     best = [int(np.argmax([box[2] * box[3] for box in entry["bbox2d"]])) for entry in shown.values()]
     if not shown:
@@ -210,3 +210,153 @@ def _pose(rng: Random, viewpoint: Viewpoint) -> list[float]:
     heading = rng.uniform(0.0, 6.283)
     cosine, sine = round(math.cos(heading), 6), round(math.sin(heading), 6)
     return [cosine, 0.0, sine, x, -sine, 0.0, cosine, y, 0.0, -1.0, 0.0, z, 0, 0, 0, 1]
+
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class DescribedPath:
+    """A path of a house with its number and its R2R instructions."""
+
+    path_id: int
+    path: Route
+    instructions: list[str]
+
+
+def split_of_scan(number: int, scans: int) -> str:
+    """The first houses train, the last few are for the test, and those between are unseen."""
+    tests, unseen = max(1, round(0.1 * scans)), max(1, round(0.25 * scans))
+    if number >= scans - tests:
+        return TEST
+    return VAL_UNSEEN if number >= scans - tests - unseen else TRAIN
+
+
+def described_paths(seed: int, number: int, building: Building, count: int) -> list[DescribedPath]:
+    """The paths of a house, whatever their split."""
+    rng = Random(f"{seed}/{number}/walks")
+    paths = enumerate(choose_paths(rng, building, count), start=number * count)
+    return [DescribedPath(path_id, path, instructions(rng, building, path)) for path_id, path in paths]
+
+
+def by_split(paths: list[DescribedPath], scan_split: str) -> dict[str, list[DescribedPath]]:
+    """The paths of a house by split: a training house keeps its last ones for val_seen."""
+    if scan_split != TRAIN:
+        return {scan_split: paths}
+    kept = len(paths) - max(1, round(SEEN_SHARE * len(paths)))
+    return {TRAIN: paths[:kept], VAL_SEEN: paths[kept:]}
+
+
+def r2r_record(building: Building, described: DescribedPath, split: str) -> Record:
+    common = {
+        "scan": building.scan,
+        "path_id": described.path_id,
+        "path": _names(building, described.path, split),
+        "heading": described.path.heading,
+        "instructions": described.instructions,
+    }
+    return common if split == TEST else {"distance": round(described.path.length, 2), **common}
+
+
+def reverie_records(seed: int, building: Building, described: DescribedPath, split: str) -> list[Record]:
+    """The requests of a path: none where its goal is not a room with enough objects in sight."""
+    rng = Random(f"{seed}/{building.scan}/{described.path_id}/reverie")
+    goal = described.path.nodes[-1]
+    near = building.objects_near(goal)
+    here = [thing for thing in near if thing.region in building.viewpoints[goal].regions]
+    if building.viewpoints[goal].kind != ROOM or len(near) < CROWD:
+        return []
+    records = []
+    for order, thing in enumerate(rng.sample(here, min(TARGETS, len(here)))):
+        texts = _requests(rng, building, described.path, thing)
+        if texts:
+            records.append(_reverie_record(building, described, split, target=thing, order=order, texts=texts))
+    return records
+
+
+def _requests(rng: Random, building: Building, path: Route, thing: HouseObject) -> list[str]:
+    texts = []
+    for _ in range(rng.randint(2, 3)):
+        description = describe_object(rng, building, thing)
+        if description:
+            texts.append(write_request(rng, building, thing, description=description, path=path))
+    return texts
+
+
+def _reverie_record(
+    building: Building, described: DescribedPath, split: str, *, target: HouseObject, order: int, texts: list[str]
+) -> Record:
+    path, heading = _names(building, described.path, split), described.path.heading
+    if split == TEST:  # the id of the real test file does not give the target away either
+        opaque = str(described.path_id * TARGETS + order)
+        return {"path": path, "instructions": texts, "heading": heading, "id": opaque, "scan": building.scan}
+    return {
+        "distance": round(described.path.length, 2),
+        "ix": described.path_id,
+        "scan": building.scan,
+        "id": f"{described.path_id}_{target.number}",
+        "instructions_l": described.instructions,
+        "path_id": described.path_id,
+        "objId": target.number,
+        "path": path,
+        "heading": heading,
+        "instructions": texts,
+    }
+
+
+def _names(building: Building, path: Route, split: str) -> list[str]:
+    """The viewpoints of a path; of the test split, whose goals are withheld, only the start."""
+    nodes = path.nodes[:1] if split == TEST else path.nodes
+    return [building.viewpoints[node].name for node in nodes]
+
+
+def plan_document(building: Building) -> dict[str, Any]:
+    """The plan of a house, `plans/<scan>.json`, for people who look at it: floors, rooms, doors, stairs and objects.
+
+    Positions are metres of the graph's own frame, x and y; floors count from the lowest, 0, and are given by the height
+    of an eye.
+    """
+    plan = building.plan
+    wells = plan.stairwells
+    return {
+        "format": PLAN_FORMAT,
+        "scan": building.scan,
+        "floors": [{"z": round(floor * STOREY + EYE, 3)} for floor in range(plan.floors)],
+        "rooms": [
+            {"name": region.kind, "floor": region.floor, "polygon": _polygon(plan, region.box)}
+            for region in plan.regions
+            if region.kind != STAIRS
+        ],
+        "doors": [
+            *(_door_document(plan, door) for door in plan.doors),
+            *(_way_in(plan, well.floor, well.box) for well in wells),
+        ],
+        "stairs": [{"floor": well.floor, "polygon": _polygon(plan, well.box)} for well in wells[:-1]],
+        "objects": [
+            {"id": str(thing.number), "name": thing.name, "floor": thing.floor, "x": x, "y": y}
+            for thing in building.objects
+            for x, y in [_in_graph(plan, thing.x, thing.y)]
+        ],
+    }
+
+
+def _polygon(plan: HousePlan, box: Rectangle) -> list[list[float]]:
+    corners = (box.left, box.bottom), (box.right, box.bottom), (box.right, box.top), (box.left, box.top)
+    return [_in_graph(plan, *corner) for corner in corners]
+
+
+def _door_document(plan: HousePlan, door: Opening) -> dict[str, Any]:
+    x, y = (door.half, 0.0) if door.along == "x" else (0.0, door.half)
+    ends = _in_graph(plan, door.x - x, door.y - y), _in_graph(plan, door.x + x, door.y + y)
+    return {"floor": door.floor, "from": ends[0], "to": ends[1]}
+
+
+def _way_in(plan: HousePlan, floor: int, well: Rectangle) -> dict[str, Any]:
+    """A stairwell is open to its hallway."""
+    ends = _in_graph(plan, well.left, well.bottom), _in_graph(plan, well.right, well.bottom)
+    return {"floor": floor, "from": ends[0], "to": ends[1]}
+
+
+def _in_graph(plan: HousePlan, x: float, y: float) -> list[float]:
+    """A point of the plan in the graph's frame, to the millimetre."""
+    return [round(part, 3) for part in plan.to_world(x, y)]

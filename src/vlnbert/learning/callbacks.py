@@ -3,26 +3,66 @@
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from io import BytesIO
 from pathlib import Path
 from socket import gethostname
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from vlnbert.errors import DataError, UsageError, setting
 from vlnbert.evaluation.tables import Summary, own_keys, shown
-from vlnbert.external import ExternalCall
+from vlnbert.external import ExternalCall, guarded
 from vlnbert.progress import Bar
-from vlnbert.sources.checks import is_number
-from vlnbert.sources.files import opened
-from vlnbert.sources.locks import append_whole
-from vlnbert.tasks.metrics import METRICS
+from vlnbert.registry import Registry, by_name
+from vlnbert.sources.files import is_number, opened
+from vlnbert.sources.writing import append_whole
+from vlnbert.tasks.task import METRICS
 
 LONG = 20 * 60  # seconds of a training of which people want to know beforehand
 LONGEST_LINE = 1 << 20  # bytes of a log's; ours have a few hundred
 TIMED = 3  # updates whose time tells that of the others
+
+
+class Callback(Protocol):
+    """Receives training events. These two are all that it must have.
+
+    `begun(trainer)`, where it has that, is called before the first update, with the trainer, whose `finish()` ends the
+    training. One that is named in an experiment may keep `state()`, plain values that go into every checkpoint and come
+    back to `resumed(state)`.
+    """
+
+    def updated(self, iteration: int, learning_rate: float, parts: dict[str, float]) -> None:
+        """Some updates were made; the parts of the loss are means over them."""
+
+    def validated(self, iteration: int, scores: Mapping[str, Summary]) -> None: ...
+
+
+CALLBACKS: Registry[Callable[[], Callback]] = Registry("callback")
+AnyCallback = TypeVar("AnyCallback", bound=Callable[[], Any])
+
+
+def register_callback(name: str) -> Callable[[AnyCallback], AnyCallback]:
+    """Decorate a class of callbacks, or a function that makes one, so that experiments can name it.
+
+    Args:
+        name: What the training's setting `callbacks` calls it.
+    """
+    return by_name(CALLBACKS, name)
+
+
+def make_callback(name: str) -> Callback:
+    """The callback of that name."""
+    with ExternalCall(f"the callback '{name}'"):
+        made = CALLBACKS[name]()
+    lacking = [method for method in ("updated", "validated") if not callable(getattr(made, method, None))]
+    for method in ("begun", "updated", "validated", "state", "resumed"):
+        if callable(getattr(made, method, None)):
+            setattr(made, method, guarded(f"the callback '{name}'", getattr(made, method)))
+    if lacking:
+        raise UsageError(f"the callback '{name}' has no {' and no '.join(lacking)}; see vln.Callback")
+    return made
 
 
 @dataclass
@@ -97,7 +137,7 @@ class ProgressBar:
     """A bar with the losses and the time left, and a line for each validation.
 
     It moves with every update (`advanced`). Where those that are left will take long, a line says so after a few, if
-    they are `timed`: a GPU takes its time after it was told what to do.
+    they are `timed`: a GPU works on after it was given its work.
     """
 
     bar: Bar
@@ -116,8 +156,8 @@ class ProgressBar:
             return
         minutes = round(seconds * left / 60)
         lasts = f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
-        told = f"an update takes {seconds:.2f} s here, so the {left:,} that are left about {lasts}, validations aside"
-        self.bar.say(f"{told}; Ctrl-C saves and stops")
+        line = f"an update takes {seconds:.2f} s here, so the {left:,} that are left about {lasts}, validations aside"
+        self.bar.say(f"{line}; Ctrl-C saves and stops")
 
     def updated(self, iteration: int, learning_rate: float, parts: dict[str, float]) -> None:
         first = next((name for name in parts if name != "total"), None)
@@ -146,7 +186,7 @@ def require_callbacks(callbacks: object) -> None:
 
 @dataclass
 class Watching:
-    """A callback of somebody's, which gets copies and whose faults are known as its own."""
+    """Guards a user's callback: it gets copies, and its errors are known as its own."""
 
     callback: Any
 

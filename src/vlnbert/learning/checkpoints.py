@@ -5,8 +5,8 @@ A run holds `checkpoints/<iteration>/` (the folder of what is trained, a navigat
 the pointer, then folders go that are older than those kept; at every moment the pointer names a checkpoint that is
 whole and on the disk (`run_folder.py`). `best/` is what scored best, where something was validated.
 
-Where weights are averaged, either folder holds the average, so that whoever opens one gets the weights that were
-validated; those that go on learning lie in `trainer.safetensors`, since only who resumes needs them.
+Where weights are averaged, either folder holds the average, so that to open one gives the weights that were
+validated; those that are trained on lie in `trainer.safetensors`, since only resuming needs them.
 """
 
 import json
@@ -35,12 +35,12 @@ from vlnbert.learning.run_folder import (
     surplus_checkpoints,
 )
 from vlnbert.navigator import Navigator
-from vlnbert.navigator.model import allocate, make_backbone
+from vlnbert.navigator.model.backbone import make_backbone
+from vlnbert.navigator.model.navigator import allocate
 from vlnbert.navigator.storage.digests import DIGESTS, DigestError, noting
 from vlnbert.navigator.storage.folder import CONFIG, read_config, read_safetensors, require_fit, weight_problem
-from vlnbert.sources.folders import replaced
-from vlnbert.sources.formats import NewerFormatError
-from vlnbert.sources.moves import remove
+from vlnbert.sources.files import NewerFormatError
+from vlnbert.sources.writing import remove, replaced
 
 Trained = Any  # a module that saves itself to a folder and reads its weights from one
 
@@ -48,13 +48,13 @@ ROOM = "free some space and resume"
 LEARNING = "weights."  # before the names of weights that go on learning, beside their average
 BESIDE = "learner."  # before the names of what the learner holds beside what is trained
 CALLBACKS = "callbacks"  # in its header, what they keep
-LOSSES = "losses"  # the name of those that nobody was told of yet
+LOSSES = "losses"  # the name of those not reported yet
 NO_LOSSES = torch.zeros(0, 0)
 
 
 @dataclass(frozen=True)
 class TrainingState:
-    """What a checkpoint keeps of a training; all else follows from the update's number."""
+    """The state of a training that a checkpoint keeps; all else follows from the update's number."""
 
     model: Trained
     optimiser: Optimizer
@@ -62,7 +62,7 @@ class TrainingState:
     averaged: AveragedWeights
     companions: Mapping[str, Tensor]  # parameters and buffers of losses and rewards, by name
     callbacks: Mapping[str, Any] = field(default_factory=dict)  # what named callbacks keep, as plain values
-    losses: Tensor = NO_LOSSES  # [batch, part] that nobody was told of yet
+    losses: Tensor = NO_LOSSES  # [batch, part] not reported yet
 
 
 def save_checkpoint(run: Path, state: TrainingState, progress: Progress, keep: int = 1) -> Path:
@@ -75,7 +75,8 @@ def save_checkpoint(run: Path, state: TrainingState, progress: Progress, keep: i
             metadata = {"progress": json.dumps(asdict(progress))}
             if state.callbacks:
                 metadata[CALLBACKS] = _as_json(state.callbacks)
-            tensors = {**optimiser_tensors(state.optimiser, state.names), **learning, **_beside(state)}
+            companions = {BESIDE + name: tensor.detach().contiguous() for name, tensor in state.companions.items()}
+            tensors = {**optimiser_tensors(state.optimiser, state.names), **learning, **companions}
             tensors |= {LOSSES: losses} if len(losses) else {}
             with noting(beside, {TRAINER: tensors}):
                 save_file(tensors, beside / TRAINER, metadata)
@@ -130,7 +131,7 @@ def unfilled_navigator(folder: Path) -> Navigator:
 def load_checkpoint(folder: Path, state: TrainingState) -> tuple[Progress, Tensor, dict[str, Any]]:
     """Put a run back exactly where it was: weights, average, optimiser and what the learner holds beside.
 
-    Gives how far it is, the losses [batch, part] that nobody was told of yet, and what named callbacks kept.
+    Returns how far it is, the losses [batch, part] not reported yet, and the states of named callbacks.
     """
     model, averaged = state.model, state.averaged
     with file_of_a_run():
@@ -183,7 +184,3 @@ def _as_json(states: Mapping[str, Any]) -> str:
     except (TypeError, ValueError) as error:
         problem = f"the state of a callback cannot be saved ({error})"
         raise UsageError(f"{problem}; keep numbers, texts, lists and dictionaries") from None
-
-
-def _beside(state: TrainingState) -> dict[str, Tensor]:
-    return {BESIDE + name: tensor.detach().contiguous() for name, tensor in state.companions.items()}

@@ -7,17 +7,16 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
-from vlnbert.data.spec import OFF, FeatureSpec
 from vlnbert.errors import UsageError, setting
+from vlnbert.features.spec import OFF, FeatureSpec
 from vlnbert.learning.objective import ObjectiveConfig, require_weights
 from vlnbert.learning.rewards import PAPER, RewardConfig
 from vlnbert.navigator import NavigatorConfig
 from vlnbert.records import MOST, require_range
 from vlnbert.rollout.policies import POLICIES, RECURRENT, whole_settings
-from vlnbert.tasks.alignment import LABELLED
-from vlnbert.tasks.holdout import DEV
-from vlnbert.tasks.splits import task_and_split
+from vlnbert.tasks.splits import DEV, task_and_split
 from vlnbert.tasks.task import R2R, SUB_INSTRUCTIONS, TASKS
+from vlnbert.tasks.word_labels import LABELLED
 
 LARGEST_FACTOR = 1e6  # of a learning rate
 MOST_SPLITS = 100  # each is held in memory
@@ -147,7 +146,7 @@ class ExperimentSettings(ABC):
 
     @property
     def seen(self) -> FeatureSpec:
-        """What is seen: objects in REVERIE alone."""
+        """The features that are seen: those of objects in REVERIE alone."""
         sees_objects = any(TASKS[name].sees_objects for name in self.tasks)
         return self.features if sees_objects else replace(self.features, objects=OFF)
 
@@ -160,13 +159,13 @@ class ExperimentSettings(ABC):
     def needs(self) -> tuple[str, ...]:
         """The kinds of data that it reads, as `data.inventory.NEEDS` names them."""
         seen, tasks = self.seen, dict.fromkeys(self.tasks, True)
-        told = {name.replace("/", " "): True for name in self.splits if name.endswith("_aug")}
+        generated = {name.replace("/", " "): True for name in self.splits if name.endswith("_aug")}
         needed = {
             "graphs": True,
             "vocabulary": True,
             **tasks,
             "augmented": AUGMENTED in self.splits,
-            **told,
+            **generated,
             "boxes": any(TASKS[name].sees_objects for name in tasks),
             "features": seen.reads_view_file,
             "object features": seen.objects is None,
@@ -295,7 +294,7 @@ class Experiment(ExperimentSettings):
 
     @property
     def aligns_words(self) -> bool:
-        """Whether it learns which words are due where, as somebody labelled them."""
+        """Whether it learns which words are due where, from labels."""
         return self.training.objective.alignment > 0
 
     @property

@@ -15,26 +15,26 @@ from typing import Any
 from vlnbert.errors import DataError, UnknownNameError, UsageError
 from vlnbert.learning.experiment import ExperimentSettings
 from vlnbert.learning.presets import Preset, presets
-from vlnbert.learning.recipes import RECIPES
+from vlnbert.learning.recipe import RECIPES
 from vlnbert.plugins import load_recorded
 from vlnbert.records import asked_places, places_of, to_plain, with_changes
-from vlnbert.sources.checks import is_list_of
-from vlnbert.sources.files import read_json, write_json
+from vlnbert.sources.files import is_list_of, read_json
+from vlnbert.sources.writing import write_json
 
 SUFFIX = ".json"
 WORDS = ("preset", "name", "description")  # beside the settings, each a text
 
 
 def read_experiment(path: str | Path) -> Preset:
-    """The experiment of a file, its plugins loaded if they may be; what does not fit is told by its name."""
+    """Read the experiment of a file, its plugins loaded if they may be; a fault is named with its setting."""
     path = Path(path)
     values: Any = read_json(path, "experiment", "name a JSON file of settings, or a preset", damaged="mend it")
     if not isinstance(values, dict):
         raise DataError(path, "is no JSON object", "write settings by their names")
     settings = dict(values)
-    told = {word: settings.pop(word) for word in WORDS if word in settings}
+    texts = {word: settings.pop(word) for word in WORDS if word in settings}
     plugins = settings.pop("plugins", [])
-    for word, text in told.items():
+    for word, text in texts.items():
         if not isinstance(text, str):
             raise DataError(path, f"{word} is {text!r}, where a text is expected", "write it in quotes")
     if not is_list_of(plugins, str):
@@ -44,27 +44,23 @@ def read_experiment(path: str | Path) -> Preset:
     named = {name.partition(".")[0] for name in settings}
     recipe = RECIPES[next((name for name in RECIPES if name in named), "navigator")]
     plain = Preset("", "", recipe.experiment())
-    base = presets[told["preset"]] if "preset" in told else plain
+    base = presets[texts["preset"]] if "preset" in texts else plain
     pairs = list(_settings(settings, set(_tables(base.experiment))))
     said = dict(pairs)
     try:
         experiment = with_changes(base.experiment, said)
-        _refuse_repeated(path, places_of(experiment, [name for name, _ in pairs]))
+        places = places_of(experiment, [name for name, _ in pairs])
+        if repeated := [place for place in places if places.count(place) > 1]:
+            raise DataError(path, f"says {repeated[0]} twice", "leave one of them")
     except (UnknownNameError, UsageError) as error:
         problem, _, remedy = str(error).partition("; ")
         raise DataError(path, problem, remedy or "mend it") from None
-    description = told.get("description", base.description)
+    description = texts.get("description", base.description)
     whole = all(
         item.name in settings for item in fields(base.experiment)
     )  # a saved one, in which nobody chose all it says
     asked = asked_places(experiment, base.experiment, () if whole else said)
-    return replace(base, name=told.get("name", path.stem), description=description, experiment=experiment, asked=asked)
-
-
-def _refuse_repeated(path: Path, places: list[str]) -> None:
-    """A setting may be written nested, by its place or by its name, but once."""
-    if repeated := [place for place in places if places.count(place) > 1]:
-        raise DataError(path, f"says {repeated[0]} twice", "leave one of them")
+    return replace(base, name=texts.get("name", path.stem), description=description, experiment=experiment, asked=asked)
 
 
 def save_experiment(experiment: ExperimentSettings | Preset, path: str | Path) -> Path:
@@ -79,7 +75,7 @@ def save_experiment(experiment: ExperimentSettings | Preset, path: str | Path) -
 
 
 def experiment_values(experiment: ExperimentSettings | Preset) -> dict[str, Any]:
-    """What a file holds of an experiment."""
+    """The plain values that a file holds of an experiment."""
     if not isinstance(experiment, Preset):
         return to_plain(experiment)
     return {"name": experiment.name, "description": experiment.description, **to_plain(experiment.experiment)}

@@ -14,13 +14,13 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from vlnbert.errors import UsageError, setting
-from vlnbert.navigator.model.recurrence import Critic
+from vlnbert.navigator.model.navigator import Critic
 from vlnbert.registry import Registry, require_name
 from vlnbert.rollout.episodes import scatter_rows, select_rows
 from vlnbert.rollout.mixed import LANGUAGE_WEIGHTS, OBJECT_LOGITS, Rollout, at_least_float32
 from vlnbert.rollout.policy import Policy
-from vlnbert.tasks.alignment import words_to_attend
 from vlnbert.tasks.batches import Batch
+from vlnbert.tasks.word_labels import words_to_attend
 from vlnbert.world.objects import NONE
 from vlnbert.world.world import STOP
 
@@ -46,9 +46,9 @@ class Loss(nn.Module):
     """Whether it reads a rollout. Where no term of a training does, nobody walks, and `forward` is given None; where
     another one does, it is given that rollout all the same."""
     reads: ClassVar[tuple[str, ...]] = ()
-    """What is kept of each decision for it, in `rollout.kept`: object_logits or language_weights."""
+    """Parts of each decision that are kept for it in `rollout.kept`: object_logits or language_weights."""
     needs_returns: ClassVar[bool] = False
-    """Whether it reads `rollout.value` and `rollout.returns`, for which the training's reward is asked."""
+    """Whether it reads `rollout.value` and `rollout.returns`, for which the training's reward is computed."""
     rewarded: ClassVar[bool] = False
     """Whether more of it is better: its value is subtracted."""
     uses_fast: ClassVar[bool] = False
@@ -304,7 +304,7 @@ class Alignment(Loss):
 
 
 def new_critic(policy: Policy) -> Critic:
-    """A critic of the width of a policy's hidden vectors."""
+    """Make a critic of the width of a policy's hidden vectors."""
     if not policy.hidden_width:
         problem = f"{type(policy).__name__} gives no hidden vectors, which the critic of the value loss reads"
         raise UsageError(f"{problem}; give Decision.hidden and hidden_width, or do without the losses value and policy")

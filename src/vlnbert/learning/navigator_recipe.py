@@ -1,6 +1,6 @@
 """Policies that learn to navigate: Recurrent VLN-BERT, whose weights are a navigator's, or one that is registered.
 
-A training starts from random weights, from somebody's, or from those of an earlier run.
+A training starts from random weights, from others' or from those of an earlier run.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -13,11 +13,11 @@ from tokenizers import Tokenizer
 from torch import nn
 
 from vlnbert.data.data import Data
-from vlnbert.data.shown import as_kept
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import DataError, UsageError, setting
 from vlnbert.evaluation.evaluate import evaluate_agent
 from vlnbert.evaluation.tables import Summary
+from vlnbert.features.opening import as_kept
 from vlnbert.learning.batches import BatchStream
 from vlnbert.learning.checkpoints import Trained, unfilled_navigator
 from vlnbert.learning.experiment import Experiment, PolicyChoice, TrainConfig, best_metric
@@ -29,7 +29,7 @@ from vlnbert.learning.run_folder import best_weights, is_run, while_trained
 from vlnbert.learning.trainer import Trainer
 from vlnbert.learning.updates import Learner
 from vlnbert.navigator import Navigator, NavigatorConfig
-from vlnbert.navigator.model import make_backbone
+from vlnbert.navigator.model.backbone import make_backbone
 from vlnbert.navigator.storage.folder import CONFIG, Limits, describes_navigator, describes_speaker
 from vlnbert.ranks import Ranks
 from vlnbert.registry import Registry
@@ -44,13 +44,12 @@ from vlnbert.rollout.policies import (
     unfilled_policy,
 )
 from vlnbert.rollout.policy import Inputs, Policy, as_policy
+from vlnbert.sources.instructions import read_word_labels, require_word_labels
 from vlnbert.sources.layout import DataFolder
-from vlnbert.sources.word_labels import read_word_labels, require_word_labels
-from vlnbert.tasks.alignment import LABELLED, align_words
-from vlnbert.tasks.splits import Split, task_and_split
-from vlnbert.tasks.sub_instructions import is_cut_from_train, labels_of_parts
+from vlnbert.tasks.splits import Split, is_cut_from_train, task_and_split
 from vlnbert.tasks.task import TASKS
 from vlnbert.tasks.tokens import piece_count, require_fit
+from vlnbert.tasks.word_labels import LABELLED, align_words, labels_of_parts
 from vlnbert.weights.importing import load_weights
 from vlnbert.weights.options import ImportOptions, resolve_source
 
@@ -208,8 +207,8 @@ WORDS = ("backbone", "matching", "language_attention")  # what a preset says of 
 def initial_navigator(experiment: Experiment, data: Data, asked: Collection[str] = ()) -> Navigator:
     """The navigator before its first update, its tokenizer in hand.
 
-    `asked` are the places of settings that somebody chose, such as navigator.layers: what of its shape the data or the
-    weights decide otherwise is refused by its name.
+    `asked` are the places of settings that were chosen explicitly, such as navigator.layers: one that the data or the
+    weights decide otherwise is refused by name.
     """
     torch.manual_seed(experiment.training.seed)
     named = {place.removeprefix(PLACE) for place in asked if place.startswith(PLACE)}
@@ -249,7 +248,7 @@ def initial_policy(experiment: Experiment, data: Data, asked: Collection[str] = 
 
 
 def trained_shape(experiment: Experiment, navigator: Navigator) -> NavigatorConfig:
-    """The shape that is trained, as a run's folder keeps it; what a new backbone reads stays as it was asked for."""
+    """The shape that is trained, as a run's folder keeps it; settings of a new backbone stay as they were requested."""
     if experiment.start is not None:
         return navigator.config
     return replace(navigator.config, backbone_settings=experiment.navigator.backbone_settings)
@@ -312,7 +311,7 @@ def own_navigator(start: Path) -> Navigator | None:
 
 
 def _fitted(loaded: Navigator, shape: NavigatorConfig, data: Data) -> Navigator:
-    """The loaded weights in float32, in a navigator with the dropout that was asked for.
+    """The loaded weights in float32, in a navigator with the requested dropout.
 
     One that saw no objects gets new weights for them, where there are some to see.
     """
@@ -333,3 +332,6 @@ def _fitted(loaded: Navigator, shape: NavigatorConfig, data: Data) -> Navigator:
     if loaded.tokenizer is None:
         require_fit(data.folder.vocabulary, data.tokenizer, config.vocabulary)
     return navigator.float()
+
+
+NAVIGATOR = NavigatorRecipe()

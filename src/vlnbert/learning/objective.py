@@ -1,4 +1,4 @@
-"""What a policy learns from a batch: named loss terms, each with a weight, and their sum."""
+"""The objective of a policy: named loss terms, each with a weight, and their sum."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
@@ -79,7 +79,7 @@ class Objective(nn.Module):
             self.reward_module.to(device)
         for name in self.names:
             self.add_module(f"{name}_loss", _made(name, config, policy).to(device))
-        self.learned = False  # whether a first batch was, in which terms of others are looked at
+        self.learned = False  # whether a batch was; in the first, external terms must not be detached
         self.external = frozenset(name for name, term in self.named_terms() if not is_ours(type(term)))
         for name, term in self.named_terms():
             fixed = weight_of(name, config)
@@ -159,12 +159,10 @@ class Objective(nn.Module):
             if not (self.learned or each.requires_grad) and torch.is_grad_enabled() and bool(each.any()):
                 problem = f"the loss '{name}' is detached from what is trained, so that nothing is learned from it"
                 raise UsageError(f"{problem}; compute it of what the policy gives, without .detach() and no_grad()")
-        weight = 1.0 if term.applies_weight else term.weight
         if each.dim() == 0 or rollout is None:
-            return each if _is_one(weight) else weight * each
+            return _weighted(term, each)
         steps, count = term.counted(rollout)
-        total = (each * steps).sum()
-        total = total if _is_one(weight) else weight * total
+        total = _weighted(term, (each * steps).sum())
         if isinstance(count, Tensor):
             if id(count) not in counts:  # the count is kept beside, so that no other gets its id
                 counts[id(count)] = count, self.ranks.sum(count).clamp(min=1) / self.ranks.count
@@ -182,7 +180,7 @@ class Objective(nn.Module):
 
 
 def require_weights(losses: Mapping[str, float], final: Mapping[str, float]) -> None:
-    """Refuse weights that are no numbers, of nothing, or of nobody."""
+    """Refuse weights out of range, weights of 0 that add nothing, and final weights of losses that are not there."""
     for place, weights in (("training.losses", losses), ("training.final_losses", final)):
         for name, weight in weights.items():
             if not 0 <= weight <= LARGEST_WEIGHT:
@@ -220,7 +218,7 @@ def _made(name: str, config: "TrainConfig", policy: Policy) -> Loss:
 
 
 def _evaluated(term: Loss, rollout: Rollout | None, batch: Batch) -> Any:
-    """What a term gives; one that knows nothing of `fast` is called under autocast to the pass's precision."""
+    """Evaluate a term; one that knows nothing of `fast` is called under autocast to the pass's precision."""
     shared = fast.current()
     if term.uses_fast or shared is None or shared.dtype is None:
         return term(rollout, batch)
@@ -229,12 +227,16 @@ def _evaluated(term: Loss, rollout: Rollout | None, batch: Batch) -> Any:
     return at_least_float32(each) if isinstance(each, Tensor) and each.is_floating_point() else each
 
 
-def _is_one(weight: float | Tensor) -> bool:
-    return not isinstance(weight, Tensor) and weight == 1.0
+def _weighted(term: Loss, total: Tensor) -> Tensor:
+    """A total times the weight of its term, unless the term applies it or it is 1, which needs no operator."""
+    weight = term.weight
+    if term.applies_weight or (not isinstance(weight, Tensor) and weight == 1.0):
+        return total
+    return weight * total
 
 
 def _check(name: str, each: Any, rollout: Rollout | None) -> None:
-    """Look at kind and shape alone: nothing waits for the device."""
+    """Refuse what is no loss, by kind and shape alone: nothing waits for the device."""
     problem = ""
     if not isinstance(each, Tensor):
         problem = f"gives a {type(each).__name__}, not a tensor"

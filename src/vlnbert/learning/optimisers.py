@@ -175,9 +175,9 @@ def optimiser_tensors(optimiser: Optimizer, names: Sequence[str]) -> dict[str, T
 
 
 def read_state(tensors: Mapping[str, Tensor], names: Sequence[str]) -> dict[int, dict[str, Tensor]]:
-    """The same as an optimiser numbers it; older checkpoints have numbers for names.
+    """The state of an optimiser by its numbers of parameters; older checkpoints have numbers for names.
 
-    A KeyError for what is of no parameter, a ValueError for what is there by a name and by a number.
+    A KeyError for state of no parameter, a ValueError for state that is there by a name and by a number.
     """
     numbers = {name: number for number, name in enumerate(names)}
     state: dict[int, dict[str, Tensor]] = {}

@@ -5,13 +5,12 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, NamedTuple, TypeVar
 
-from vlnbert.data.spec import FeatureSpec
 from vlnbert.errors import UnknownNameError, UsageError
+from vlnbert.features.spec import WITHOUT_NAMES, FeatureSpec
 from vlnbert.learning.experiment import Experiment, ExperimentSettings, TrainConfig
 from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.rewards import RewardConfig
 from vlnbert.navigator import SIZES, NavigatorConfig
-from vlnbert.perception.channels import WITHOUT_NAMES
 from vlnbert.tables import Table
 
 

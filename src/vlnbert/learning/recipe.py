@@ -1,6 +1,7 @@
-"""What a training trains: its first model, its splits, what is learned of a batch, and how it is scored.
+"""Recipes: the first model of a training, its splits, its losses and its scores.
 
-A run names its recipe; the trainer, the checkpoints and the run's folder know what is trained by this contract alone.
+A run names its recipe, whose module is imported when it is asked for. The trainer, the checkpoints and the run's folder
+know the model by this contract alone.
 """
 
 from abc import ABC, abstractmethod
@@ -14,23 +15,24 @@ from vlnbert.environment.environment import Environment
 from vlnbert.errors import UsageError
 from vlnbert.evaluation.tables import Summary
 from vlnbert.learning.batches import BatchStream
+from vlnbert.learning.callbacks import CALLBACKS
 from vlnbert.learning.checkpoints import Trained
 from vlnbert.learning.experiment import ExperimentSettings, TrainingSettings
 from vlnbert.learning.optimisers import OPTIMISERS, SCHEDULES
-from vlnbert.learning.trainer import CALLBACKS, LearnerModule, Trainer
+from vlnbert.learning.trainer import Trainer
+from vlnbert.learning.updates import LearnerModule
 from vlnbert.plugins import LOAD_PLUGIN
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.registry import Registry
 from vlnbert.sources.layout import DataFolder
-from vlnbert.tasks.holdout import without_houses
-from vlnbert.tasks.splits import Split
+from vlnbert.tasks.splits import Split, without_houses
 
 if TYPE_CHECKING:
     from vlnbert.learning.run_record import RunRecord
 
 
 class Recipe(ABC):
-    """What is trained, and how; one object serves all runs of its kind."""
+    """A kind of training; one object serves all runs of it."""
 
     name: ClassVar[str]
     """Also the field of the experiment that says what is trained, such as navigator."""
@@ -40,15 +42,15 @@ class Recipe(ABC):
 
     @abstractmethod
     def initial(self, experiment: Any, data: Data, asked: Collection[str] = ()) -> Trained:
-        """What is trained, before its first update; `asked` are the places of settings that somebody chose."""
+        """Make the model before its first update; `asked` are the places of settings that were chosen explicitly."""
 
     @abstractmethod
     def reopen(self, checkpoint: Path) -> Trained:
-        """The same in the shape of a checkpoint's; `load_checkpoint` must give it weights."""
+        """Make a model in the shape of a checkpoint's; `load_checkpoint` must give it weights."""
 
     @abstractmethod
     def open(self, folder: Path) -> Any:
-        """What was trained, in a folder of its own: a run's best, or one of its checkpoints."""
+        """Open the model in a folder: a run's best, or one of its checkpoints."""
 
     @abstractmethod
     def as_trained(self, experiment: Any, model: Any) -> ExperimentSettings:
@@ -62,7 +64,7 @@ class Recipe(ABC):
     def learner(
         self, model: Any, environment: Environment, batches: BatchStream, config: Any, ranks: Ranks
     ) -> LearnerModule:
-        """What gradients are taken of: it gives the losses of a batch."""
+        """Make the module that gradients are taken of: it gives the losses of a batch."""
 
     @abstractmethod
     def scores(
@@ -84,7 +86,7 @@ class Recipe(ABC):
         return {}
 
     def names(self, experiment: Any) -> Iterator[tuple[Registry[Any], str]]:
-        """What an experiment calls by name, each with where such things are registered."""
+        """The names that an experiment uses, each with the registry that it must be in."""
         training = experiment.training
         yield OPTIMISERS, training.optimizer
         yield SCHEDULES, training.schedule
@@ -99,7 +101,7 @@ class Recipe(ABC):
             _ = registry[name]
 
     def start_notes(self, experiment: Any, model: Any) -> Iterator[str]:
-        """In words, what weights to start from keep although the experiment has it otherwise."""
+        """In words, which settings weights to start from keep although the experiment has others."""
         yield from ()
 
     def resume_notes(self, trainer: Trainer, version: int) -> Iterator[str]:
@@ -158,3 +160,13 @@ def require_scored(name: str, split: Split) -> None:
     """Refuse a split without goals."""
     if not split.episodes.scored:
         raise UsageError(f"{name} withholds its goals, so there is nothing to learn or to score; leave it out")
+
+
+RECIPES: Registry[Recipe] = Registry("recipe")
+RECIPES.announce("navigator", "vlnbert.learning.navigator_recipe", "NAVIGATOR")
+RECIPES.announce("speaker", "vlnbert.speaker.recipe", "RECIPE")
+
+
+def recipe_of(experiment: ExperimentSettings) -> Recipe:
+    """The recipe of an experiment."""
+    return RECIPES[experiment.RECIPE]

@@ -1,4 +1,4 @@
-"""What an agent earns at each step (the paper's appendix B.5), for all steps and rows of a rollout at once.
+"""Rewards of each step (the paper's appendix B.5), for all steps and rows of a rollout at once.
 
 A move earns 1 for approaching the goal and -1 otherwise, the change of nDTW, and a penalty for leaving the goal once it
 was within a metre. Stopping earns 2 + 2 nDTW less than 3 m from the goal (in REVERIE less than 1 m), else -2. The paper
@@ -27,7 +27,7 @@ from vlnbert.tasks.task import NEAR, TASKS, metres_to_nearest
 from vlnbert.world.world import STOP, World
 
 PAPER = "paper"  # the name of the paper's reward
-AT_GOAL = 1.0  # metres: who was this close should not leave
+AT_GOAL = 1.0  # metres: an agent that was this close should not leave
 FINAL = 2.0  # for a right stop; the same is lost for a wrong one
 
 

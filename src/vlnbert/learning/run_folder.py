@@ -18,14 +18,11 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from vlnbert.errors import DataError, UsageError
-from vlnbert.navigator.storage.hub import exists
+from vlnbert.navigator.storage.folder import exists
 from vlnbert.ranks import Ranks
 from vlnbert.records import MOST, from_plain
-from vlnbert.sources.files import read_json, require_regular, sweep, write_json
-from vlnbert.sources.folders import Read, read_whole
-from vlnbert.sources.formats import NewerFormatError
-from vlnbert.sources.locks import locked
-from vlnbert.sources.moves import aside, remove
+from vlnbert.sources.files import NewerFormatError, read_json, require_regular
+from vlnbert.sources.writing import Read, aside, locked, read_whole, remove, sweep, write_json
 
 RECORD, POINTER, CHECKPOINTS, BEST = "run.json", "last.json", "checkpoints", "best"  # in a run's folder
 DIGEST = "digest"  # of what else a pointer says
@@ -70,7 +67,7 @@ def last_checkpoint(run: Path) -> Path:
 
 
 def while_trained(run: Path, read: Callable[[Path], Read]) -> Read:
-    """What `read` makes of a run's checkpoints. If one goes meanwhile since a newer was saved, that one is read."""
+    """Apply `read` to a run. If its checkpoint is replaced by a newer one meanwhile, that one is read."""
     return read_whole(run / POINTER, lambda _: read(run))
 
 
@@ -145,7 +142,7 @@ def older_checkpoints(run: Path, checkpoint: Path) -> list[Path]:
 
 
 def surplus_checkpoints(run: Path, checkpoint: Path, keep: int) -> list[Path]:
-    """What a run wrote beside its newest checkpoint and those before it, of which `keep` are kept in all."""
+    """The checkpoints of a run that are older than the newest `keep`."""
     kept, folder = {checkpoint, *older_checkpoints(run, checkpoint)[: keep - 1]}, run / CHECKPOINTS
     put_aside = [] if folder.is_symlink() else [path for path in folder.glob("*.old") if NAME.fullmatch(path.stem)]
     return [path for path in (*own_checkpoints(run), *put_aside) if path not in kept]
@@ -180,11 +177,11 @@ def read_progress(run: Path) -> Progress:
 
 def after_validation(run: Path, saved: Progress) -> Progress:
     """How far a run is by its pointer, which tells of the validation after the newest checkpoint was saved."""
-    told = _read_pointer(run).get("progress") if (run / POINTER).exists() else None
-    if told is None:
+    stored = _read_pointer(run).get("progress") if (run / POINTER).exists() else None
+    if stored is None:
         return saved
     try:
-        progress = _progress_of(told)
+        progress = _progress_of(stored)
     except (UsageError, TypeError) as error:
         raise DataError(run / POINTER, f"is damaged ({error})", ANEW) from None
     newest = int(_named_checkpoint(run).name)
@@ -252,7 +249,7 @@ def sweep_run(run: Path) -> None:
     if (run / BEST).is_dir():
         remove(aside(run / BEST))
     if (run / POINTER).is_file() and not (run / CHECKPOINTS).is_symlink():
-        with suppress(DataError):  # of a damaged run, which is told where it matters
+        with suppress(DataError):  # of a damaged run, which is reported where it matters
             last_checkpoint(run)
             for path in (run / CHECKPOINTS).glob("*.old"):  # whole ones stay: the pointer may be wrong
                 if NAME.fullmatch(path.stem):
@@ -260,6 +257,6 @@ def sweep_run(run: Path) -> None:
 
 
 def remove_surplus(run: Path, checkpoint: Path, keep: int) -> None:
-    """Remove what a run wrote beside its newest checkpoint and those before it, of which `keep` are kept in all."""
+    """Remove the checkpoints of a run that are older than the newest `keep`."""
     for other in surplus_checkpoints(run, checkpoint, keep):
         remove(other)

@@ -1,4 +1,4 @@
-"""What whoever begins or resumes a run should know of it, line by line."""
+"""Notes on a run that begins or resumes, line by line: oddities of its data, and what differs from before."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -8,22 +8,19 @@ from torch import nn
 
 from vlnbert.data.data import Data
 from vlnbert.errors import DataError, UsageError, VlnbertError, cut, listed, setting
-from vlnbert.learning.recipes import recipe_of
+from vlnbert.learning.recipe import recipe_of
 from vlnbert.learning.run_folder import POINTER
 from vlnbert.learning.run_record import RunRecord, record_format
 from vlnbert.learning.trainer import Trainer
-from vlnbert.sources.instructions import is_augmented
+from vlnbert.sources.instructions import is_augmented, read_provenance
 from vlnbert.sources.layout import DataFolder
-from vlnbert.sources.provenance import read_provenance
 from vlnbert.tasks.episodes import walkable
-from vlnbert.tasks.holdout import DEV, file_of, inside_houses
-from vlnbert.tasks.leaks import find_leaks
-from vlnbert.tasks.splits import task_and_split
-from vlnbert.tasks.targets import report_targets
+from vlnbert.tasks.made_paths import find_leaks
+from vlnbert.tasks.splits import DEV, file_of, inside_houses, report_targets, task_and_split
 from vlnbert.tasks.task import SUB_INSTRUCTIONS
 from vlnbert.world.objects import NONE
 
-OWN_PARTS = f"R2R_{SUB_INSTRUCTIONS}.json"  # somebody's; those that are cut from train are checked as they are made
+OWN_PARTS = f"R2R_{SUB_INSTRUCTIONS}.json"  # a user's own; those that are cut from train are checked as they are made
 
 SHOWN = 3  # houses that a line names
 LONGEST_NAME = 60  # characters of a speaker's name in it
@@ -108,8 +105,8 @@ def _choice(record: RunRecord, data: Data, trainer: Trainer) -> Iterator[str]:
                 yield f"{name}: {houses}, so its score is partly of unseen houses"
 
 
-def _told_paths(data: Data, trainer: Trainer) -> Iterator[str]:
-    """What of augmented data, whoever made it, is of an evaluation or cannot be walked. It is told, not left out."""
+def _augmented_paths(data: Data, trainer: Trainer) -> Iterator[str]:
+    """Augmented paths that evaluations have too, or that cannot be walked. They are reported, not left out."""
     for split in trainer.batches.splits:
         file = file_of(data.folder, split.episodes.task, split.episodes.split)
         if not is_augmented(file) and file.name != OWN_PARTS:
@@ -127,10 +124,10 @@ def _told_paths(data: Data, trainer: Trainer) -> Iterator[str]:
 
 
 def _oddities(data: Data, trainer: Trainer) -> Iterator[str]:
-    """What in the data does not fit, though one can train with it: objects' features, and targets out of sight."""
+    """Oddities of the data that training allows: missing features of objects, and targets out of sight."""
     yield from data.object_notes
     yield from trainer.notes
-    yield from _told_paths(data, trainer)
+    yield from _augmented_paths(data, trainer)
     for split in trainer.batches.splits:
         yield from (f"{split.name}: {line}" for line in split.episodes.notes)
         if split.target is not None:

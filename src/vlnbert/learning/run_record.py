@@ -14,11 +14,12 @@ import torch
 
 from vlnbert.errors import DataError, UsageError, setting
 from vlnbert.learning.experiment import ExperimentSettings
+from vlnbert.learning.recipe import RECIPES
 from vlnbert.learning.run_folder import RECORD
 from vlnbert.ranks import Ranks
 from vlnbert.records import from_plain, leaves, missing, moved, to_plain
-from vlnbert.sources.files import read_json, write_json
-from vlnbert.sources.formats import FORMAT, format_of
+from vlnbert.sources.files import FORMAT, format_of, read_json
+from vlnbert.sources.writing import write_json
 
 # Of run.json. From 4 on every field is there, also those at their defaults; 3 keeps the shape that was trained, 2 the
 # one asked for.
@@ -58,7 +59,7 @@ RENAMED = {
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What a run's folder says of itself."""
+    """The record of a run, `run.json`."""
 
     preset: str
     data: str
@@ -69,7 +70,7 @@ class RunRecord:
     plugins: tuple[str, ...] = ()
     """The plugins that were loaded when it began, files by their whole paths."""
     asked: tuple[str, ...] = ()
-    """Places of the settings that somebody chose, beside what the preset says."""
+    """Places of the settings that were chosen explicitly, beside the preset's."""
     held_out: tuple[str, ...] = ()
     """The houses that are kept out of training."""
     ranks: int | None = None
@@ -90,7 +91,7 @@ def record_format(run: Path) -> int:
 
 
 def read_record(run: Path) -> RunRecord:
-    """What a run's folder says of itself, checked."""
+    """Read the record of a run, checked."""
     path, version = run / RECORD, RECORD_FORMAT
     try:
         absent = list[str]()
@@ -117,14 +118,12 @@ def read_record(run: Path) -> RunRecord:
 
 
 def _anew(run: Path) -> str:
-    """What to do where a run's record is damaged; its weights are not."""
+    """The remedy where a run's record is damaged; its weights are not."""
     return f"begin anew in another folder; {setting('start', str(run))} goes on from the weights of this one"
 
 
 def _experiment_of(values: Mapping[str, Any], version: int) -> ExperimentSettings:
     """The experiment of a record, of its recipe's kind; older formats did not name that."""
-    from vlnbert.learning.recipes import RECIPES  # here, since recipes know runs
-
     settings, recipe = values["experiment"], values.get("recipe")
     if version == 1:
         settings = moved(settings, RENAMED)
@@ -141,7 +140,7 @@ def write_record(run: Path, record: RunRecord) -> None:
 
 
 def extended(record: RunRecord, run: Path, iterations: int) -> RunRecord:
-    """The same run with more updates; a learning rate that comes down to its end cannot be gone on with."""
+    """The same run with more updates; one whose learning rate comes down to its end cannot be extended."""
     training = record.experiment.training
     if iterations < training.iterations:
         problem = f"{setting('training.iterations')} is {iterations:,}, fewer than the {training.iterations:,} of {run}"
@@ -161,13 +160,13 @@ PACKAGE = Path(__file__).parents[1]
 
 
 def require_agreement(ranks: Ranks, run: Path, record: RunRecord, checkpoint: Path | None = None) -> None:
-    """Refuse, on all ranks, to train a run that they were told of differently; `checkpoint` is where it goes on."""
+    """Refuse, on all ranks, to train a run of which they have different settings; `checkpoint` is where it resumes."""
     if ranks.count > 1:
         ranks.agree(dict(_facts(ranks, run, record, checkpoint)))
 
 
 def _facts(ranks: Ranks, run: Path, record: RunRecord, checkpoint: Path | None) -> Iterator[tuple[str, object]]:
-    """What ranks must have in common, by names that a message can tell. Folders may lie elsewhere on other machines."""
+    """The facts that ranks must have in common, by name. Folders may lie elsewhere on other machines."""
     yield "the number of processes", ranks.count
     yield "the files of vlnbert", _digest(*_package_files(PACKAGE))
     yield "the version of torch", torch.__version__
@@ -175,7 +174,9 @@ def _facts(ranks: Ranks, run: Path, record: RunRecord, checkpoint: Path | None) 
         path = Path(plugin)
         yield f"the plugin {path.name}", _digest(path) if path.is_file() else plugin
     for place, value in leaves(to_plain(record.experiment)):
-        yield setting(place), _without_folders(value)
+        if isinstance(value, str) and Path(value).is_absolute():
+            value = Path(value).name  # its content has a digest among the data's
+        yield setting(place), value
     yield "the houses kept out of training", " ".join(record.held_out)
     for name, digest in record.fingerprints.items():
         yield f"the data ({name})", digest
@@ -193,8 +194,3 @@ def _digest(*files: Path) -> str:
         digest.update(f"{path.name} {path.stat().st_size}\n".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()
-
-
-def _without_folders(value: Any) -> Any:
-    """What is read from a file has a digest among the data's."""
-    return Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value

@@ -12,30 +12,27 @@ from pathlib import Path
 import torch
 
 from vlnbert.data.data import Data, open_data
-from vlnbert.data.features import object_feature_file, view_feature_file
-from vlnbert.data.own import bank_digest
-from vlnbert.data.spec import OFF
 from vlnbert.errors import DataError, UsageError, setting
 from vlnbert.evaluation.metrics import try_measure
+from vlnbert.features.encoder import encoder_digest
+from vlnbert.features.in_memory import bank_digest
+from vlnbert.features.opening import object_feature_file, view_feature_file
+from vlnbert.features.spec import OFF
 from vlnbert.learning.experiment import ExperimentSettings
-from vlnbert.learning.recipes import recipe_of
+from vlnbert.learning.recipe import recipe_of
 from vlnbert.learning.run_folder import POINTER, RECORD, has_checkpoint, kept, point_to, read_newest
 from vlnbert.learning.run_notes import begin_notes, resume_notes, speaker_notes
 from vlnbert.learning.run_record import RunRecord, extended, read_record, require_agreement, write_record
 from vlnbert.learning.trainer import Trainer
-from vlnbert.navigator.storage.hub import exists
-from vlnbert.perception.sentences import encoder_digest
+from vlnbert.navigator.storage.folder import exists
 from vlnbert.plugins import load_recorded, loaded_plugins, trust_loaded
 from vlnbert.ranks import ALONE, Ranks
-from vlnbert.sources.boxes import box_files
-from vlnbert.sources.folders import refuse_full
+from vlnbert.sources.annotations import box_files
+from vlnbert.sources.instructions import require_word_labels
 from vlnbert.sources.layout import DataFolder
-from vlnbert.sources.locks import LOCK
-from vlnbert.sources.word_labels import require_word_labels
-from vlnbert.tasks.holdout import choose_houses, file_of
-from vlnbert.tasks.leaks import files_looked_at
-from vlnbert.tasks.splits import task_and_split
-from vlnbert.tasks.sub_instructions import is_cut_from_train
+from vlnbert.sources.writing import LOCK, refuse_full
+from vlnbert.tasks.made_paths import files_looked_at
+from vlnbert.tasks.splits import choose_houses, file_of, is_cut_from_train, task_and_split
 from vlnbert.tasks.task import TASKS
 from vlnbert.world.cache import Key
 
@@ -54,8 +51,8 @@ def begin_run(
 ) -> Trainer:
     """A new run in an empty folder, ready to train.
 
-    `tell` is told, line by line, what in the data or the weights does not fit. `asked` are the places of settings that
-    somebody chose, such as navigator.layers: they are kept, or refused by name.
+    `tell` is called with notes, line by line, on what in the data or the weights does not fit. `asked` are the places
+    of settings that were chosen explicitly, such as navigator.layers: they are kept, or refused by name.
     """
     recipe = recipe_of(experiment)
     with begun_alone(run, ranks):
@@ -66,9 +63,9 @@ def begin_run(
         _require_mirror(experiment)  # of features that are there: what names no file and no channel was refused above
         held_out = choose_houses(data.folder, experiment.tasks, experiment.holdout, experiment.holdout_seed)
         data = data.seen_as(experiment.seen).holding_out(held_out)
-        told_by = list(speaker_notes(experiment.train_on, data.folder, held_out))
+        of_speakers = list(speaker_notes(experiment.train_on, data.folder, held_out))
         model = recipe.initial(experiment, data, asked)
-        notes = [*recipe.start_notes(experiment, model), *told_by]
+        notes = [*recipe.start_notes(experiment, model), *of_speakers]
         record = RunRecord(
             preset=preset,
             data=str(data.folder.root.resolve()),
@@ -102,8 +99,8 @@ def resume_run(
 ) -> Trainer:
     """A run where it was left. The data may lie elsewhere now, but must be what it was.
 
-    `iterations`, where given, is how many updates it shall have in the end; run.json then says so. `tell` is told, line
-    by line, in what an older run goes on otherwise than it began.
+    `iterations`, where given, is how many updates it shall have in the end; run.json then says so. `tell` is
+    called with notes, line by line, on what differs from before.
     """
     read_record(run)  # what is no run gets no lock
     with kept(run, ranks):
@@ -191,7 +188,7 @@ def fingerprints(experiment: ExperimentSettings, folder: DataFolder) -> dict[str
 
 
 def _require_used(experiment: ExperimentSettings, asked: Collection[str]) -> None:
-    """Refuse, by name, what somebody chose for something that is not there: objects, captions, houses kept out."""
+    """Refuse, by name, a chosen setting of something that is not there: objects, captions, houses kept out."""
     seen, reasons = experiment.seen, dict[str, str]()
     if not any(TASKS[name].sees_objects for name in experiment.tasks):
         places = ("features.objects", *OF_OBJECTS)
@@ -215,8 +212,8 @@ def _require_mirror(experiment: ExperimentSettings) -> None:
 
 
 def _own_fingerprint(data: Data) -> dict[str, str]:
-    """The digest of features of somebody's own, whether a function makes them or they are held in memory."""
-    return {"features": bank_digest(data.world, data.view_bank)} if data.features.own_views else {}
+    """The digest of user-defined features, whether a function makes them or they are held in memory."""
+    return {"features": bank_digest(data.world, data.view_bank)} if data.features.user_views else {}
 
 
 def _anchored(experiment: ExperimentSettings) -> ExperimentSettings:

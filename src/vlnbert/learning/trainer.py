@@ -3,25 +3,24 @@
 What is trained, and how it learns and is scored, is said by a recipe (`recipe.py`).
 """
 
-import hashlib
 import math
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from vlnbert.environment.environment import Environment
-from vlnbert.errors import DataError, UsageError, VlnbertError
+from vlnbert.errors import DataError, VlnbertError
 from vlnbert.evaluation.tables import Summary, is_better
-from vlnbert.external import ExternalCall, guarded
 from vlnbert.learning.batches import BatchStream
+from vlnbert.learning.callbacks import Callback, make_callback
 from vlnbert.learning.checkpoints import Trained, TrainingState, load_checkpoint, save_checkpoint, save_trained
 from vlnbert.learning.optimisers import (
     AveragedWeights,
@@ -41,45 +40,23 @@ from vlnbert.learning.run_folder import (
     read_newest,
     remove_surplus,
 )
-from vlnbert.learning.updates import EagerUpdate, GraphUpdate, Update
+from vlnbert.learning.updates import (
+    EagerUpdate,
+    GraphUpdate,
+    LearnerModule,
+    Update,
+    companions_of,
+    dropout_seed,
+    leaves_some_unused,
+)
 from vlnbert.ranks import ALONE, Ranks, launcher
-from vlnbert.registry import Registry, by_name
 from vlnbert.tasks.splits import Split
 
-MOST_LOOKED_AT = 1000  # batches, to find one of each split
 NOT_FINITE = "the features or the weights started from may not be finite; check both"
 
 
 class TrainingError(VlnbertError):
     """Training cannot go on; the last good checkpoint is whole."""
-
-
-class Callback(Protocol):
-    """Receives training events. These two are all that it must have.
-
-    `begun(trainer)`, where it has that, is called before the first update, with the trainer, whose `finish()` ends the
-    training. One that is named in an experiment may keep `state()`, plain values that go into every checkpoint and come
-    back to `resumed(state)`.
-    """
-
-    def updated(self, iteration: int, learning_rate: float, parts: dict[str, float]) -> None:
-        """Some updates were made; the parts of the loss are means over them."""
-
-    def validated(self, iteration: int, scores: Mapping[str, Summary]) -> None: ...
-
-
-class LearnerModule(Protocol):
-    """What gradients are taken of: an `nn.Module` called with a batch and the keys of its noise."""
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """The names of what it gives [part]: the loss, which carries the gradient, then its parts."""
-
-    def begin_update(self, iteration: int) -> None:
-        """Set whatever changes over the training to what it is in an update."""
-
-    def unclipped(self) -> list[nn.Parameter]:
-        """The parameters whose gradients may be of any size."""
 
 
 class Trainer:
@@ -112,13 +89,16 @@ class Trainer:
         self.environment, self.scores, self.best_metric = environment, scores, best_metric
         self.callbacks: Sequence[Callback] = ()
         self.named: dict[str, Callback] = {name: make_callback(name) for name in config.callbacks}
-        self.notes: list[str] = []  # what whoever begins the run should know
+        self.notes: list[str] = []  # on the data and the device, for whoever begins the run
         self.advanced: Callable[[int], object] = lambda iteration: None  # called after every update, with their number
         self.device = device = batches.device
         self.parts, self.begin_update = learner.parts, learner.begin_update
         self.learner: nn.Module = learner  # type: ignore[assignment]  # a module, as its contract says
         self.companions = companions_of(self.learner, model)
-        learned = {**dict(model.named_parameters()), **_parameters(self.companions)}
+        learned = dict(model.named_parameters())
+        learned |= {
+            name: one for name, one in self.companions.items() if isinstance(one, nn.Parameter) and one.requires_grad
+        }
         free = set(learner.unclipped())
         clipped = [weight for weight in learned.values() if weight not in free]
         self.optimiser, self.names = make_optimiser(config, learned, device)
@@ -137,14 +117,15 @@ class Trainer:
         self.unreported: list[Tensor] = []  # the losses of the last updates, which nobody has looked at yet
         self.carried = torch.zeros(0, len(self.parts), device=device)  # those before, where a stop came between reports
         self.stopping: bool = False  # set from outside to end after the update under way, and its validation
-        self.hurrying: bool = False  # set from outside to leave that validation to whoever resumes the run
+        self.hurrying: bool = False  # set from outside to leave that validation to the resumed run
         self.stopped_by: int | None = None  # the signal that asked to stop, if one did
         self.finishing: bool = False  # set by a callback that wants no more updates
+        self.looked_at_state: bool = False  # whether a checkpoint can hold what the optimiser keeps after an update
         self.walking: bool = False  # whether a validation is under way, which loses nothing if it is interrupted
 
     @property
     def state(self) -> TrainingState:
-        """What a checkpoint keeps."""
+        """The state that a checkpoint keeps."""
         return TrainingState(
             self.model,
             self.optimiser,
@@ -169,10 +150,71 @@ class Trainer:
         return damage
 
     def train(self) -> None:
-        """Update until done, stopped from outside, or no longer improving; the run is kept from others meanwhile."""
+        """Update, report, save and validate until done, stopped from outside, or no longer improving.
+
+        The run is kept from others meanwhile.
+        """
         again = shlex.join([*launcher(), "train", "--resume", str(self.run)])
         with kept(self.run, self.ranks), self.ranks.needed(f"go on with: {again}"):
-            self._train()
+            self._begin()
+            stopped = self._validate_if_due(stopped=False)  # where a kill came between
+            while self.progress.iteration < self.config.iterations and not stopped and not self.stale:
+                self.advance(self.progress.iteration)
+                stopped = self._validate_if_due(self._after_update())
+
+    def advance(self, iteration: int) -> None:
+        """Make one update, from one batch or several. Nothing in it waits for the device."""
+        set_learning_rate(self.optimiser, self.learning_rate.at(iteration))
+        self.begin_update(iteration)
+        self.learner.train()
+        torch.manual_seed(dropout_seed(self.config.seed, iteration, self.ranks.rank))
+        if self.config.accumulate == 1:
+            self.unreported.append(self.update(*self.batches[iteration]))
+        else:
+            self._accumulate(iteration, self.config.accumulate)
+        self.averaged.update(iteration)
+
+    def _accumulate(self, iteration: int, count: int) -> None:
+        """Make an update from several batches; ranks share their gradients with the last of these."""
+        apart = self.learner.no_sync if isinstance(self.learner, DistributedDataParallel) else nullcontext
+        self.optimiser.zero_grad(set_to_none=True)
+        for part in range(count):
+            with apart() if part < count - 1 else nullcontext():
+                self.unreported.append(self.eager.accumulate(*self.batches[iteration * count + part], share=1 / count))
+        self.eager.step()
+
+    def _begin(self) -> None:
+        """Tell the callbacks, and save what is there before the first update."""
+        for callback in self.watching:
+            if hasattr(callback, "begun"):
+                callback.begun(self)
+        if self.progress.iteration == 0:
+            self._save()
+        elif self.ranks.writes and self.saved is not None:
+            remove_surplus(self.run, self.checkpoint, self.config.keep)  # left by a kill
+
+    def _after_update(self) -> bool:
+        """Count an update, report and save where that is due; whether to stop now."""
+        if not self.looked_at_state:
+            require_saveable(self.optimiser, self.config.optimizer)
+            self.looked_at_state = True
+        self.progress = replace(self.progress, iteration=self.progress.iteration + 1)
+        self.advanced(self.progress.iteration)
+        validate = self.due(self.config.validate_every)
+        self.progress = replace(self.progress, validated=not validate)
+        report = validate or self.due(self.config.report_every)
+        stopped = self._agree(self.stopping) if self.listens else False
+        if report or stopped:
+            self._collect_losses()  # one that is no number must not be saved
+        if report:
+            self._report()
+            stopped = self._agree(self.stopping)
+        if report and self.ranks.any(self.finishing, self.device):
+            stopped, self.progress = True, replace(self.progress, validated=False)
+        if validate or stopped:
+            self._require_numbers()
+            self._save()
+        return stopped
 
     @property
     def watching(self) -> Iterator[Callback]:
@@ -182,39 +224,6 @@ class Trainer:
     def finish(self) -> None:
         """End the training after the update under way, which is saved and validated."""
         self.finishing = True
-
-    def _train(self) -> None:
-        for callback in self.watching:
-            if hasattr(callback, "begun"):
-                callback.begun(self)
-        if self.progress.iteration == 0:
-            self._save()
-        elif self.ranks.writes and self.saved is not None:
-            remove_surplus(self.run, self.checkpoint, self.config.keep)  # left by a kill
-        stopped = self._validate_if_due(stopped=False)  # where a kill came between
-        begun = self.progress.iteration
-        while self.progress.iteration < self.config.iterations and not stopped and not self.stale:
-            self.advance(self.progress.iteration)
-            if self.progress.iteration == begun:
-                require_saveable(self.optimiser, self.config.optimizer)
-            self.progress = replace(self.progress, iteration=self.progress.iteration + 1)
-            self.advanced(self.progress.iteration)
-            validate = self.due(self.config.validate_every)
-            self.progress = replace(self.progress, validated=not validate)
-            report = validate or self.due(self.config.report_every)
-            if self.listens:
-                stopped = self._agree(self.stopping)
-            if report or stopped:
-                self._look_at_losses()  # one that is no number must not be saved
-            if report:
-                self._report()
-                stopped = self._agree(self.stopping)
-            if report and self.ranks.any(self.finishing, self.device):
-                stopped, self.progress = True, replace(self.progress, validated=False)
-            if validate or stopped:
-                self._require_numbers()
-                self._save()
-            stopped = self._validate_if_due(stopped)
 
     @property
     def listens(self) -> bool:
@@ -247,31 +256,7 @@ class Trainer:
         iteration = self.progress.iteration + ahead
         return iteration % every == 0 or iteration == self.config.iterations
 
-    def advance(self, iteration: int) -> None:
-        """One update, from one batch or several. Nothing in it waits for the device."""
-        self._learn(iteration)
-        self.averaged.update(iteration)
-
-    def _learn(self, iteration: int) -> None:
-        set_learning_rate(self.optimiser, self.learning_rate.at(iteration))
-        self.begin_update(iteration)
-        self.learner.train()
-        torch.manual_seed(dropout_seed(self.config.seed, iteration, self.ranks.rank))
-        count = self.config.accumulate
-        if count == 1:
-            self.unreported.append(self.update(*self.batches[iteration]))
-            return
-        self.optimiser.zero_grad(set_to_none=True)
-        for part in range(count):
-            with self._apart() if part < count - 1 else nullcontext():
-                self.unreported.append(self.eager.accumulate(*self.batches[iteration * count + part], share=1 / count))
-        self.eager.step()
-
-    def _apart(self) -> AbstractContextManager[None]:
-        """Gradients stay with their rank for now: more are to come before they are shared."""
-        return self.learner.no_sync() if isinstance(self.learner, DistributedDataParallel) else nullcontext()
-
-    def _look_at_losses(self) -> None:
+    def _collect_losses(self) -> None:
         """Bring the losses of the last updates to the host; all must be numbers."""
         losses = self.ranks.mean(torch.stack(self.unreported))
         self.unreported = []
@@ -315,7 +300,7 @@ class Trainer:
         """Score the validation splits, keep the best weights and tell."""
         self.walking = True
         try:
-            if self.hurrying:  # asked in just this moment
+            if self.hurrying:  # requested in just this moment
                 raise KeyboardInterrupt
             scores = self.scores()
         finally:
@@ -357,60 +342,3 @@ class Trainer:
             return False
         since = self.progress.iteration - self.progress.best_iteration
         return bool(since >= self.config.patience * self.config.validate_every)
-
-
-CALLBACKS: Registry[Callable[[], Callback]] = Registry("callback")
-AnyCallback = TypeVar("AnyCallback", bound=Callable[[], Any])
-
-
-def register_callback(name: str) -> Callable[[AnyCallback], AnyCallback]:
-    """Decorate a class of callbacks, or a function that makes one, so that experiments can name it.
-
-    Args:
-        name: What the training's setting `callbacks` calls it.
-    """
-    return by_name(CALLBACKS, name)
-
-
-def make_callback(name: str) -> Callback:
-    """The callback of that name."""
-    with ExternalCall(f"the callback '{name}'"):
-        made = CALLBACKS[name]()
-    lacking = [method for method in ("updated", "validated") if not callable(getattr(made, method, None))]
-    for method in ("begun", "updated", "validated", "state", "resumed"):
-        if callable(getattr(made, method, None)):
-            setattr(made, method, guarded(f"the callback '{name}'", getattr(made, method)))
-    if lacking:
-        raise UsageError(f"the callback '{name}' has no {' and no '.join(lacking)}; see vln.Callback")
-    return made
-
-
-def companions_of(learner: nn.Module, model: nn.Module) -> dict[str, Tensor]:
-    """What a learner holds beside the model, by name: parameters and buffers of losses and rewards."""
-    own = {id(tensor) for tensor in (*model.parameters(), *model.buffers())}
-    held = learner.state_dict(keep_vars=True)
-    return {name: tensor for name, tensor in held.items() if id(tensor) not in own}
-
-
-def _parameters(tensors: Mapping[str, Tensor]) -> dict[str, nn.Parameter]:
-    return {name: one for name, one in tensors.items() if isinstance(one, nn.Parameter) and one.requires_grad}
-
-
-def leaves_some_unused(learner: nn.Module, batches: BatchStream, parameters: Sequence[nn.Parameter]) -> bool:
-    """Whether the batches of some split leave parameters without a gradient, found by looking at one of each split."""
-    seen, number, unused = set[str](), 0, False
-    while len(seen) < len(batches.splits) and number < MOST_LOOKED_AT:
-        name = batches.split_of(number).name
-        if name not in seen:
-            seen.add(name)
-            torch.autograd.backward(learner(*batches[number])[0])
-            unused = unused or any(one.grad is None for one in parameters)
-            for one in parameters:
-                one.grad = None
-        number += 1
-    return unused
-
-
-def dropout_seed(seed: int, iteration: int, rank: int) -> int:
-    """A seed for the dropout of one update: there is no generator whose state must be saved."""
-    return int.from_bytes(hashlib.blake2b(f"{seed} {iteration} {rank}".encode(), digest_size=7).digest())

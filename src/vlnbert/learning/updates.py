@@ -5,20 +5,21 @@ all at once. Graphs need static shapes: there is one for each width of instructi
 second time (the first time warms up), so that a run starts at once.
 """
 
+import hashlib
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 
-from vlnbert.environment.environment import Environment
-from vlnbert.environment.flip import flip_words, other_sides
+from vlnbert.environment.environment import Environment, flip_words, other_sides
 from vlnbert.errors import UsageError, setting
+from vlnbert.learning.batches import BatchStream
 from vlnbert.learning.experiment import TrainConfig
 from vlnbert.learning.objective import Objective
 from vlnbert.learning.rewards import OpenReward
@@ -31,8 +32,23 @@ from vlnbert.tasks.task import TASKS
 
 TORCH = Path(torch.__file__).parent
 FLIP = -1  # the counter of that draw; from 0 up they are what is sampled
+MOST_LOOKED_AT = 1000  # batches, to find one of each split
 
 Update = Callable[[Batch, Tensor], Tensor]  # a batch and the keys of its noise -> [part] losses
+
+
+class LearnerModule(Protocol):
+    """The module that gradients are taken of, called with a batch and the keys of its noise."""
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The names of what it gives [part]: the loss, which carries the gradient, then its parts."""
+
+    def begin_update(self, iteration: int) -> None:
+        """Set whatever changes over the training to what it is in an update."""
+
+    def unclipped(self) -> list[nn.Parameter]:
+        """The parameters whose gradients may be of any size."""
 
 
 class Learner(nn.Module):
@@ -77,7 +93,7 @@ class Learner(nn.Module):
     def forward(self, batch: Batch, key: Tensor) -> Tensor:
         """[part] the objective of a batch and its terms, as its `parts` are named; the first carries the gradient.
 
-        `key` [row] is that of what exploring rows sample, and of who sees the house in a mirror.
+        `key` [row] seeds the choices of sampled rows, and which rows are flipped left to right.
         """
         with fast.enabled(fast.dtype_of(self.config.precision)):
             rollout = self._rollout(batch, key) if self.objective.needs_rollout else None
@@ -102,7 +118,7 @@ class Learner(nn.Module):
             max_steps=self.config.max_steps or task.max_steps,
             teacher_rows=self.teacher_rows,
             task=task,
-            lesson=task.begin_teacher(batch),
+            teacher_state=task.begin_teacher(batch),
             flipped=flipped,
             reads=self.objective.reads,
         )
@@ -194,12 +210,12 @@ class GraphUpdate:
 
 
 def draw_flips(key: Tensor, share: float) -> Tensor:
-    """[row] whether each row sees its house in a mirror, drawn by its key."""
+    """[row] whether each row is flipped left to right, drawn by its key."""
     return uniform(key, torch.full_like(key, FLIP)) < share
 
 
 def unrecordable(error: RuntimeError) -> Exception:
-    """What keeps an update from being recorded, in one line that names the culprit; other errors as they are."""
+    """Name the line that keeps an update from being recorded; other errors stay as they are."""
     causes = [error, *(cause for cause in (error.__context__, error.__cause__) if isinstance(cause, RuntimeError))]
     if isinstance(error, torch.OutOfMemoryError) or not any("captur" in str(cause) for cause in causes):
         return error
@@ -208,3 +224,30 @@ def unrecordable(error: RuntimeError) -> Exception:
     where = f"{Path(own[-1].filename).name} line {own[-1].lineno} ({own[-1].line})" if own else "something"
     problem = f"{where} waits for the device, or has a shape that depends on values, while an update is recorded"
     return UsageError(f"{problem}; keep it on the device, or train with {setting('training.graphs', False)}")
+
+
+def companions_of(learner: nn.Module, model: nn.Module) -> dict[str, Tensor]:
+    """The parameters and buffers of losses and rewards, by name: all that a learner holds beside the model."""
+    own = {id(tensor) for tensor in (*model.parameters(), *model.buffers())}
+    held = learner.state_dict(keep_vars=True)
+    return {name: tensor for name, tensor in held.items() if id(tensor) not in own}
+
+
+def leaves_some_unused(learner: nn.Module, batches: BatchStream, parameters: Sequence[nn.Parameter]) -> bool:
+    """Whether the batches of some split leave parameters without a gradient, found by looking at one of each split."""
+    seen, number, unused = set[str](), 0, False
+    while len(seen) < len(batches.splits) and number < MOST_LOOKED_AT:
+        name = batches.split_of(number).name
+        if name not in seen:
+            seen.add(name)
+            torch.autograd.backward(learner(*batches[number])[0])
+            unused = unused or any(one.grad is None for one in parameters)
+            for one in parameters:
+                one.grad = None
+        number += 1
+    return unused
+
+
+def dropout_seed(seed: int, iteration: int, rank: int) -> int:
+    """A seed for the dropout of one update: there is no generator whose state must be saved."""
+    return int.from_bytes(hashlib.blake2b(f"{seed} {iteration} {rank}".encode(), digest_size=7).digest())

@@ -1,25 +1,22 @@
 """The recurrent BERT: [CLS] becomes the state, attention scores become decisions.
 
-`model/` is the paper, `fast/` the same numbers quicker, `storage/` its folder, here or on the hub.
+`model/` is the paper, `fast/` computes the same numbers faster, `storage/` reads and writes a navigator's folder.
 """
 
-from vlnbert.navigator.model import (
+from vlnbert.navigator.model import huggingface  # noqa: F401  # registers its backbone
+from vlnbert.navigator.model.backbone import (
     BACKBONES,
-    SIZES,
     AttentionMaps,
     Backbone,
     BackboneOutput,
     Instruction,
     Language,
-    NavigatorConfig,
-    RecurrentVLNBert,
-    Step,
     VisualTokens,
-    key_shapes,
-    named_size,
     register_backbone,
 )
-from vlnbert.navigator.storage import Navigator
+from vlnbert.navigator.model.config import SIZES, NavigatorConfig, named_size
+from vlnbert.navigator.model.navigator import RecurrentVLNBert, Step, key_shapes
+from vlnbert.navigator.storage.navigator import Navigator
 
 __all__ = [
     "BACKBONES",

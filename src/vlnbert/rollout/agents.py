@@ -1,4 +1,4 @@
-"""What an agent is, for all of them: baselines, navigators that are evaluated or learn, and agents from elsewhere.
+"""The contract of agents: baselines, navigators that are evaluated or learn, and external ones.
 
 The loop (`run_episodes`) observes and the agent chooses, so that an agent needs neither an environment nor a world: it
 finds where it is in `observation.state`, and what else it `wants` to see beside that. Rows that have stopped cost a
@@ -17,20 +17,20 @@ from torch import Tensor
 from vlnbert.environment.environment import Environment, Observation, State
 from vlnbert.errors import UnknownNameError, UsageError
 from vlnbert.external import ExternalCall, is_ours, lent
-from vlnbert.perception.view_texts import Texts
+from vlnbert.features.texts import Texts
 from vlnbert.plugins import load_plugin
 from vlnbert.registry import Registry, by_name
 from vlnbert.tasks.episodes import Extra
 from vlnbert.world.objects import NONE
 
-METHODS = ("begin", "act", "name_object", "explain")  # of an agent: what it is asked
-TRAITS = ("oracle", "reads_tokens", "sees_features", "wants", "goes_back", "hops_per_step")  # what it says of itself
+METHODS = ("begin", "act", "name_object", "explain")  # of an agent
+TRAITS = ("oracle", "reads_tokens", "sees_features", "wants", "goes_back", "hops_per_step")  # its other attributes
 HOPS_PER_STEP = 3  # as many hops has an episode as decisions, times this, for agents that go back
 
 
 @dataclass(frozen=True)
 class EpisodeBatch:
-    """What agents may know when a batch of episodes begins; a row is an episode.
+    """The information that agents may have when a batch of episodes begins; a row is an episode.
 
     Attributes:
         state: [row] where they start and what they face.
@@ -56,30 +56,30 @@ class EpisodeBatch:
     extra: Extra = field(default_factory=Extra)
 
     def require_goal(self) -> Tensor:
-        """[row] the goal, which only oracles are told."""
+        """[row] the goal, which only oracles are given."""
         if self.goal is None:
-            raise UsageError("no goal is told; an agent that must know it says so: oracle = True")
+            raise UsageError("no goal is given; an agent that must know it says so: oracle = True")
         return self.goal
 
     def require_path(self) -> Tensor:
-        """[row, hop] the described path, which only oracles are told."""
+        """[row, hop] the described path, which only oracles are given."""
         if self.path is None:
-            raise UsageError("no path is told; an agent that must know it says so: oracle = True")
+            raise UsageError("no path is given; an agent that must know it says so: oracle = True")
         return self.path
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """What an agent tells of its last choices, for those who look on; nothing that it does depends on it."""
+    """An agent's account of its last choices, to be shown; nothing that it does depends on it."""
 
     probability: Tensor  # [row, slot] of each slot, as many as `observation.choosable` has
-    language_weights: Tensor | None = None  # [row, token] attention to the tokens after the first, for who reads
+    language_weights: Tensor | None = None  # [row, token] attention to the tokens after the first, of agents that read
     object_probability: Tensor | None = None  # [row, object or more] of each of `observation.visible_objects`
-    place_probability: Tensor | None = None  # [row, place] of going back, for who may
+    place_probability: Tensor | None = None  # [row, place] of going back, of agents that may
     places: Tensor | None = None  # [row, place] to which viewpoints; negative ones are padding
 
     def each(self, change: Callable[[Tensor], Tensor]) -> "Explanation":
-        """The same with each of its tensors changed."""
+        """Apply a function to each of its tensors."""
         parts: dict[str, Tensor | None] = vars(self)
         changed: Any = {name: None if part is None else change(part) for name, part in parts.items()}
         return Explanation(**changed)
@@ -93,17 +93,17 @@ class Agent:
     from this class is not needed; an object that has `begin` and `act` is an agent as well.
     """
 
-    oracle = False  # whether it is told goals and paths
+    oracle = False  # whether it is given goals and paths
     reads_tokens = True  # whether it is given tokens, for which the data must have a vocabulary
     sees_features = True  # whether it sees image features, which the data must then have
     wants: tuple[str, ...] = ()  # what else it sees, "neighbours" and "panorama": fields of `Observation`
     goes_back = False  # whether it may go to viewpoints seen before
     hops_per_step = HOPS_PER_STEP  # then an episode may have as many hops as decisions, times this
-    external: frozenset[str] = frozenset()  # which of its methods are not ours, and are guarded where they are called
+    guarded_methods: frozenset[str] = frozenset()  # its methods that are external, whose calls are guarded
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        cls.external = frozenset(name for name in METHODS if not is_ours(getattr(cls, name)))
+        cls.guarded_methods = frozenset(name for name in METHODS if not is_ours(getattr(cls, name)))
 
     def begin(self, batch: EpisodeBatch) -> Any:
         """The memory with which these episodes start: anything, by default None."""
@@ -113,7 +113,7 @@ class Agent:
         """[row] what to choose, int64, and the memory for the next step.
 
         Slot 0 stops, for good; slot n goes to the n-th neighbour where `observation.choosable[row, n]`. Rows that have
-        stopped are asked on, and nothing they choose matters.
+        stopped still answer, and nothing they choose matters.
 
         An agent that says `goes_back = True` may also choose a viewpoint that it visited, or a neighbour of one that
         it did: the number of slots, `observation.choosable.shape[1]`, plus the viewpoint's number. It is walked there
@@ -125,7 +125,7 @@ class Agent:
         """[row] the object that each row would name here, int64: its place in `observation.visible_objects`.
 
         -1, or a place beyond the last, is none. Asked after `act`, with its observation and the memory it returned,
-        when a row stops; a row that came to the limit acts once more where it is, and is asked then.
+        when a row stops; a row that came to the limit acts once more where it is, and names one then.
         """
         return torch.full_like(observation.state.viewpoint, NONE)
 
@@ -145,7 +145,7 @@ class _External(Agent):
         for name in (*METHODS, *TRAITS):
             if hasattr(inner, name):
                 setattr(self, name, getattr(inner, name))
-        self.external = frozenset(METHODS) & vars(self).keys()
+        self.guarded_methods = frozenset(METHODS) & vars(self).keys()
 
 
 def as_agent(thing: object) -> Agent:
@@ -172,10 +172,10 @@ def _require_arguments(agent: Any) -> None:
             continue
 
 
-def asked(agent: Agent, method: str, given: Any, *memory: Any) -> Any:
-    """What a method of an agent answers; one that is not ours cannot move anybody by writing into what it is given."""
+def call_agent(agent: Agent, method: str, given: Any, *memory: Any) -> Any:
+    """Call a method of an agent; an external one is given copies, so that writing into them moves nobody."""
     call = getattr(agent, method)
-    if method not in agent.external:
+    if method not in agent.guarded_methods:
         return call(given, *memory)
     given = lent(given) if isinstance(given, EpisodeBatch) else replace(given, state=lent(given.state))
     with ExternalCall(f"the agent {agent_name(agent)}"):
@@ -183,7 +183,7 @@ def asked(agent: Agent, method: str, given: Any, *memory: Any) -> Any:
 
 
 def agent_name(agent: Agent) -> str:
-    """What to call an agent: its class."""
+    """The name of an agent: that of its class."""
     return type(agent.inner if isinstance(agent, _External) else agent).__name__
 
 

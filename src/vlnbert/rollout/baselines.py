@@ -6,9 +6,8 @@ from torch import Tensor
 from vlnbert.environment.environment import Environment, Observation, shortest_path_teacher
 from vlnbert.rollout.agents import Agent, EpisodeBatch, register_agent
 from vlnbert.tasks.task import TeacherMemory, path_teacher
-from vlnbert.world.candidates import HALF_WIDTH
-from vlnbert.world.geometry import STEPS, view_heading, wrapped
-from vlnbert.world.world import STOP, World
+from vlnbert.world.build import HALF_WIDTH
+from vlnbert.world.world import STEPS, STOP, World, view_heading, wrapped
 
 
 class Baseline(Agent):

@@ -15,7 +15,7 @@ from torch import Tensor
 from vlnbert.environment.environment import Environment, Observation, State
 from vlnbert.errors import UsageError
 from vlnbert.external import is_plain, kind_of
-from vlnbert.rollout.agents import Agent, EpisodeBatch, Explanation, agent_name, asked
+from vlnbert.rollout.agents import Agent, EpisodeBatch, Explanation, agent_name, call_agent
 from vlnbert.rollout.going_back import Trail
 from vlnbert.world.objects import NONE
 from vlnbert.world.world import STOP
@@ -88,16 +88,16 @@ def run_episodes(
     name_objects: bool = False,
     record: bool = False,
 ) -> Trajectories:
-    """Let every agent act until it stops or has taken `max_steps` steps; where asked for, it names an object there.
+    """Let every agent act until it stops or has taken `max_steps` steps; with `name_objects` it names an object there.
 
     With `record` it also explains each of its choices, if it can.
     """
-    state, memory, count = batch.state, asked(agent, "begin", batch), len(batch.state.viewpoint)
+    state, memory, count = batch.state, call_agent(agent, "begin", batch), len(batch.state.viewpoint)
     states, length, named = [state], torch.ones_like(state.viewpoint), torch.full_like(state.viewpoint, NONE)
     explanations = list[Explanation | None]()
     trail = Trail.begin(state) if agent.goes_back else None
     most = agent.hops_per_step * max_steps
-    for time in range(max_steps + name_objects):  # who came to the limit acts once more, to name what is there
+    for time in range(max_steps + name_objects):  # at the limit an agent acts once more, to name an object
         if time and state.ended.device.type == "cpu" and state.ended.all():  # elsewhere, to look would be to wait
             break
         rows = None
@@ -105,18 +105,18 @@ def run_episodes(
             memory = memory.without_stopped(state)
             rows = memory.rows
         observation = environment.observe(select_rows(state, rows))
-        answer = asked(agent, "act", observation, memory)
-        if "act" in agent.external:
+        answer = call_agent(agent, "act", observation, memory)
+        if "act" in agent.guarded_methods:
             _check_act(agent, answer, observation.state, environment.world.slots)
         slot, memory = answer
         slot = scatter_rows(slot, rows, count)
         if record and time < max_steps:
-            told = _checked_explanation(agent, asked(agent, "explain", observation, memory), observation)
-            explanations.append(None if told is None else told.each(partial(scatter_rows, rows=rows, count=count)))
+            given = _checked_explanation(agent, call_agent(agent, "explain", observation, memory), observation)
+            explanations.append(None if given is None else given.each(partial(scatter_rows, rows=rows, count=count)))
         if name_objects:
             names = ~state.ended & (slot == STOP) if time < max_steps else ~state.ended
             if names.device.type != "cpu" or names.any():
-                named_now = asked(agent, "name_object", observation, memory)
+                named_now = call_agent(agent, "name_object", observation, memory)
                 place = _checked_rows(agent, "name_object", named_now, observation.state)
                 named = torch.where(names, scatter_rows(place, rows, count), named)
         if time < max_steps:
@@ -170,7 +170,7 @@ def _checked_rows(agent: Agent, method: str, given: Any, state: State) -> Tensor
 
 
 def _checked_explanation(agent: Agent, given: Any, observation: Observation) -> Explanation | None:
-    """What `explain` gave, if it is None or a number for each row and slot."""
+    """Return what `explain` gave, if it is None or a number for each row and slot."""
     if given is None:
         return None
     if not isinstance(given, Explanation):

@@ -21,12 +21,12 @@ class Way:
 
     viewpoint: Tensor  # [row, hop] after each hop
     view: Tensor  # [row, hop]
-    count: Tensor  # [row] how many are real: 0 for who stops or has stopped, 1 for who stays
+    count: Tensor  # [row] how many are real: 0 for rows that stop or have stopped, 1 for those that stay
 
 
 @dataclass(frozen=True)
 class Trail:
-    """What rows that may go back know of their houses."""
+    """The part of their houses that rows which may go back know."""
 
     visited: Tensor  # [row, decision] where they decided so far, this place last
     metres: Tensor  # [row, decision, decision] between these along known edges
@@ -46,7 +46,7 @@ class Trail:
         """Do what [row] was chosen: a slot, or the number of slots plus that of a viewpoint.
 
         The way there may have `most` [] hops less those used; a longer one, and one to a viewpoint that was not seen,
-        leads nowhere. The latter is refused, where to look is not to wait; `name` is who is told.
+        leads nowhere. The latter is refused, where to look is not to wait, with the policy's `name`.
         """
         world = environment.world
         back = ~state.ended & (choice >= world.slots)
@@ -90,7 +90,7 @@ class Trail:
         return Way(torch.stack(viewpoints, dim=1), torch.stack(views, dim=1), count), known
 
     def _at(self, world: World, viewpoint: Tensor, way: Way) -> "Trail":
-        """What is known after a way that ended there."""
+        """The trail after a way that ended there."""
         edge = _edges(world, self.visited, viewpoint)
         new = (self.metres + edge[:, None]).amin(dim=2)  # [row, decision] from here to each
         metres = torch.minimum(self.metres, new[:, :, None] + new[:, None])

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from vlnbert.environment.environment import Environment, Observation, State
-from vlnbert.environment.flip import flip_observation
+from vlnbert.environment.environment import Environment, Observation, State, flip_observation
 from vlnbert.errors import UsageError
 from vlnbert.rollout.agents import Agent, EpisodeBatch
 from vlnbert.rollout.episodes import (
@@ -33,55 +32,17 @@ from vlnbert.tasks.batches import Batch
 from vlnbert.tasks.task import R2R, TASKS, Task, TeacherMemory, metres_to_nearest, nearest
 from vlnbert.world.world import World
 
+TOLERANCE = 1e-6  # metres by which a way may be longer and still be a shortest one
+TEACHER, SAMPLE, GREEDY = 0, 1, 2  # the modes in which a row chooses
+OBJECT_LOGITS, LANGUAGE_WEIGHTS = "object_logits", "language_weights"  # of a decision, kept where a loss reads them
 MASK = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15  # splitmix64's increment and multipliers, below
 FIRST, SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
 
-def keys(seed: int, iteration: int, episode: Tensor) -> Tensor:
-    """[row] a key for each episode in one iteration of one run."""
-    return mix(episode + _signed(seed * GOLDEN + iteration * SECOND))
-
-
-def gumbel(key: Tensor, steps: int, slots: int) -> Tensor:
-    """[time, row, slot] standard Gumbel noise: added to a step's logits, its argmax is a sample of their softmax."""
-    counter = torch.arange(steps * slots, device=key.device).view(steps, 1, slots)
-    return -torch.log(-torch.log(uniform(key[:, None], counter)))
-
-
-def uniform(key: Tensor, counter: Tensor) -> Tensor:
-    """Float64 numbers between 0 and 1, one for each pair of a key and a counter, whose shapes broadcast."""
-    bits = mix(key + counter * _signed(GOLDEN))
-    return (((bits >> 11) & ((1 << 53) - 1)).double() + 0.5) * 2.0**-53
-
-
-def mix(value: Tensor) -> Tensor:
-    """splitmix64's finaliser on int64, whose overflow wraps as it should."""
-    value = value + _signed(GOLDEN)
-    value = (value ^ _shifted(value, 30)) * _signed(FIRST)
-    value = (value ^ _shifted(value, 27)) * _signed(SECOND)
-    return value ^ _shifted(value, 31)
-
-
-def _shifted(value: Tensor, by: int) -> Tensor:
-    """A logical shift to the right; torch's own keeps the sign."""
-    return (value >> by) & ((1 << (64 - by)) - 1)
-
-
-def _signed(number: int) -> int:
-    """The int64 with the same bits."""
-    number &= MASK
-    return number - (1 << 64) if number >> 63 else number
-
-
-TOLERANCE = 1e-6  # metres by which a way may be longer and still be a shortest one
-TEACHER, SAMPLE, GREEDY = 0, 1, 2  # the modes in which a row chooses
-OBJECT_LOGITS, LANGUAGE_WEIGHTS = "object_logits", "language_weights"  # of a decision, kept where a loss reads them
-
-
 @dataclass(frozen=True)
 class KeptDecision:
-    """What a loss may read of one step's decision, of the rows that were active.
+    """The parts of one step's decision that losses read, of the rows that were active.
 
     Attributes:
         rows: [active] which rows those are; None for all.
@@ -100,7 +61,7 @@ class KeptDecision:
 
 @dataclass(frozen=True)
 class Rollout:
-    """What happened, [time, row] unless said otherwise. Steps at which a row is not live mean nothing.
+    """A record of episodes, [time, row] unless said otherwise. Steps at which a row is not live mean nothing.
 
     Attributes:
         viewpoint: [time + 1, row] where each row stood before each choice, and at the end.
@@ -147,27 +108,27 @@ class Rollout:
 
     @cached_property
     def taught(self) -> Tensor:
-        """[row] bool: follows the teacher."""
+        """[row] bool: teacher-forced."""
         return self.row_mode == TEACHER
 
     @cached_property
     def sampled(self) -> Tensor:
-        """[row] bool: explores."""
+        """[row] bool: follows choices that it samples."""
         return self.row_mode == SAMPLE
 
     @cached_property
     def explored(self) -> Tensor:
-        """[time, row] bool: the live steps of rows that explore."""
+        """[time, row] bool: the live steps of sampled rows."""
         return self.live & self.sampled
 
     @cached_property
     def taught_rows(self) -> Tensor:
-        """[] how many rows follow the teacher."""
+        """[] the number of teacher-forced rows."""
         return self.taught.sum()
 
     @cached_property
     def explored_steps(self) -> Tensor:
-        """[] how many live steps the exploring rows took."""
+        """[] the number of live steps of sampled rows."""
         return self.explored.sum()
 
     @cached_property
@@ -204,10 +165,10 @@ class TeacherRows:
 
 @dataclass
 class MixedMemory(RowMemory):
-    """What the agent of a mixed rollout carries along; its tensors are of the active rows."""
+    """The memory of a mixed rollout's agent; its tensors are of the active rows."""
 
     memory: Any  # the policy's
-    teacher: TeacherMemory  # what the teacher knows of them
+    teacher: TeacherMemory  # the teacher's state
     noise: Tensor  # [time, row, slot] what is added to the logits before the best is taken
     count: int  # of all rows
     teacher_rows: TeacherRows | None = None
@@ -247,20 +208,20 @@ class MixedAgent(Agent):
         max_steps: int = MAX_STEPS,
         teacher_rows: TeacherRows | None = None,
         task: Task | None = None,
-        lesson: TeacherMemory | None = None,
+        teacher_state: TeacherMemory | None = None,
         flipped: Tensor | None = None,
         reads: Collection[str] = (),
     ) -> None:
         """A policy or a navigator, [row, token] instructions, how each row chooses, and the key of its noise.
 
-        `task` has the teacher, R2R by default, and `lesson` what it knows of each row, by default the goal. `flipped`
-        [row] are those who see their house in a mirror. `reads` names what losses read of each decision.
+        `task` has the teacher, R2R by default, and `teacher_state` its knowledge of each row, by default the goal.
+        `flipped` [row] are those that are flipped left to right. `reads` names the parts of decisions that losses read.
         """
         self.policy: Policy = as_policy(policy)
         self.environment, self.tokens = environment, tokens
         self.row_mode, self.key = row_mode, key
         self.max_steps, self.teacher_rows = max_steps, teacher_rows
-        self.task, self.lesson, self.flipped = task or TASKS[R2R.name], lesson, flipped
+        self.task, self.teacher_state, self.flipped = task or TASKS[R2R.name], teacher_state, flipped
         self.reads = frozenset(reads)
         self.taught_back = self.policy.taught_back and type(self.task).teacher is Task.teacher
         self.goes_back, self.hops_per_step = self.policy.goes_back, self.policy.hops_per_step
@@ -272,7 +233,7 @@ class MixedAgent(Agent):
         sampled = (self.row_mode == SAMPLE)[:, None]
         return MixedMemory(
             memory=memory,
-            teacher=(batch.require_goal(),) if self.lesson is None else self.lesson,
+            teacher=(batch.require_goal(),) if self.teacher_state is None else self.teacher_state,
             noise=noise * sampled,
             count=len(self.row_mode),
             teacher_rows=self.teacher_rows,
@@ -282,7 +243,7 @@ class MixedAgent(Agent):
         mode, viewpoint = select_rows(self.row_mode, memory.rows), observation.state.viewpoint
         decision = self._decide(observation, memory)
         logits = at_least_float32(decision.all_logits)
-        teacher, lesson = self.task.teacher(self.environment.world, viewpoint, memory.teacher)
+        teacher, state = self.task.teacher(self.environment.world, viewpoint, memory.teacher)
         if self.taught_back and decision.places is not None:
             teacher = self._place_or(teacher, viewpoint, decision, goal=memory.teacher[0])
         sampled = (logits.detach() + self._noise(decision, memory, mode)).argmax(dim=1)
@@ -290,7 +251,7 @@ class MixedAgent(Agent):
         record = {"slot": slot, "teacher": teacher, "logits": logits}
         if decision.hidden is not None:
             record["hidden"] = decision.hidden
-        record["live"] = ~observation.state.ended  # who has left has stopped
+        record["live"] = ~observation.state.ended  # rows that left have stopped
         record = {name: scatter_rows(part, memory.rows, memory.count) for name, part in record.items()}
         kept = memory.kept
         if self.reads:
@@ -298,7 +259,7 @@ class MixedAgent(Agent):
             kept = (*kept, KeptDecision(memory.rows, viewpoint, teacher, **read))
         records = [*memory.records, record]
         choice = decision.choice(slot)
-        return choice, replace(memory, memory=decision.memory, teacher=lesson, records=records, kept=kept)
+        return choice, replace(memory, memory=decision.memory, teacher=state, records=records, kept=kept)
 
     def _place_or(self, slot: Tensor, viewpoint: Tensor, decision: Decision, goal: Tensor) -> Tensor:
         """[active] the place on a shortest path to the goal that is nearest to it; the teacher's slot without one."""
@@ -322,7 +283,7 @@ class MixedAgent(Agent):
         return torch.cat((memory.noise[time], noise * (mode == SAMPLE)[:, None]), dim=1)
 
     def look_ahead(self, walked: Trajectories) -> tuple[Decision | None, Tensor | None]:
-        """What the rows that came to the limit would decide next, and which rows those are; None if there are none."""
+        """The next decision of the rows that came to the limit, and which rows those are; None if there are none."""
         memory = walked.memory.without_stopped(walked.last_state)
         if not memory.noise.shape[1]:
             return None, memory.rows
@@ -356,7 +317,9 @@ def collect_rollout(
     walked = run_episodes(environment, agent, batch, max_steps=agent.max_steps)
     records = walked.memory.records
     if agent.goes_back:
-        _widen(records)
+        width = max(record["logits"].shape[-1] for record in records)  # steps may offer more or fewer places
+        for record in records:
+            record["logits"] = pad(record["logits"], (0, width - record["logits"].shape[-1]), value=-torch.inf)
     columns = {name: torch.stack([record[name] for record in records]) for name in records[0]}
     if critic is not None and "hidden" not in columns:
         problem = f"{type(agent.policy).__name__} gives no Decision.hidden, which the critic reads"
@@ -379,13 +342,6 @@ def collect_rollout(
     )
 
 
-def _widen(records: list[dict[str, Tensor]]) -> None:
-    """Fill the logits of all steps up to the width of the widest: steps may offer more or fewer places."""
-    width = max(record["logits"].shape[-1] for record in records)
-    for record in records:
-        record["logits"] = pad(record["logits"], (0, width - record["logits"].shape[-1]), value=-torch.inf)
-
-
 @torch.no_grad()
 def _last_value(agent: MixedAgent, walked: Trajectories, critic: Callable[[Tensor], Tensor], value: Tensor) -> Tensor:
     """[row] the critic's value where rows came to the limit, without gradient; of others anything."""
@@ -398,3 +354,39 @@ def _last_value(agent: MixedAgent, walked: Trajectories, critic: Callable[[Tenso
 def at_least_float32(numbers: Tensor) -> Tensor:
     """Losses are never made of half-precision numbers."""
     return numbers.to(torch.promote_types(numbers.dtype, torch.float32))
+
+
+def keys(seed: int, iteration: int, episode: Tensor) -> Tensor:
+    """[row] a key for each episode in one iteration of one run."""
+    return mix(episode + _signed(seed * GOLDEN + iteration * SECOND))
+
+
+def gumbel(key: Tensor, steps: int, slots: int) -> Tensor:
+    """[time, row, slot] standard Gumbel noise: added to a step's logits, its argmax is a sample of their softmax."""
+    counter = torch.arange(steps * slots, device=key.device).view(steps, 1, slots)
+    return -torch.log(-torch.log(uniform(key[:, None], counter)))
+
+
+def uniform(key: Tensor, counter: Tensor) -> Tensor:
+    """Float64 numbers between 0 and 1, one for each pair of a key and a counter, whose shapes broadcast."""
+    bits = mix(key + counter * _signed(GOLDEN))
+    return (((bits >> 11) & ((1 << 53) - 1)).double() + 0.5) * 2.0**-53
+
+
+def mix(value: Tensor) -> Tensor:
+    """splitmix64's finaliser on int64, whose overflow wraps as it should."""
+    value = value + _signed(GOLDEN)
+    value = (value ^ _shifted(value, 30)) * _signed(FIRST)
+    value = (value ^ _shifted(value, 27)) * _signed(SECOND)
+    return value ^ _shifted(value, 31)
+
+
+def _shifted(value: Tensor, by: int) -> Tensor:
+    """A logical shift to the right; torch's own keeps the sign."""
+    return (value >> by) & ((1 << (64 - by)) - 1)
+
+
+def _signed(number: int) -> int:
+    """The int64 with the same bits."""
+    number &= MASK
+    return number - (1 << 64) if number >> 63 else number

@@ -29,9 +29,8 @@ from vlnbert.plugins import LOAD_PLUGIN
 from vlnbert.records import from_plain
 from vlnbert.registry import Registry, require_name
 from vlnbert.rollout.policy import INPUTS, POLICY, POLICY_FORMAT, SETTINGS, Inputs, Policy, RecurrentPolicy
-from vlnbert.sources.files import read_json
-from vlnbert.sources.folders import read_whole
-from vlnbert.sources.formats import format_of
+from vlnbert.sources.files import format_of, read_json
+from vlnbert.sources.writing import read_whole
 
 PLACE = "policy.settings"  # of their settings in an experiment
 RECURRENT = "recurrent"  # the paper's, which is a navigator's folder
@@ -112,7 +111,7 @@ def whole_settings(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def open_policy(source: str | Path) -> Policy:
-    """A policy from its folder; every weight is loaded, or it is a fault.
+    """A policy from its folder; every weight must fit.
 
     Args:
         source: The folder that `save_pretrained` wrote, here or on the hub.
@@ -137,27 +136,27 @@ def unfilled_policy(folder: Path) -> Policy:
     """A policy in the shape that a folder describes, its weights yet to be read; held against the header first."""
     path = folder / CONFIG
     check_file(path)
-    told = read_json(path, "configuration")
-    if not isinstance(told, dict) or not isinstance(told.get(POLICY), str):
+    stored = read_json(path, "configuration")
+    if not isinstance(stored, dict) or not isinstance(stored.get(POLICY), str):
         raise DataError(path, "does not describe a policy", GIVE)
-    format_of(path, told, POLICY_FORMAT)
-    name = told[POLICY]
+    format_of(path, stored, POLICY_FORMAT)
+    name = stored[POLICY]
     if name not in POLICIES:
         raise DataError(path, f"names the policy '{name:.60}', which nobody registers here", LOAD_PLUGIN)
     tokenizer = read_tokenizer(folder / TOKENIZER) if (folder / TOKENIZER).exists() else None
     try:
-        inputs = replace(from_plain(Inputs, told.get(INPUTS, {}), INPUTS), tokenizer=tokenizer)
+        inputs = replace(from_plain(Inputs, stored.get(INPUTS, {}), INPUTS), tokenizer=tokenizer)
         with torch.device("meta"):  # no room is made for what does not fit
-            expected = make_policy(name, told.get(SETTINGS, {}), inputs).shapes()
+            expected = make_policy(name, stored.get(SETTINGS, {}), inputs).shapes()
         check_fit(folder / WEIGHTS, stored_shapes(folder / WEIGHTS), expected, SAVE_AGAIN)
-        policy = make_policy(name, told.get(SETTINGS, {}), inputs)
+        policy = make_policy(name, stored.get(SETTINGS, {}), inputs)
     except DataError:
         raise
     except VlnbertError as error:
         raise DataError(path, str(error), SAVE_AGAIN) from None
-    policy.limits = Limits.from_values(told)
-    if FEATURES in told:
-        policy.features = read_shown(path, told[FEATURES], "policy", SAVE_AGAIN)
+    policy.limits = Limits.from_values(stored)
+    if FEATURES in stored:
+        policy.features = read_shown(path, stored[FEATURES], "policy", SAVE_AGAIN)
         require_no_path(path, policy.features, SAVE_AGAIN)
     return policy
 
@@ -165,7 +164,7 @@ def unfilled_policy(folder: Path) -> Policy:
 def describes_policy(folder: Path) -> bool:
     """Whether a folder is that of a policy other than the paper's, be it whole or not."""
     try:
-        told = read_json(folder / CONFIG, "configuration")
+        stored = read_json(folder / CONFIG, "configuration")
     except DataError:
         return False
-    return isinstance(told, dict) and POLICY in told
+    return isinstance(stored, dict) and POLICY in stored

@@ -1,7 +1,7 @@
-"""What walks and learns: a policy reads instructions, remembers, and scores where it could go.
+"""The contract of policies, which walk and learn: one reads instructions, remembers, and scores where it could go.
 
-Recurrent VLN-BERT is one policy; others are registered by a name. The rollout, the losses, the
-checkpoints and the evaluation know policies by this contract alone.
+Recurrent VLN-BERT is one policy; others are registered by a name. The rollout, the losses, the checkpoints and
+the evaluation know policies by this contract alone.
 """
 
 import json
@@ -35,7 +35,7 @@ from vlnbert.navigator.storage.folder import (
 )
 from vlnbert.navigator.storage.shown import FEATURES, Shown
 from vlnbert.rollout.agents import HOPS_PER_STEP, EpisodeBatch
-from vlnbert.sources.formats import FORMAT
+from vlnbert.sources.files import FORMAT
 
 POLICY, SETTINGS, INPUTS = "policy", "settings", "inputs"  # in a policy's config.json
 POLICY_FORMAT = 1  # its format
@@ -48,7 +48,7 @@ tags: [vision-and-language-navigation, embodied-ai]
 # A {policy} policy
 
 An agent that reads an instruction and walks through a house.
-{told}
+{scores}
 | configuration | |
 | --- | --- |
 {facts}
@@ -57,7 +57,7 @@ An agent that reads an instruction and walks through a house.
 
 @dataclass(frozen=True)
 class Decision:
-    """What a policy makes of one observation.
+    """A policy's answer to one observation.
 
     Attributes:
         logits: [row, slot] of the actions: slot 0 stops, -inf where nothing can be chosen.
@@ -95,7 +95,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a policy will be shown: it is made for this, beside its settings.
+    """The inputs that a policy is made for, beside its settings.
 
     Attributes:
         feature_width: Width of a view's feature.
@@ -132,7 +132,7 @@ class Policy(nn.Module):
     """Of one that goes back: an episode may have as many hops as it may have decisions, times this."""
     taught_back: bool = False
     """Whether, where the task's teacher takes shortest paths, its target is a place that lies on one, not the slot."""
-    masks: bool = False
+    mask_seen: bool = False
     """Whether it is known that its logits are -inf where nothing can be chosen; set once they were looked at."""
     hidden_width: int = 0
     """Width of `Decision.hidden`; 0 for a policy that gives none."""
@@ -180,12 +180,12 @@ class Policy(nn.Module):
             model_card_kwargs: What its card shall tell: preset and scores.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        told = {FORMAT: POLICY_FORMAT, POLICY: self.name, SETTINGS: dict(self.settings), INPUTS: self.inputs.values()}
-        told |= {**self.limits.values(), **({} if self.features is None else {FEATURES: self.features})}
+        values = {FORMAT: POLICY_FORMAT, POLICY: self.name, SETTINGS: dict(self.settings), INPUTS: self.inputs.values()}
+        values |= {**self.limits.values(), **({} if self.features is None else {FEATURES: self.features})}
         weights = {name: tensor.detach().contiguous() for name, tensor in self.state_dict().items()}
         with noting(folder, {WEIGHTS: weights, CONFIG: None, TOKENIZER: None}):
             save_file(weights, folder / WEIGHTS)
-            (folder / CONFIG).write_text(json.dumps(told, sort_keys=True, indent=2), encoding="utf-8")
+            (folder / CONFIG).write_text(json.dumps(values, sort_keys=True, indent=2), encoding="utf-8")
             if self.tokenizer is not None:
                 write_tokenizer(folder / TOKENIZER, self.tokenizer)
         (folder / "README.md").write_text(_card(self, model_card_kwargs or {}), encoding="utf-8")
@@ -231,11 +231,11 @@ def checked_decision(policy: Policy, decision: Decision, observation: Observatio
     if not isinstance(given, Tensor) or given.shape != (rows, slots):
         found = f"logits {list(given.shape)}" if isinstance(given, Tensor) else f"a {type(decision).__name__}"
         raise UsageError(f"{name} gave {found}; its step must give a vln.Decision with logits [{rows}, {slots}]")
-    if not (policy.masks or (given.is_cuda and torch.cuda.is_current_stream_capturing())):
+    if not (policy.mask_seen or (given.is_cuda and torch.cuda.is_current_stream_capturing())):
         if bool((~observation.choosable & ~given.isneginf() & ~observation.state.ended[:, None]).any()):
             problem = f"{name} gave other logits than -inf for slots that cannot be chosen"
             raise UsageError(f"{problem}; mask them: logits.masked_fill(~observation.choosable, -torch.inf)")
-        policy.masks = True
+        policy.mask_seen = True
     require_rows(policy, decision.memory, rows)
     logits, places = decision.place_logits, decision.places
     if logits is None and places is None:
@@ -272,18 +272,18 @@ def _leaves(tree: Any, name: str = "") -> list[tuple[str, Tensor]]:
     return [leaf for key, part in parts.items() for leaf in _leaves(part, f"{name}.{key}".strip("."))]
 
 
-def _card(policy: Policy, told: Mapping[str, Any]) -> str:
-    lines = [f"\nTrained with the preset `{told['preset']}`.\n"] if told.get("preset") else []
+def _card(policy: Policy, facts: Mapping[str, Any]) -> str:
+    lines = [f"\nTrained with the preset `{facts['preset']}`.\n"] if facts.get("preset") else []
     rates = [
         (split, *(f"{100 * score[name]:.2f}" for name in ("sr", "spl")))
-        for split, score in told.get("scores", {}).items()
+        for split, score in facts.get("scores", {}).items()
         if {"sr", "spl"} <= score.keys()
     ]
     if rates:
         lines += ["| split | SR | SPL |", "| --- | --- | --- |", *(f"| {' | '.join(row)} |" for row in rates), ""]
-    facts = {**policy.settings, **policy.inputs.values()}
-    rows = (f"| {escape(str(name))} | {escape(str(value))} |" for name, value in facts.items())
-    return CARD.format(policy=policy.name, told="\n".join(lines), facts="\n".join(rows))
+    shape = {**policy.settings, **policy.inputs.values()}
+    rows = (f"| {escape(str(name))} | {escape(str(value))} |" for name, value in shape.items())
+    return CARD.format(policy=policy.name, scores="\n".join(lines), facts="\n".join(rows))
 
 
 PAD = 0  # the token that fills short instructions up
@@ -300,7 +300,7 @@ class RecurrentMemory:
 class RecurrentPolicy(Policy):
     """A navigator that walks."""
 
-    masks = True
+    mask_seen = True
 
     def __init__(self, navigator: Navigator) -> None:
         super().__init__()

@@ -8,13 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vlnbert.errors import DataError, Faults
-from vlnbert.sources.checks import is_list_of, is_numbers, is_text
-from vlnbert.sources.files import FETCH_AGAIN, read_json
+from vlnbert.sources.files import FETCH_AGAIN, is_list_of, is_numbers, is_text, read_json
 from vlnbert.sources.layout import MAKE_ONE
 
-MOST_NEIGHBOURS = (
-    128  # of a viewpoint; all have tables for those of the one that has most. The open data has 15 at most.
-)
+# Of a viewpoint; every table has room for those of the fullest. The open data has 15 at most.
+MOST_NEIGHBOURS = 128
 FIELDS = {"image_id": str, "pose": list, "included": bool, "visible": list, "unobstructed": list}
 
 
@@ -57,7 +55,7 @@ def _check_entry(index: int, entry: Any, count: int, faults: Faults) -> None:
             faults.add(place, f"'{name}' is missing or not a {kind.__name__}", FETCH_AGAIN)
     viewpoint, pose = entry.get("image_id"), entry.get("pose")
     if isinstance(viewpoint, str) and not is_text(viewpoint):
-        faults.add(place, "'image_id' holds half a character", FETCH_AGAIN)
+        faults.add(place, "'image_id' holds an unpaired surrogate", FETCH_AGAIN)
     if isinstance(pose, list) and not is_numbers(pose, 16):
         faults.add(place, "'pose' is not 16 finite numbers", "a pose is a 4 x 4 matrix, row by row")
     for name in ("visible", "unobstructed"):

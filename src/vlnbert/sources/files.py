@@ -1,79 +1,87 @@
-"""Reading untrusted files with clear errors, and writing files beside their place and renaming them."""
+"""Reading files from strangers: within bounds, and with one clear error for each fault."""
 
-import fcntl
+import codecs
 import json
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from errno import EISDIR
+from itertools import chain
 from pathlib import Path
-from secrets import token_hex
-from typing import IO, Any, TypeVar
+from typing import IO, Any, TypeGuard, TypeVar
 
 from vlnbert.errors import DataError, Faults
 from vlnbert.progress import Bar, WatchedFile
-from vlnbert.sources.moves import remove, sync
 
 Panorama = TypeVar("Panorama")
 
 FETCH_AGAIN = "fetch the file again"
 MEGABYTE = 1 << 20
 LARGEST_JSON = 64 * MEGABYTE  # of a document that is read as a whole; the largest of the open data has 4
-MOST_MEMORY = 900 * MEGABYTE  # that one may become: three bytes of text may be two hundred of memory
-BYTES_MADE = {b'"': 40, b",": 40, b"[": 64, b"{": 180}  # of memory, at most, by what a mark in the text tells of
-TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{16}", re.DOTALL)  # what `temporary_name` makes of a name
+MOST_MEMORY = 900 * MEGABYTE  # that a document may become: three bytes of text may become two hundred of memory
+BYTES_MADE = {b'"': 40, b",": 40, b"[": 64, b"{": 180}  # of memory, at most, for each of these marks in the text
+
+LARGEST = 1e18  # of a number; single precision holds its square
+LONGEST_NAME = 1000  # characters
+
+FORMAT = "format"  # the key under which a document carries its version
+FIRST = 1  # version of documents without the key, which are older than versions
+
+CHUNK = 1 << 20  # bytes of a stream that are read at a time
+LONGEST_ITEM = 8 << 20  # characters; the longest of the open data has a few thousand
+LONGEST_PIPE = 1 << 30  # bytes from another program, which might never end
+DECODER = json.JSONDecoder()
+BLANK = re.compile(r"[ \t\n\r]*")  # white space between JSON's marks
+
+Entry = tuple[str | None, Any]  # a value with its key, where it has one
 
 
 class SpecialFileError(DataError):
-    """A pipe or a device where a regular file is expected: the one may wait for ever, the other never end."""
+    """A pipe or a device where a regular file is expected: a pipe may wait for ever, a device may never end."""
 
     def __init__(self, path: Path, kind: str, what: str) -> None:
-        super().__init__(
-            path, f"is a {kind}, where a {what} is expected", "save what it gives to a file, and name that"
-        )
+        problem = f"is a {kind}, where a {what} is expected"
+        super().__init__(path, problem, "save what it gives to a file, and name that")
+
+
+class NewerFormatError(DataError):
+    """A whole document, in a format that only a newer program reads."""
+
+
+class _TooLongError(ValueError):
+    """A part of a file is longer than in any honest file."""
 
 
 def open_for_reading(path: Path, what: str, pipe: bool = False) -> IO[bytes]:
-    """A regular file open for reading; nothing waits for a pipe that nobody writes to. `pipe` allows those too."""
-    descriptor, _ = _opened_regular(path, what, pipe)
+    """Open a regular file, and with `pipe` also a pipe; opening never waits for a pipe without a writer."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
+        mode = os.fstat(descriptor).st_mode
+        if pipe and stat.S_ISFIFO(mode):
+            os.set_blocking(descriptor, True)
+        elif stat.S_ISDIR(mode):
+            raise IsADirectoryError(EISDIR, os.strerror(EISDIR))
+        elif not stat.S_ISREG(mode):
+            raise SpecialFileError(path, "pipe" if stat.S_ISFIFO(mode) else "device", what)
         return os.fdopen(descriptor, "rb")
     except BaseException:
         os.close(descriptor)
         raise
 
 
-def _opened_regular(path: Path, what: str, pipe: bool = False) -> tuple[int, int]:
-    """The descriptor of a regular file, and its size."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    try:
-        state = os.fstat(descriptor)
-        if pipe and stat.S_ISFIFO(state.st_mode):
-            os.set_blocking(descriptor, True)
-        elif stat.S_ISDIR(state.st_mode):
-            raise IsADirectoryError(EISDIR, os.strerror(EISDIR))
-        elif not stat.S_ISREG(state.st_mode):
-            raise SpecialFileError(path, "pipe" if stat.S_ISFIFO(state.st_mode) else "device", what)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor, state.st_size
-
-
 def require_regular(path: Path, what: str) -> None:
-    """Refuse a pipe or a device before a library opens it; what is not there is left to that library."""
+    """Refuse a pipe or a device before a library opens it; the library reports a missing file."""
     with suppress(OSError):
         open_for_reading(path, what).close()
 
 
 @contextmanager
-def opened(path: Path, what: str, remedy: str = "check the path", pipe: bool = False) -> Iterator[IO[bytes]]:
-    """A file open for reading, with a progress bar by bytes, or one line that says why it cannot be read."""
+def _read_errors(path: Path, what: str, remedy: str) -> Iterator[None]:
+    """Turn the system's errors into one line that says why a file cannot be read."""
     try:
-        with open_for_reading(path, what, pipe) as file, Bar(path.name, os.fstat(file.fileno()).st_size) as bar:
-            yield file if bar.shown is None else WatchedFile(file, bar)  # type: ignore[misc]  # it reads alike
+        yield
     except (FileNotFoundError, NotADirectoryError):
         raise DataError(path, f"no such {what}", remedy) from None
     except IsADirectoryError:
@@ -82,33 +90,36 @@ def opened(path: Path, what: str, remedy: str = "check the path", pipe: bool = F
         raise DataError(path, f"cannot be read ({error.strerror})", "check the file and its permissions") from None
 
 
+@contextmanager
+def opened(path: Path, what: str, remedy: str = "check the path", pipe: bool = False) -> Iterator[IO[bytes]]:
+    """Open a file for reading, with a progress bar by bytes; DataError where it cannot be read."""
+    with (
+        _read_errors(path, what, remedy),
+        open_for_reading(path, what, pipe) as file,
+        Bar(path.name, os.fstat(file.fileno()).st_size) as bar,
+    ):
+        yield file if bar.shown is None else WatchedFile(file, bar)  # type: ignore[misc]  # it reads alike
+
+
 def read_bytes(path: Path, what: str, most: int, remedy: str = "check the path") -> bytes:
-    """The bytes of a file that has at most so many."""
-    try:
-        descriptor, size = _opened_regular(path, what)
-        try:
-            if size > most:
-                problem = f"has {size / MEGABYTE:,.0f} MB, where a {what} has at most {most / MEGABYTE:,.0f}"
-                raise DataError(path, problem, "give another file")
-            parts = list(
-                iter(lambda: os.read(descriptor, size + 1), b"")
-            )  # two reads, of which the second finds the end
-        finally:
-            os.close(descriptor)
-        return b"".join(parts)
-    except (FileNotFoundError, NotADirectoryError):
-        raise DataError(path, f"no such {what}", remedy) from None
-    except OSError as error:
-        raise DataError(path, f"cannot be read ({error.strerror})", "check the file and its permissions") from None
+    """The bytes of a file that has at most `most`."""
+    with _read_errors(path, what, remedy), open_for_reading(path, what) as file:
+        if (size := os.fstat(file.fileno()).st_size) > most:
+            problem = f"has {size / MEGABYTE:,.0f} MB, where a {what} has at most {most / MEGABYTE:,.0f}"
+            raise DataError(path, problem, "give another file")
+        return file.read()
 
 
 def read_json(
     path: Path, what: str, remedy: str = "check the path", damaged: str = FETCH_AGAIN, most: int = LARGEST_JSON
 ) -> Any:
-    """A JSON document of at most so many bytes; a `damaged` one is reported with line, column and that remedy."""
+    """A JSON document of at most `most` bytes; a fault in it is reported with line, column and the remedy `damaged`."""
     content = read_bytes(path, what, most, remedy)
-    if len(content) > 4 * MEGABYTE and _memory_taken(content) > MOST_MEMORY:  # a smaller one cannot become as large
-        raise DataError(path, f"would take {MOST_MEMORY // MEGABYTE} MB of memory or more, as no {what} does", damaged)
+    if len(content) > 4 * MEGABYTE:  # a smaller one cannot become as large
+        memory = len(content) * (1 if content.isascii() else 4)
+        if memory + sum(size * content.count(mark) for mark, size in BYTES_MADE.items()) > MOST_MEMORY:
+            problem = f"would take {MOST_MEMORY // MEGABYTE} MB of memory or more, as no {what} does"
+            raise DataError(path, problem, damaged)
     try:
         return json.loads(content)
     except UnicodeDecodeError as error:
@@ -122,16 +133,10 @@ def read_json(
         raise DataError(path, "is nested too deeply", damaged) from None
 
 
-def _memory_taken(content: bytes) -> int:
-    """How many bytes a JSON text takes when it is read, at most: as characters, and as what it tells of."""
-    characters = len(content) * (1 if content.isascii() else 4)
-    return characters + sum(size * content.count(mark) for mark, size in BYTES_MADE.items())
-
-
 def read_by_viewpoint(
     path: Path, what: str, remedy: str, panorama: Callable[[str, str, Any, Faults], Panorama]
 ) -> list[Panorama]:
-    """What a scan's file says of each viewpoint, as `panorama` makes it of scan, viewpoint, entry and faults."""
+    """The viewpoints of a scan's file, each made by `panorama` of scan, viewpoint, entry and faults."""
     document = read_json(path, what, remedy)
     if not isinstance(document, dict):
         raise DataError(path, "does not hold an object with a key a viewpoint", FETCH_AGAIN)
@@ -141,122 +146,166 @@ def read_by_viewpoint(
     return found
 
 
-def require_new(path: Path) -> None:
-    """Refuse to write over a file, before any work is done for it."""
-    if path.exists():
-        raise DataError(path, "is there already", "remove it, or write to another file")
+def format_of(path: Path, document: Mapping[str, Any], newest: int) -> int:
+    """The version of a document's format, from 1 to the newest that this program reads."""
+    found = document.get(FORMAT, FIRST)
+    if type(found) is not int or found < FIRST:
+        raise DataError(path, f"names its format {found!r}, which is no version", FETCH_AGAIN)
+    if found > newest:
+        problem = f"is of format {found}, made by a newer vlnbert; this one reads up to {newest}"
+        raise NewerFormatError(path, problem, "upgrade with: pip install --upgrade vlnbert")
+    return found
 
 
-def write_json(path: Path, document: Any, indent: int | None = None, lasting: bool = False) -> None:
-    """Write a JSON document beside its place and rename it; a `lasting` one is on the disk then."""
-    with written_beside(path, lasting) as temporary:
-        temporary.write_text(json.dumps(document, indent=indent) + "\n", encoding="utf-8")
+def stream_json_list(path: Path, what: str, remedy: str = "check the path") -> Iterator[Any]:
+    """The items of a JSON list, one at a time: a file of any length in the memory of its longest item."""
+    return (item for _, item in _entries_of(path, what, remedy, "["))
 
 
-@contextmanager
-def written_beside(path: Path, lasting: bool = False, sweeping: bool = True) -> Iterator[Path]:
-    """Give a temporary name beside `path`; rename it into place when the block succeeds, remove it when it fails.
+def stream_json_entries(path: Path, what: str, damaged: str) -> Iterator[Entry]:
+    """The items of a JSON list, or the values of an object with their keys, which may occur twice; also from a pipe.
 
-    A reader, or another writer of the same file, never sees half of it. A `lasting` file survives a power cut too,
-    which takes the disk's time. `sweeping` looks through the folder, which takes long where that holds thousands.
+    `damaged` is the remedy for a file that is not whole.
     """
-    if path.exists() and not path.is_file():  # a folder, or a device that a rename would replace
-        raise DataError(path, "is not a regular file, so it cannot be replaced", "choose another name")
-    remedy = "choose a folder you may write to"
-    try:
-        with begun_beside(
-            path, lambda temporary: temporary.touch(0o600, exist_ok=False), remedy, sweeping
-        ) as temporary:
-            yield temporary
-            temporary.chmod(masked(0o666))  # a temporary file is private, what we write need not be
-            if lasting:
-                sync(temporary)
-            temporary.replace(path)
-            if lasting:
-                sync(path.parent)
-    except OSError as error:
-        problem = f"cannot be written ({error.strerror or error})"
-        raise DataError(path, problem, "free some space or choose another folder") from None
+    return _entries_of(path, what, "check the path", "[{", damaged, pipe=True)
 
 
-@contextmanager
-def begun_beside(path: Path, make: Callable[[Path], object], remedy: str, sweeping: bool = True) -> Iterator[Path]:
-    """A temporary file or folder beside `path`, as `make` makes it, which is gone at the end unless it was renamed.
-
-    It is locked meanwhile, so that what killed writers of `path` left can be told from what others are writing: with
-    `sweeping` the former is removed first.
-    """
-    if sweeping:
-        sweep(path.parent, re.compile(re.escape(path.name)))
-    descriptor: int | None = None
-    while descriptor is None:  # who sweeps may meet one that is there and not locked yet
-        temporary = temporary_name(path)
-        try:  # an interrupt may come as soon as it is there
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                make(temporary)
-                descriptor = _locked(temporary, fcntl.LOCK_EX)
-            except OSError as error:
-                raise DataError(path, f"cannot be written ({error.strerror})", remedy) from None
-            if descriptor is not None:
-                yield temporary
-        finally:
-            remove(temporary)
-            if descriptor is not None:
-                os.close(descriptor)
-
-
-def sweep(folder: Path, names: re.Pattern[str], alone: bool = False) -> None:
-    """Remove what writers of some names left in a folder when they were killed; what is being written stays.
-
-    `alone` says that nobody but this process writes such names there.
-    """
-    with suppress(OSError):  # whoever writes there next says why that cannot be done
-        for path in folder.iterdir() if folder.is_dir() else ():
-            found = TEMPORARY.fullmatch(path.name)
-            if not found or not names.fullmatch(found[1]):
-                continue
-            if alone:
-                remove(path)
-                continue
-            with suppress(OSError):  # of another writer, or another kind of thing than we write
-                descriptor = _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if descriptor is not None:
-                    remove(path)
-                    os.close(descriptor)
-
-
-def _locked(temporary: Path, how: int) -> int | None:
-    """A descriptor of a temporary file or folder that locks it until it is closed, or the process ends; none where it
-    was swept meanwhile. Some network file systems lock no file that is not open for writing: nothing is swept there."""
-    try:
-        descriptor = os.open(temporary, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return None
-    try:
+def _entries_of(
+    path: Path, what: str, remedy: str, kinds: str, damaged: str = FETCH_AGAIN, pipe: bool = False
+) -> Iterator[Entry]:
+    count = 0
+    with opened(path, what, remedy, pipe=pipe) as file:
         try:
-            fcntl.flock(descriptor, how)
-        except OSError:
-            if how & fcntl.LOCK_NB:
-                raise
-        if os.path.samestat(os.fstat(descriptor), temporary.lstat()):
-            return descriptor
-    except FileNotFoundError:
-        pass
-    except BaseException:
-        os.close(descriptor)
-        raise
-    os.close(descriptor)
-    return None
+            head = file.read(4)
+            decoded = codecs.iterdecode(chain([head], _chunks(file, pipe)), json.detect_encoding(head))
+            for entry in _entries(_JsonText(decoded), kinds):
+                yield entry
+                count += 1
+        except UnicodeDecodeError:
+            problem = "is not UTF-8 text"
+        except RecursionError:
+            problem = "is nested too deeply"
+        except _TooLongError as error:
+            problem = str(error)
+        except ValueError as error:
+            whole = "list" if kinds == "[" else "list or object"
+            problem = f"is not a whole JSON {whole} ({str(error).split(':')[0].lower()})"
+        else:
+            return
+        raise DataError(path, problem, damaged, f"after item {count}")
 
 
-def temporary_name(path: Path) -> Path:
-    """A name beside `path` that no other process uses, for what shall be renamed to it."""
-    return path.parent / f".{path.name}.{token_hex(8)}"
+def _chunks(file: IO[bytes], pipe: bool) -> Iterator[bytes]:
+    count = 0
+    while chunk := file.read(CHUNK):
+        yield chunk
+        count += len(chunk)
+        if pipe and count > LONGEST_PIPE:
+            raise _TooLongError(f"goes on after {LONGEST_PIPE // MEGABYTE:,} MB, more than is read of a pipe")
 
 
-def masked(mode: int) -> int:
-    """A file mode as the user's umask has it."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mode & ~mask
+class _JsonText:
+    """A text that comes in chunks, held from the place where it is being read."""
+
+    def __init__(self, chunks: Iterator[str]) -> None:
+        self.chunks, self.held, self.at = chunks, "", 0
+
+    def more(self, least: int = 1) -> bool:
+        """Hold at least so many characters more, if there are any."""
+        found, count = [self.held[self.at :]], 0
+        while count < least and (chunk := next(self.chunks, None)) is not None:
+            found.append(chunk)
+            count += len(chunk)
+        if count:
+            self.held, self.at = "".join(found), 0
+        return count > 0
+
+    def peek(self) -> str:
+        """The next character that is not blank; empty at the end."""
+        while True:
+            self.at = BLANK.match(self.held, self.at).end()  # type: ignore[union-attr]  # it matches anywhere
+            if self.at < len(self.held) or not self.more():
+                return self.held[self.at : self.at + 1]
+
+    def take(self, *allowed: str) -> str:
+        """Step over the next character that is not blank."""
+        mark = self.peek()
+        if mark not in allowed:
+            raise ValueError(f"expecting {' or '.join(allowed)}")
+        self.at += 1
+        return mark
+
+    def value(self) -> Any:
+        """Step over the next value. One that may be cut by the end of a chunk is read again, with twice the text.
+
+        So a value of many chunks is read a few times at most, not once for each of them.
+        """
+        self.peek()
+        while True:
+            held = len(self.held) - self.at
+            try:
+                value, end = DECODER.raw_decode(self.held, self.at)
+                # A number may go on: 1 in "1e+".
+                if len(self.held) - end > 2 or not self.more():
+                    self.at = end
+                    return value
+            except json.JSONDecodeError as error:
+                # More text may help a string without an end, or a fault in the last characters ("-Infinit").
+                if not error.msg.startswith("Unterminated string") and len(error.doc) - error.pos >= 10:
+                    raise
+                if held > LONGEST_ITEM:
+                    raise _TooLongError(f"has an item longer than {LONGEST_ITEM // MEGABYTE} MB, as none is") from None
+                if not self.more(held):
+                    raise
+
+
+def _entries(text: _JsonText, kinds: str) -> Iterator[Entry]:
+    begin = text.take(*kinds)
+    end = "]" if begin == "[" else "}"
+    mark = "," if text.peek() != end else text.take(end)
+    while mark == ",":
+        key = None
+        if begin == "{":
+            if text.peek() != '"':
+                raise ValueError("expecting a name in double quotes")
+            key = text.value()
+            text.take(":")
+        yield key, text.value()
+        mark = text.take(",", end)
+    if text.peek():
+        raise ValueError("goes on after its end")
+
+
+def is_number(value: Any) -> TypeGuard[int | float]:
+    """Whether a value is a finite number that single precision can hold; true and false are none."""
+    return type(value) in (int, float) and -LARGEST < value < LARGEST
+
+
+def is_text(value: Any) -> TypeGuard[str]:
+    """Whether a value is text that can be encoded: JSON can also spell unpaired surrogates."""
+    if not isinstance(value, str):
+        return False
+    try:
+        return value.isascii() or bool(value.encode())
+    except UnicodeEncodeError:
+        return False
+
+
+def is_name(value: Any) -> TypeGuard[int | str]:
+    """Whether a value may name a path or an object: a whole number, or text that is not long."""
+    return type(value) is int or (is_text(value) and len(value) <= LONGEST_NAME)
+
+
+def is_list_of(value: Any, *kinds: type) -> TypeGuard[list[Any]]:
+    """Whether a value is a list of nothing but exactly these types; quick on long lists."""
+    return isinstance(value, list) and set(map(type, value)).issubset(kinds)
+
+
+def is_numbers(value: Any, count: int) -> bool:
+    """Whether a value is a list of `count` numbers."""
+    return isinstance(value, list) and len(value) == count and all(map(is_number, value))
+
+
+def is_texts(value: Any) -> TypeGuard[list[str]]:
+    """Whether a value is a list of at least one text."""
+    return isinstance(value, list) and bool(value) and all(map(is_text, value))

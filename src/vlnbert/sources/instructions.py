@@ -1,26 +1,53 @@
 """Instruction files: R2R, REVERIE (v1 and v2) and PREVALENT-style augmented data, all as one kind of record.
 
 A record is one instruction of one path, named as every result file names it: `<path_id>_<k>` in R2R,
-`<path_id>_<objId>_<k>` in REVERIE, and the `path_id` itself in augmented data. Paths that nobody described yet are read
-as records without words.
+`<path_id>_<objId>_<k>` in REVERIE, and the `path_id` itself in augmented data. Paths without instructions are read as
+records without words. Beside instructions: LAR2R's word labels, and the descriptions of augmented files.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from vlnbert.errors import Faults
-from vlnbert.sources.checks import is_list_of, is_name, is_number, is_text, is_texts
-from vlnbert.sources.files import FETCH_AGAIN
-from vlnbert.sources.json_streams import stream_json_list
-from vlnbert.sources.layout import MAKE_ONE
+from vlnbert.errors import DataError, Faults
+from vlnbert.sources.files import (
+    FETCH_AGAIN,
+    FORMAT,
+    LONGEST_NAME,
+    MEGABYTE,
+    format_of,
+    is_list_of,
+    is_name,
+    is_number,
+    is_text,
+    is_texts,
+    opened,
+    read_json,
+    stream_json_list,
+)
+from vlnbert.sources.layout import ABOUT, MAKE_ONE
+from vlnbert.sources.writing import write_json
 
 LONGEST_PATH = 1000  # viewpoints; all paths are held at the length of the longest
 LONGEST_TEXT = 1 << 16  # characters of an instruction
 MOST_TEXTS = 1000  # instructions of one path
 PAD = 0  # the token that fills an `instr_enc` up to its length
+
+LABEL_FILE = "file of word labels"
+GET_LABELS = (
+    "get it with: vlnbert data fetch DIR --only landmarks; a generated house has none: train demo or demo-reverie there"
+)
+KINDS = ("action", "landmark")
+PATH_NAME = "id"  # a key beside the viewpoints of a path's labels
+
+NEWEST = 1  # format of a description of an augmented file
+DESCRIPTION = "description of an augmented file"
+DESCRIBE_AGAIN = "remove it, or tell the paths again: vlnbert augment speak"
+
+WordLabels = Mapping[str, Mapping[str, tuple[int, ...]]]  # instruction id -> viewpoint -> places of words
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +64,7 @@ class EpisodeRecord:
         tokens: [token] ids of word pieces, of augmented data, which comes tokenised; None elsewhere.
         goals: [any] names of the viewpoints at any of which the episode may end; without any, it is the path's last. A
             path with more than its start ends at one of them.
-        extra: Fields of one's own by name. Numbers, and lists of equally many, become tensors [episode, ...]; all else
+        extra: User-defined fields by name. Numbers, and lists of equally many, become tensors [episode, ...]; all else
             stays as it is.
     """
 
@@ -60,7 +87,7 @@ def read_r2r(path: Path, goals: str | None = None, extra: Sequence[str] = ()) ->
         goals: The key under which every item lists the viewpoints at any of which one may stop, if there is one.
         extra: Keys of every item whose values become each record's `extra`.
     """
-    return _read(path, "R2R file", partial(_with_own, goals=goals, extra=extra) if goals or extra else _r2r_item)
+    return _read(path, "R2R file", partial(_r2r_item, goals=goals, extra=extra))
 
 
 def read_reverie(path: Path) -> Iterator[EpisodeRecord]:
@@ -74,7 +101,7 @@ def read_augmented(path: Path) -> Iterator[EpisodeRecord]:
 
 
 def read_paths(path: Path) -> Iterator[EpisodeRecord]:
-    """The paths of a file in R2R's or REVERIE's form, one record each; what it says of them is not looked at."""
+    """The paths of a file in R2R's or REVERIE's form, one record each; their instructions are not read."""
     return _read(path, "file of paths", _path_item, kind="path")
 
 
@@ -110,23 +137,25 @@ def _records(item: Any, index: int, parse: Parse, faults: Faults) -> list[Episod
         return []
     name, before = item.get("id", item.get("path_id")), len(faults.found)
     place = f"item {index} (path {name if is_name(name) else '?'})"
-    if not _check_path(item, place, faults):
+    if not is_text(item.get("scan")):
+        faults.add(place, "'scan' is missing or not a name", FETCH_AGAIN)
+    path, heading = item.get("path"), item.get("heading")
+    if not is_texts(path):
+        faults.add(place, "'path' is not a list of viewpoints", "give at least the start")
+    elif len(path) > LONGEST_PATH:
+        faults.add(place, f"'path' has {len(path):,} viewpoints", f"give at most {LONGEST_PATH:,}")
+    if not is_number(heading) or not abs(heading) < 1e6:
+        faults.add(place, "'heading' is missing or not a number", "give the start heading in radians")
+    if path is None or len(faults.found) > before:
         return []
-    item["path"] = tuple(item["path"])  # once for all of its instructions
+    item["path"] = tuple(path)  # once for all of its instructions
     records = list(parse(item, place, faults))
     return records if len(faults.found) == before else []
 
 
-def _r2r_item(item: dict[str, Any], place: str, faults: Faults) -> Iterator[EpisodeRecord]:
-    name = _name(item, "path_id", place, faults)
-    for k, text in enumerate(_texts(item, place, faults)):
-        yield _record(item, f"{name}_{k}", text)
-
-
-def _with_own(
+def _r2r_item(
     item: dict[str, Any], place: str, faults: Faults, goals: str | None, extra: Sequence[str]
 ) -> Iterator[EpisodeRecord]:
-    """R2R's, with several goals and fields of one's own."""
     for key in extra:
         if key not in item:
             faults.add(place, f"'{key}' is missing", "give it in every item, or do not ask for it")
@@ -135,8 +164,9 @@ def _with_own(
         faults.add(place, f"'{goals}' is not a list of viewpoints", "name at least one")
         return
     values = {key: item[key] for key in extra if key in item}
-    for record in _r2r_item(item, place, faults):
-        yield replace(record, goals=tuple(several), extra=values)
+    name = _name(item, "path_id", place, faults)
+    for k, text in enumerate(_texts(item, place, faults)):
+        yield _record(item, f"{name}_{k}", text, goals=tuple(several), extra=values)
 
 
 def _reverie_item(item: dict[str, Any], place: str, faults: Faults) -> Iterator[EpisodeRecord]:
@@ -153,20 +183,6 @@ def _path_item(item: dict[str, Any], place: str, faults: Faults) -> Iterator[Epi
     yield _record(item, _reverie_name(item, place, faults), "", object_id=_target(item, place, faults))
 
 
-def _reverie_name(item: dict[str, Any], place: str, faults: Faults) -> str:
-    """REVERIE's name of a path and its target; version 2 leaves `id` out."""
-    if "id" in item:
-        return _name(item, "id", place, faults)
-    return _name(item, "path_id", place, faults) + (f"_{item['objId']}" if item.get("objId") is not None else "")
-
-
-def _target(item: dict[str, Any], place: str, faults: Faults) -> str | None:
-    target = item.get("objId")
-    if target is not None and not is_name(target):
-        faults.add(place, "'objId' is not a name", FETCH_AGAIN)
-    return None if target is None else str(target)
-
-
 def _augmented_item(item: dict[str, Any], place: str, faults: Faults) -> Iterator[EpisodeRecord]:
     name, tokens = _name(item, "path_id", place, faults), item.get("instr_enc")
     if not is_list_of(tokens, int) or min(tokens, default=0) < 0:
@@ -177,38 +193,28 @@ def _augmented_item(item: dict[str, Any], place: str, faults: Faults) -> Iterato
         yield _record(item, name, text, object_id=_target(item, place, faults), tokens=words)
 
 
-def _record(
-    item: dict[str, Any], name: str, text: str, object_id: str | None = None, tokens: tuple[int, ...] | None = None
-) -> EpisodeRecord:
-    return EpisodeRecord(
-        id=name,
-        scan=item["scan"],
-        path=item["path"],
-        heading=float(item["heading"]),
-        text=text,
-        object_id=object_id,
-        tokens=tokens,
-    )
+def _record(item: dict[str, Any], name: str, text: str, **fields: Any) -> EpisodeRecord:
+    return EpisodeRecord(name, item["scan"], item["path"], float(item["heading"]), text, **fields)
 
 
-def _check_path(item: dict[str, Any], place: str, faults: Faults) -> bool:
-    before, heading = len(faults.found), item.get("heading")
-    if not is_text(item.get("scan")):
-        faults.add(place, "'scan' is missing or not a name", FETCH_AGAIN)
-    path = item.get("path")
-    if not is_texts(path):
-        faults.add(place, "'path' is not a list of viewpoints", "give at least the start")
-    elif len(path) > LONGEST_PATH:
-        faults.add(place, f"'path' has {len(path):,} viewpoints", f"give at most {LONGEST_PATH:,}")
-    if not is_number(heading) or not abs(heading) < 1e6:
-        faults.add(place, "'heading' is missing or not a number", "give the start heading in radians")
-    return len(faults.found) == before
+def _reverie_name(item: dict[str, Any], place: str, faults: Faults) -> str:
+    """REVERIE's name of a path and its target; version 2 leaves `id` out."""
+    if "id" in item:
+        return _name(item, "id", place, faults)
+    return _name(item, "path_id", place, faults) + (f"_{item['objId']}" if item.get("objId") is not None else "")
 
 
 def _name(item: dict[str, Any], field: str, place: str, faults: Faults) -> str:
     if not is_name(item.get(field)):
         faults.add(place, f"'{field}' is missing or not a name", FETCH_AGAIN)
     return str(item.get(field))
+
+
+def _target(item: dict[str, Any], place: str, faults: Faults) -> str | None:
+    target = item.get("objId")
+    if target is not None and not is_name(target):
+        faults.add(place, "'objId' is not a name", FETCH_AGAIN)
+    return None if target is None else str(target)
 
 
 def _texts(item: dict[str, Any], place: str, faults: Faults) -> list[str]:
@@ -221,3 +227,145 @@ def _texts(item: dict[str, Any], place: str, faults: Faults) -> list[str]:
         faults.add(place, f"has {len(texts):,} instructions of up to {max(map(len, texts)):,} characters", remedy)
         return []
     return texts
+
+
+class LabelledWords(NamedTuple):
+    """The words that are due at a viewpoint, by their places in the instruction."""
+
+    action: tuple[int, ...]
+    landmark: tuple[int, ...]
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """Places of both kinds, in order, each once."""
+        return tuple(sorted({*self.action, *self.landmark}))
+
+    def before(self, end: int) -> "LabelledWords":
+        """Those of its words that lie before a place."""
+        return LabelledWords(*(tuple(place for place in places if place < end) for places in self))
+
+
+def require_word_labels(path: Path) -> Path:
+    """The file, which must be there: a training checks that before it embeds features for minutes."""
+    with opened(path, LABEL_FILE, GET_LABELS):
+        return path
+
+
+def read_word_labels(path: Path) -> WordLabels:
+    """Read and check word labels, by instruction ids such as 4332_0, and in them by viewpoint."""
+    labelled = read_labelled_words(path).items()
+    return {name: {viewpoint: words.places for viewpoint, words in due.items()} for name, due in labelled}
+
+
+def read_labelled_words(path: Path) -> Mapping[str, Mapping[str, LabelledWords]]:
+    """Read LAR2R's word labels, `r2r/LAR2R_train.json`: the words of an instruction due at each viewpoint of its path.
+
+    `{path_id: {viewpoint: {"0": {"action": [0, 1], "landmark": [2, 3]}}}}`: "0" is an instruction of the path, whose
+    words are counted as `split_words` finds them. At the start they are the first words of the instruction, at the last
+    viewpoint those about stopping; a turn that is labelled is made there (tests/golden/test_word_labels.py).
+    """
+    paths: Any = read_json(path, LABEL_FILE, GET_LABELS)
+    faults, found = Faults(path), dict[str, dict[str, LabelledWords]]()
+    for name, viewpoints in _table(paths, "", "paths", faults):
+        for viewpoint, labels in _table(viewpoints, f"path {name}", "viewpoints", faults):
+            if viewpoint == PATH_NAME:
+                continue
+            for number, label in _table(labels, f"path {name} viewpoint {viewpoint}", "instructions", faults):
+                if _is_label(label):
+                    words = LabelledWords(*(tuple(label.get(kind, ())) for kind in KINDS))
+                    if words.places:
+                        found.setdefault(f"{name}_{number}", {})[viewpoint] = words
+                else:
+                    problem = f"has no lists of words by {' and '.join(KINDS)}, each from 0 to {LONGEST_TEXT - 1:,}"
+                    faults.add(f"path {name} viewpoint {viewpoint} instruction {number}", problem, FETCH_AGAIN)
+    if not found and not faults.found:
+        faults.add("", "holds no labels", FETCH_AGAIN)
+    faults.raise_if_any()
+    return found
+
+
+def _table(entry: Any, place: str, what: str, faults: Faults) -> Iterator[tuple[str, Any]]:
+    """The items of a JSON object; none, and a fault, where it is something else."""
+    if isinstance(entry, dict):
+        yield from entry.items()
+    else:
+        faults.add(place, f"is no table of {what}", FETCH_AGAIN)
+
+
+def _is_label(label: Any) -> bool:
+    return (
+        isinstance(label, dict)
+        and label.keys() <= set(KINDS)
+        and all(is_list_of(words, int) for words in label.values())
+        and all(0 <= place < LONGEST_TEXT for words in label.values() for place in words)
+    )
+
+
+def split_words(text: str) -> Iterator[tuple[int, int]]:
+    """Start and end of each word of an instruction, in characters; a punctuation mark is a word."""
+    return (match.span() for match in re.finditer(r"\w+|[^\w\s]", text))
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where the instructions of an augmented file come from."""
+
+    speaker: str
+    held_out: tuple[str, ...] | None  # train houses that the speaker had not seen; None where it is not known
+    decoding: Mapping[str, Any]  # decoding settings, with the seed
+    paths: int  # with generated instructions
+    tellings: int  # generated for each path, at most
+    instructions: int  # in the file
+    keep_followed: str | None  # the navigator that could follow the instructions that were kept, if there was one
+    bytes: int  # size of the file, so that another one of its name is noticed
+
+
+def provenance_file(augmented: Path) -> Path:
+    """The description of an augmented file: r2r/told_aug.about.json beside r2r/told_aug.json."""
+    return augmented.with_suffix(ABOUT)
+
+
+def write_provenance(augmented: Path, provenance: Provenance) -> None:
+    """Write the description of an augmented file beside it."""
+    write_json(provenance_file(augmented), {FORMAT: NEWEST, **asdict(provenance)}, indent=2)
+
+
+def read_provenance(augmented: Path) -> Provenance | None:
+    """Read and check the description of an augmented file; None where there is none."""
+    path = provenance_file(augmented)
+    if not path.exists():
+        return None
+    document = read_json(path, DESCRIPTION, damaged=DESCRIBE_AGAIN, most=MEGABYTE)
+    if not isinstance(document, dict):
+        raise DataError(path, f"is no {DESCRIPTION}", DESCRIBE_AGAIN)
+    format_of(path, document, NEWEST)
+    values: dict[str, Any] = {item.name: document.get(item.name) for item in fields(Provenance)}
+    for name, value in values.items():
+        if not _is_value(name, value):
+            problem = f"says {value!r:.60} of '{name}'" if name in document else f"lacks '{name}'"
+            raise DataError(path, problem, DESCRIBE_AGAIN)
+    if values["held_out"] is not None:
+        values["held_out"] = tuple(values["held_out"])
+    found = Provenance(**values)
+    if found.bytes != (size := augmented.stat().st_size):
+        problem = f"is about a file of {found.bytes:,} bytes, and {augmented.name} has {size:,}"
+        raise DataError(path, problem, DESCRIBE_AGAIN)
+    return found
+
+
+def _is_value(name: str, value: Any) -> bool:
+    match name:
+        case "speaker":
+            return _is_short(value)
+        case "keep_followed":
+            return value is None or _is_short(value)
+        case "held_out":
+            return value is None or (isinstance(value, list) and all(map(_is_short, value)))
+        case "decoding":
+            return isinstance(value, dict)
+        case _:
+            return type(value) is int and 0 <= value < 2**63
+
+
+def _is_short(value: Any) -> bool:
+    return is_text(value) and len(value) <= LONGEST_NAME

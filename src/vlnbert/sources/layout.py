@@ -1,4 +1,4 @@
-"""Where things are in a data folder: the one layout that the public R2R and REVERIE files share."""
+"""Places of files in a data folder: the layout that the public R2R and REVERIE files share."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,13 +6,13 @@ from pathlib import Path
 from vlnbert.errors import DataError
 
 HDF5 = (".hdf5", ".h5")
-ABOUT = ".about.json"  # how a file ends that says who told an augmented one
+ABOUT = ".about.json"  # suffix of the description of an augmented file
 MAKE_ONE = "get the open data with: vlnbert data fetch DIR, or make a house with: vlnbert house DIR"
 
 
 @dataclass(frozen=True)
 class DataFolder:
-    """Paths only: nothing is opened here, and only `open_folder` looks whether anything is there."""
+    """The paths of a data folder; nothing is opened here, and only `open_folder` checks that the folder exists."""
 
     root: Path
 

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from vlnbert.errors import DataError, Faults
-from vlnbert.sources.checks import is_numbers, is_text
-from vlnbert.sources.files import read_json
+from vlnbert.sources.files import is_numbers, is_text, read_json
 
 FORMAT = 1
 LARGEST_FILE = 4 << 20  # bytes

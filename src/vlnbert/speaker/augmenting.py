@@ -17,20 +17,17 @@ from vlnbert.progress import Bar, say
 from vlnbert.rollout.mixed import keys, uniform
 from vlnbert.rollout.policy import Policy
 from vlnbert.runtime import require_within
-from vlnbert.sources.files import require_new, written_beside
-from vlnbert.sources.instructions import PAD, EpisodeRecord, is_augmented, read_paths
-from vlnbert.sources.provenance import Provenance, write_provenance
+from vlnbert.sources.instructions import PAD, EpisodeRecord, Provenance, is_augmented, read_paths, write_provenance
+from vlnbert.sources.writing import require_new, written_beside
 from vlnbert.speaker.config import Decoding
 from vlnbert.speaker.paths import Paths, require_connected, require_short
 from vlnbert.speaker.speaking import OpenedSpeaker
 from vlnbert.tasks.episodes import Episodes, bind
-from vlnbert.tasks.holdout import DEV
-from vlnbert.tasks.leaks import find_leaks
-from vlnbert.tasks.targets import target_index
+from vlnbert.tasks.made_paths import find_leaks
+from vlnbert.tasks.splits import DEV, target_index
 from vlnbert.tasks.task import NEAR, R2R, REVERIE
 from vlnbert.tasks.tokens import MAX_TOKENS
-from vlnbert.world.object_bank import ObjectBank
-from vlnbert.world.objects import NONE
+from vlnbert.world.objects import NONE, ObjectBank
 
 BLOCK = 1 << 16  # paths whose instructions are held at once
 TARGET = 1 << 20  # the counter of the noise that draws a target; those of words are below
@@ -55,11 +52,9 @@ class AugmentedFile:
         return f"{self.path}: {self.written:,} instructions of {self.paths:,} paths{more}"
 
 
-def require_sense(
-    out: Path, tellings: int, decoding: Decoding, batch: int | None, within: float | None, *, followed: bool
-) -> None:
+def require_sense(out: Path, tellings: int, decoding: Decoding, within: float | None, *, followed: bool) -> None:
     """Refuse, before any work, settings that contradict each other; `followed` says whether a navigator follows."""
-    require_within(batch=(1 if batch is None else batch, 1, 1_000_000), tellings=(tellings, 1, 1000))
+    require_within(tellings=(tellings, 1, 1000))
     if not is_augmented(out) or out.suffix != ".json":
         raise UsageError(f"{out} would not be read as augmented data; give it a name that ends so: {out.stem}_aug.json")
     require_new(out)

@@ -1,9 +1,11 @@
-"""The shape of a speaker, and how it chooses words. Imports no torch."""
+"""The shape of a speaker, how it chooses words, and where it runs. Imports no torch."""
 
 from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
 from vlnbert.errors import UnknownNameError, UsageError, setting
+from vlnbert.evaluation.options import Checkpoint
+from vlnbert.runtime import Precision, require_within
 
 LARGEST = 2**20  # of any number; what is larger was mistyped
 ZERO_ALLOWED = ("encoder_layers", "object_width")
@@ -93,3 +95,23 @@ class Decoding:
             if method != self.decoding and (value := getattr(self, name)) != getattr(Decoding, name):
                 problem = f"{setting(name, value)} is of {method} decoding, which was not asked for"
                 raise UsageError(f"{problem}; leave it out, or add {setting('decoding', method)}")
+
+
+@dataclass(frozen=True)
+class SpeakOptions:
+    """Which weights speak, and on what: what the verbs of speakers have in common."""
+
+    checkpoint: Checkpoint = "best"
+    """Which weights of a run speak: the best, or those of its last checkpoint."""
+    batch: int | None = None
+    """Paths of a batch; by default 64 on a CPU, 2048 on a GPU."""
+    precision: Precision = "float32"
+    """Of the speaker's tokens; fastest is what multiplies faster on this device. Perplexity is computed in float32."""
+    device: str | None = None
+    """Where to speak, and to walk, such as cpu or cuda; by default where the data is."""
+
+    def __post_init__(self) -> None:
+        require_within(batch=(1 if self.batch is None else self.batch, 1, 1_000_000))
+        for name, known in (("precision", get_args(Precision)), ("checkpoint", get_args(Checkpoint))):
+            if getattr(self, name) not in known:
+                raise UnknownNameError(name, getattr(self, name), known)

@@ -5,7 +5,7 @@ A field's docstring is its help on the command line.
 
 from dataclasses import dataclass, field, replace
 
-from vlnbert.data.spec import NAMES, FeatureSpec
+from vlnbert.features.spec import NAMES, FeatureSpec
 from vlnbert.learning.experiment import ExperimentSettings, TrainingSettings
 from vlnbert.learning.presets import Preset
 from vlnbert.records import require_range

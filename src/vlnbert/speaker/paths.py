@@ -10,10 +10,8 @@ from torch import Tensor
 from vlnbert.environment.environment import Environment, State
 from vlnbert.errors import UsageError
 from vlnbert.tasks.episodes import pad_paths, walkable
-from vlnbert.world.geometry import level_view
-from vlnbert.world.object_bank import VisibleObjects
-from vlnbert.world.objects import NONE
-from vlnbert.world.world import STOP, World
+from vlnbert.world.objects import NONE, VisibleObjects
+from vlnbert.world.world import STOP, World, level_view
 
 
 class HasPaths(Protocol):

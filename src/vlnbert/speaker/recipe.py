@@ -16,10 +16,9 @@ from vlnbert.evaluation.tables import Summary
 from vlnbert.learning.batches import BatchStream
 from vlnbert.learning.checkpoints import file_of_a_run
 from vlnbert.learning.recipe import Recipe, require_scored
-from vlnbert.learning.recipes import RECIPES
 from vlnbert.learning.run_folder import best_weights, is_run, while_trained
 from vlnbert.navigator import fast
-from vlnbert.navigator.model import allocate
+from vlnbert.navigator.model.navigator import allocate
 from vlnbert.navigator.storage.folder import describes_speaker
 from vlnbert.ranks import Ranks
 from vlnbert.speaker.config import SpeakerConfig
@@ -142,7 +141,7 @@ class SpeakerRecipe(Recipe):
         return PERPLEXITY
 
 
-RECIPES.register(SpeakerRecipe.name, SpeakerRecipe())
+RECIPE = SpeakerRecipe()
 
 
 def initial_speaker(experiment: SpeakerExperiment, data: Data, asked: Collection[str] = ()) -> Speaker:

@@ -14,9 +14,8 @@ from vlnbert.sources.instructions import EpisodeRecord
 from vlnbert.speaker.config import Decoding
 from vlnbert.speaker.speaking import Instructions, OpenedSpeaker, paths_of_split
 from vlnbert.tables import Table
-from vlnbert.tasks.holdout import DEV, file_of
-from vlnbert.tasks.metrics import METRICS
-from vlnbert.tasks.splits import task_and_split
+from vlnbert.tasks.splits import DEV, file_of, task_and_split
+from vlnbert.tasks.task import METRICS
 
 
 @dataclass(frozen=True, repr=False)

@@ -12,9 +12,9 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from vlnbert.data.data import Data
-from vlnbert.data.shown import from_kept
-from vlnbert.data.spec import OFF, FeatureSpec
 from vlnbert.errors import DataError, UsageError, setting
+from vlnbert.features.opening import from_kept
+from vlnbert.features.spec import OFF, FeatureSpec
 from vlnbert.navigator.storage.digests import check_file, noting
 from vlnbert.navigator.storage.folder import (
     CONFIG,
@@ -33,9 +33,8 @@ from vlnbert.navigator.storage.folder import (
     write_tokenizer,
 )
 from vlnbert.navigator.storage.shown import FEATURES, read_shown
-from vlnbert.sources.files import read_json
-from vlnbert.sources.folders import read_whole
-from vlnbert.sources.formats import FORMAT, format_of
+from vlnbert.sources.files import FORMAT, format_of, read_json
+from vlnbert.sources.writing import read_whole
 from vlnbert.speaker.config import SpeakerConfig
 from vlnbert.speaker.model import SpeakerModel
 from vlnbert.tasks.tokens import require_fit

@@ -14,15 +14,14 @@ from vlnbert.errors import UsageError, listed, setting
 from vlnbert.evaluation.walker import Walker
 from vlnbert.progress import say
 from vlnbert.runtime import Precision, chosen_precision
-from vlnbert.sources.files import write_json
+from vlnbert.sources.writing import write_json
 from vlnbert.speaker.config import Decoding
-from vlnbert.speaker.generation import InstructionGenerator
+from vlnbert.speaker.decoding import InstructionGenerator
 from vlnbert.speaker.likelihood import instruction_likelihoods, perplexity
 from vlnbert.speaker.paths import Paths, require_connected
 from vlnbert.speaker.speaker import Speaker, shown_to_speaker
 from vlnbert.tables import Table
-from vlnbert.tasks.splits import task_and_split
-from vlnbert.tasks.targets import target_index
+from vlnbert.tasks.splits import target_index, task_and_split
 from vlnbert.tasks.task import R2R, TASKS
 from vlnbert.world.world import World
 

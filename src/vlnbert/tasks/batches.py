@@ -1,4 +1,4 @@
-"""Which episodes come together: seeded, shared out over ranks, and bucketed by length so that little is padding.
+"""Batches of episodes: seeded, shared out over ranks, and bucketed by length so that little is padding.
 
 A batch is a pure function of the seed and its number: there is no hidden position to save or lose.
 """
@@ -37,10 +37,10 @@ class Batch:
         path_length: [row] viewpoints in the path.
         sightings: [row, any] viewpoints that show REVERIE's target, padded with -1; None in other tasks.
         target: [row] in REVERIE, the place of the target among the objects of the goal, -1 where not shown; else None.
-        aligned: [row, hop, token] bool: the words that are due there; None where nobody labelled any.
+        aligned: [row, hop, token] bool: the words that are due there; None without word labels.
         goals: [row, any] viewpoints at any of which the episode may end, the first one repeated as padding; None where
             every episode of the split has one goal.
-        extra: Fields of one's own by name: tensors [row, ...]; values that are no numbers as a sequence, one a row.
+        extra: User-defined fields by name: tensors [row, ...]; values that are no numbers as a sequence, one a row.
         ids: [row] the names of the instructions. Like values of `extra` that are no tensors they are looked up on the
             host when they are read, which waits for the device; a recorded update cannot read them.
     """
@@ -62,13 +62,13 @@ class Batch:
     ids: Sequence[str] = ()
 
     def tensors(self) -> dict[str, Tensor]:
-        """Every tensor by name; those of `extra` as extra.<name>."""
+        """Every tensor by name; tensors of `extra` as extra.<name>."""
         named = {each.name: getattr(self, each.name) for each in fields(self)}
         named |= {f"extra.{name}": value for name, value in self.extra.items()}
         return {name: value for name, value in named.items() if isinstance(value, Tensor)}
 
     def each(self, change: Callable[[Tensor], Tensor]) -> "Batch":
-        """The same with each of its tensors changed."""
+        """A copy with each of its tensors changed."""
         changed: dict[str, Any] = {
             name: change(value) for name, value in vars(self).items() if isinstance(value, Tensor)
         }
@@ -149,7 +149,8 @@ class TrainingBatches:
 def _epoch_order(batches: TrainingBatches, epoch: int) -> Tensor:
     """[batches x size] a permutation of the episodes, filled up; sorted by length within windows, then shuffled.
 
-    Batches are shuffled, and the rows of each: their place must not tell their length, since the first half is taught.
+    Batches are shuffled, and the rows of each: a row's place must not depend on its length, as the first half is
+    teacher-forced.
     """
     # The generator keeps 32 bits of its seed: a hash fills them from all of ours.
     seed = hashlib.blake2b(f"{batches.seed} {epoch}".encode(), digest_size=4).digest()

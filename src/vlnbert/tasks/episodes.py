@@ -1,6 +1,6 @@
-"""The episodes of a split as tensors: where each starts, which path it describes and, in REVERIE, what it looks for."""
+"""The episodes of a split as tensors: start, described path and, in REVERIE, target; and user-defined fields."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -11,7 +11,6 @@ from torch import Tensor
 from vlnbert.errors import DataError, Faults, UnknownNameError, UsageError
 from vlnbert.sources.instructions import EpisodeRecord
 from vlnbert.sources.layout import DataFolder
-from vlnbert.tasks.own_fields import check_bound, stack_extra
 from vlnbert.tasks.task import TASKS, metres_to_nearest
 from vlnbert.world.objects import ObjectTable, Sightings, find_sightings, open_object_table
 from vlnbert.world.world import World
@@ -19,25 +18,25 @@ from vlnbert.world.world import World
 Value = TypeVar("Value")
 
 NONE = -1  # pads a list of viewpoints
-MOST_HOPS = 1 << 26  # of all paths at the length of the longest, as they are held
+MOST_HOPS = 1 << 26  # of all paths, padded to the length of the longest
 
 
 class Extra(dict[str, Any]):
-    """Fields of one's own by name: a tensor [row, ...], or a sequence with a value for each row."""
+    """User-defined fields by name: a tensor [row, ...], or a sequence with a value for each row."""
 
     def __missing__(self, name: str) -> Any:
         raise UnknownNameError("field of one's own", name, self, "these episodes")
 
     def tensors(self) -> dict[str, Tensor]:
-        """Those that are tensors."""
+        """The fields that are tensors."""
         return {name: value for name, value in self.items() if isinstance(value, Tensor)}
 
     def each(self, change: Callable[[Tensor], Tensor]) -> "Extra":
-        """The same with each tensor changed."""
+        """A copy with each tensor changed."""
         return Extra(self | {name: change(value) for name, value in self.tensors().items()})
 
     def rows(self, index: Tensor) -> "Extra":
-        """Those of some rows; values that are no tensors are looked up when they are asked for."""
+        """The fields of some rows; values that are no tensors are looked up when they are read."""
         return Extra(
             {
                 name: value[index.to(value.device)] if isinstance(value, Tensor) else Picked(value, index)
@@ -47,9 +46,9 @@ class Extra(dict[str, Any]):
 
 
 class Picked(Sequence[Value], Generic[Value]):
-    """Some of a sequence's values, by an index [row] on any device that is read only when a value is asked for.
+    """Some of a sequence's values, by an index [row] on any device that is read only when a value is.
 
-    To ask waits for the device, which a recorded graph cannot do: it would replay the values of its recording.
+    Reading waits for the device, which a recorded graph cannot do: it would replay the values of its recording.
     """
 
     def __init__(self, values: Sequence[Value], index: Tensor) -> None:
@@ -95,8 +94,8 @@ class Episodes:
         sightings: [episode, any] viewpoints that show REVERIE's target, padded with -1; None in other tasks.
         goals: [episode, any] viewpoints at any of which the episode may end; the first one, which is `goal`, repeats
             as padding. None where every episode has one goal, the path's last.
-        extra: Fields of one's own by name: tensors [episode, ...], or tuples with a value for each episode.
-        notes: In words, what was left out where the episodes were made of others.
+        extra: User-defined fields by name: tensors [episode, ...], or tuples with a value for each episode.
+        notes: Sentences on what was left out where the episodes were made of others.
     """
 
     task: str
@@ -157,12 +156,12 @@ class Episodes:
 def load_episodes(
     folder: DataFolder, world: World, task: str, split: str, objects: ObjectTable | None = None
 ) -> Episodes:
-    """Read a split of a data folder and bind it to a world; who has the folder's objects open may give them."""
-    asked = TASKS[task]
-    path, sightings = asked.file(folder, split), None
-    if asked.sees_objects:
+    """Read a split of a data folder and bind it to a world; `objects` are the folder's, if they are open already."""
+    kind = TASKS[task]
+    path, sightings = kind.file(folder, split), None
+    if kind.sees_objects:
         sightings = find_sightings(world, open_object_table(world, folder.boxes) if objects is None else objects)
-    return bind(path, asked.read(path), world, task=task, split=split, sightings=sightings)
+    return bind(path, kind.read(path), world, task=task, split=split, sightings=sightings)
 
 
 def bind(
@@ -188,7 +187,7 @@ def bind(
     for index in torch.isinf(left).nonzero().flatten().tolist():
         goal = kept[index].path[-1] if goals is None else kept[index].goals[0]
         problem = f"its goal {goal} cannot be reached from its start"
-        faults.add(f"instruction {kept[index].id}", problem, "mend the graph or remove the instruction")
+        faults.add(f"instruction {kept[index].id}", problem, "fix the graph or remove the instruction")
     faults.raise_if_any()
     bound = check_bound(task, TASKS[task].bind_extra(world, kept), len(kept))
     extra = stack_extra(kept, faults, skip=bound)
@@ -244,14 +243,14 @@ def _number(world: World, record: EpisodeRecord, viewpoint: str, faults: Faults)
 
 
 def walkable(world: World, path: Tensor, length: Tensor) -> Tensor:
-    """[path] whether an edge joins all of a path's viewpoints [path, hop], so many as it has, one to the next."""
+    """[path] whether edges join the viewpoints of a path [path, hop] of this length, each to the next."""
     within = torch.arange(1, path.shape[1], device=path.device) < length[:, None]
     moves = world.joined(path[:, :-1], path[:, 1:]) & (path[:, :-1] != path[:, 1:])
     return (moves | ~within).all(dim=1)
 
 
 def check_longest(paths: Sequence[list[int]], names: Sequence[str], faults: Faults) -> None:
-    """Refuse a path that is so long that all others could not be held at its length."""
+    """Refuse a path that is so long that the others cannot be padded to its length."""
     longest = max(range(len(paths)), key=lambda number: len(paths[number]), default=0)
     if paths and len(paths) * len(paths[longest]) > MOST_HOPS:
         problem = f"its path of {len(paths[longest]):,} viewpoints is too long beside {len(paths) - 1:,} others"
@@ -278,3 +277,56 @@ def require_goals(episodes: Episodes, path: Path) -> None:
     """Refuse to score a split whose goals are withheld."""
     if not episodes.scored:
         raise DataError(path, "withholds its goals", "score another split, or write a leaderboard file: vlnbert submit")
+
+
+def stack_extra(records: Sequence[EpisodeRecord], faults: Faults, skip: Collection[str] = ()) -> dict[str, Any]:
+    """The `extra` of records by name: numbers, and lists of equally many, as tensors; all else as a tuple."""
+    names = [name for name in (records[0].extra if records else ()) if name not in skip]
+    for record in records:
+        lacking = [name for name in names if name not in record.extra]
+        added = [name for name in record.extra if name not in names and name not in skip]
+        if lacking or added:
+            problem = f"{'lacks' if lacking else 'has'} the field '{(lacking or added)[0]}', unlike {records[0].id}"
+            faults.add(f"instruction {record.id}", problem, "give every record of the split the same fields in `extra`")
+    if faults.found:
+        return {}
+    columns = {name: [record.extra[name] for record in records] for name in names}
+    return {name: _stacked(name, column, records, faults) for name, column in columns.items()}
+
+
+def _stacked(name: str, column: Sequence[Any], records: Sequence[EpisodeRecord], faults: Faults) -> Any:
+    if (whole := _numbers(column)) is not None:
+        return whole
+    each = [_numbers(value) for value in column]
+    for record, numbers in zip(records, each, strict=True):
+        if numbers is None or each[0] is None:
+            return tuple(column)
+        if numbers.shape != each[0].shape:
+            shapes = f"{list(numbers.shape)}, where {records[0].id} has {list(each[0].shape)}"
+            problem = f"the field '{name}' has the shape {shapes}"
+            faults.add(f"instruction {record.id}", problem, "pad it, or lay it out in the task's bind_extra")
+            break
+    return ()
+
+
+def _numbers(value: Any) -> Tensor | None:
+    """Numbers, true and false, in lists of equal lengths, as a tensor; None for anything else."""
+    try:
+        return torch.tensor(value)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        return None
+
+
+def check_bound(task: str, fields: object, count: int) -> Mapping[str, Any]:
+    """Check what a task's `bind_extra` returned: a value for each of `count` episodes."""
+    expected = f"give a dict of tensors [{count}, ...] or sequences of {count}, by name"
+    if not isinstance(fields, Mapping):
+        raise UsageError(f"bind_extra of the task {task} gave a {type(fields).__name__}; {expected}")
+    for name, value in fields.items():
+        sized = isinstance(value, Sequence) or (isinstance(value, Tensor) and value.dim() > 0)
+        if not sized or len(value) != count:
+            size = f" of {len(value):,}" if sized else ""
+            raise UsageError(
+                f"bind_extra of the task {task} gave '{name}' as a {type(value).__name__}{size}; {expected}"
+            )
+    return fields

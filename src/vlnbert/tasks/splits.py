@@ -1,20 +1,30 @@
-"""A split that is ready to be walked: its episodes and their tokens."""
+"""Splits: episodes with their tokens, houses of train held out of training, and the targets of REVERIE.
 
+The held-out houses make the split dev_unseen. Settings are chosen there, so that val_unseen is looked at only to
+report. The same seed holds out the same houses of R2R and of REVERIE.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from vlnbert.errors import UsageError
+from vlnbert.errors import UnknownNameError, UsageError, listed, setting
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.episodes import Episodes, load_episodes
-from vlnbert.tasks.sub_instructions import cut_train_instructions, is_cut_from_train
-from vlnbert.tasks.targets import target_index
-from vlnbert.tasks.task import TASKS
+from vlnbert.tasks.task import R2R, REVERIE, SUB_INSTRUCTIONS, TASKS
 from vlnbert.tasks.tokens import Tokens, tokenise
-from vlnbert.world.objects import ObjectTable
+from vlnbert.tasks.word_labels import cut_train_instructions
+from vlnbert.world.objects import NONE, ObjectTable
 from vlnbert.world.world import World
+
+TRAIN, DEV = "train", "dev_unseen"
+SHOWN = 5  # instructions that a line of a report names
 
 
 @dataclass(frozen=True, repr=False)
@@ -58,8 +68,13 @@ def full_name(name: str, task: str) -> str:
     return name if "/" in name else f"{task}/{name}"
 
 
+def is_cut_from_train(folder: DataFolder, task: str, split: str) -> bool:
+    """Whether a split is R2R's sub-instructions without a file of their own: they are cut from train when read."""
+    return (task, split) == (R2R.name, SUB_INSTRUCTIONS) and split not in TASKS[task].files(folder)
+
+
 def read_episodes(folder: DataFolder, world: World, name: str, objects: ObjectTable | None = None) -> Episodes:
-    """The episodes of a split by its full name: those of its file, or cut from train where there is none."""
+    """The episodes of a split by its full name, read from its file or cut from train."""
     task, split = task_and_split(name)
     if is_cut_from_train(folder, task, split):
         parts = cut_train_instructions(folder, world.to("cpu"))
@@ -82,8 +97,130 @@ def open_split(
     see, and `objects` all of the folder, where they are open already.
     """
     task, split = task_and_split(name)
-    episodes, asked = read_episodes(folder, world, name, objects), TASKS[task]
-    file = folder.word_labels if is_cut_from_train(folder, task, split) else asked.file(folder, split)
-    tokens = tokenise(episodes, tokenizer, file, max_tokens or asked.max_tokens)
-    target = None if visible is None or not asked.sees_objects else target_index(visible, episodes)
+    episodes, kind = read_episodes(folder, world, name, objects), TASKS[task]
+    file = folder.word_labels if is_cut_from_train(folder, task, split) else kind.file(folder, split)
+    tokens = tokenise(episodes, tokenizer, file, max_tokens or kind.max_tokens)
+    target = None if visible is None or not kind.sees_objects else target_index(visible, episodes)
     return Split(episodes, tokens, target).to(world.device)
+
+
+def choose_houses(folder: DataFolder, tasks: Sequence[str], count: int, seed: int) -> tuple[str, ...]:
+    """Choose `count` houses of the train split, in alphabetical order.
+
+    They are drawn from those that R2R and REVERIE both train in, if the folder holds these, else from those of `tasks`.
+    Houses are ordered by a hash of their names: one more or less changes little.
+    """
+    if not count:
+        return ()
+    for task in tasks:
+        if DEV in TASKS[task].files(folder):
+            problem = f"{TASKS[task].file(folder, DEV)} is a {DEV} already"
+            raise UsageError(f"{problem}; train without {setting('holdout')}, or take the file away")
+    both = [task.name for task in (R2R, REVERIE) if TRAIN in TASKS[task.name].files(folder)]
+    known = set.intersection(*(set(count_by_house(folder, task)) for task in both or tasks))
+    if count >= len(known):
+        problem = f"{count} houses held out would leave none of the {len(known)} that {folder.root} trains in"
+        raise UsageError(f"{problem}; choose fewer than {len(known)}: {setting('holdout')}")
+
+    def digest(house: str) -> bytes:
+        return hashlib.blake2b(f"{seed} {house}".encode(), digest_size=8).digest()
+
+    return tuple(sorted(sorted(known, key=digest)[:count]))
+
+
+def count_by_house(folder: DataFolder, task: str) -> Counter[str]:
+    """How many instructions a task's train split has in each house."""
+    return Counter(record.scan for record in TASKS[task].read(TASKS[task].file(folder, TRAIN)))
+
+
+def file_of(folder: DataFolder, task: str, split: str) -> Path:
+    """The file that a split is read from: dev_unseen and sub-instructions from train's, unless they have their own."""
+    derived = (split == DEV and DEV not in TASKS[task].files(folder)) or is_cut_from_train(folder, task, split)
+    return TASKS[task].file(folder, TRAIN if derived else split)
+
+
+def dev_episodes(world: World, train: Episodes, houses: Sequence[str]) -> Episodes:
+    """The episodes of a train split in some houses, as dev_unseen."""
+    return replace(train.select(_rows(world, train, houses)), split=DEV)
+
+
+def dev_split(world: World, train: Split, houses: Sequence[str]) -> Split:
+    """The train split in some houses, as dev_unseen, with tokens."""
+    part = train.select(_rows(world, train.episodes, houses))
+    return replace(part, episodes=replace(part.episodes, split=DEV))
+
+
+def without_houses(world: World, split: Split, houses: Sequence[str]) -> Split:
+    """A split without its episodes in some houses; unchanged where it has none there."""
+    rows = (~inside_houses(world, split.episodes, houses)).nonzero().flatten()
+    if not len(rows):
+        problem = f"{split.name} has no episodes outside of the houses that are held out"
+        raise UsageError(f"{problem}; hold out fewer ({setting('holdout')}) or others ({setting('holdout_seed')})")
+    return split if len(rows) == len(split.episodes) else split.select(rows)
+
+
+def _rows(world: World, train: Episodes, houses: Sequence[str]) -> Tensor:
+    rows = inside_houses(world, train, houses).nonzero().flatten()
+    if not len(rows):
+        problem = f"{train.task}/{train.split} has no episodes in the houses that are held out"
+        raise UsageError(f"{problem} ({', '.join(houses)}); hold out others: {setting('holdout_seed')}")
+    return rows
+
+
+def inside_houses(world: World, episodes: Episodes, houses: Sequence[str]) -> Tensor:
+    """[episode] whether it is in one of the houses, on the CPU."""
+    for house in houses:
+        if house not in world.scans:
+            raise UnknownNameError("scan", house, world.scans)
+    held_out = torch.tensor([world.scans.index(house) for house in houses], dtype=world.scan_of.dtype)
+    return torch.isin(world.scan_of[episodes.start].cpu(), held_out)
+
+
+@dataclass(frozen=True)
+class TargetReport:
+    """Where the targets of a split are visible, by instruction."""
+
+    at_goal: int  # instructions whose goal shows their target
+    elsewhere: tuple[str, ...]  # those whose target other viewpoints show
+    nowhere: tuple[str, ...]  # those whose target no viewpoint shows: are annotations and boxes of one version?
+    withheld: int  # those whose target is withheld, in a test split
+
+    @property
+    def complete(self) -> bool:
+        """Whether every target is visible at its goal."""
+        return not self.elsewhere and not self.nowhere
+
+    def lines(self) -> list[str]:
+        """A sentence for each kind that occurs."""
+        lines = [f"{self.at_goal:,} targets are visible at the goal"] if self.at_goal else []
+        if self.elsewhere:
+            lines.append(f"{len(self.elsewhere):,} are visible elsewhere only: {listed(self.elsewhere, SHOWN)}")
+        if self.nowhere:
+            hint = "use annotations and boxes of one version"
+            lines.append(f"{len(self.nowhere):,} are visible nowhere: {listed(self.nowhere, SHOWN)}; {hint}")
+        return lines + ([f"{self.withheld:,} are withheld"] if self.withheld else [])
+
+
+def target_index(objects: ObjectTable, episodes: Episodes, viewpoint: Tensor | None = None) -> Tensor:
+    """[episode] the place of each target among the objects of its goal, or of `viewpoint`; NONE where not shown.
+
+    The objects must be those of the bank that agents look at: another may leave some out.
+    """
+    where = episodes.goal if viewpoint is None else viewpoint
+    places = [
+        NONE if target is None else objects.index(place, target)
+        for place, target in zip(where.tolist(), episodes.targets, strict=True)
+    ]
+    return torch.tensor(places, dtype=torch.long, device=where.device)
+
+
+def report_targets(objects: ObjectTable, episodes: Episodes) -> TargetReport:
+    """Count the targets that can be found at the goal, elsewhere only, or nowhere."""
+    at_goal = (target_index(objects, episodes) != NONE).tolist()
+    sightings = [[] for _ in at_goal] if episodes.sightings is None else episodes.sightings.tolist()
+    elsewhere, nowhere = list[str](), list[str]()
+    for row, target in enumerate(episodes.targets):
+        if target is not None and not at_goal[row]:
+            seen = any(objects.index(place, target) != NONE for place in sightings[row])
+            (elsewhere if seen else nowhere).append(episodes.ids[row])
+    return TargetReport(sum(at_goal), tuple(elsewhere), tuple(nowhere), episodes.targets.count(None))

@@ -1,4 +1,4 @@
-"""What an episode asks: its files and their reader, how long it may be, what the teacher does, when one has arrived.
+"""Tasks: the files of an episode and their reader, its bounds, its teacher, success, and the metrics of each task.
 
 A task of one's own is a subclass that is registered; nothing else asks for a task by name:
 
@@ -7,7 +7,8 @@ A task of one's own is a subclass that is registered; nothing else asks for a ta
         name = "backwards"
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -20,22 +21,114 @@ from vlnbert.external import ExternalCall, guarded, is_ours, is_plain, kind_of, 
 from vlnbert.registry import Registry
 from vlnbert.sources.instructions import EpisodeRecord, is_augmented, read_augmented, read_r2r, read_reverie
 from vlnbert.sources.layout import MAKE_ONE, DataFolder
-from vlnbert.tasks.metrics import GROUNDING, NAVIGATION, Metric, check_metrics, register_metrics
 from vlnbert.world.world import STOP, World
 
 if TYPE_CHECKING:
     from vlnbert.tasks.episodes import Episodes
+
+NAME = re.compile(r"[A-Za-z][\w.-]*")
+PERCENT = "%"
+NAVIGATION = ("sr", "osr", "spl", "ndtw", "sdtw", "cls", "ne")  # metrics by which any task can rank weights
+GROUNDING = ("rgs", "rgspl")  # and those of tasks that ask for an object
+EPISODES = "episodes"  # the last key of every summary
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number for each episode: its key in JSON and logs, and the form of its mean in tables.
+
+    Attributes:
+        name: The key in JSON files, logs and `best_metric`; letters, digits, ".", "_" and "-".
+        label: The heading in tables; by default the name.
+        unit: "%" for a rate, measured as a fraction and shown in percent; else any unit, such as "m", or "" for none.
+        higher: Whether higher values are better.
+        meaning: One phrase that explains it, for reports.
+    """
+
+    name: str
+    label: str = ""
+    unit: str = ""
+    higher: bool = True
+    meaning: str = ""
+
+    def __post_init__(self) -> None:
+        name: object = self.name
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            problem = f"{name!r:.60} is no name of a metric"
+            raise UsageError(f"{problem}; begin with a letter, then letters, digits, '.', '_' or '-'")
+        kinds: dict[str, type] = {"label": str, "unit": str, "higher": bool, "meaning": str}
+        wrong = [field for field, kind in kinds.items() if not isinstance(getattr(self, field), kind)]
+        if wrong:
+            problem = f"the metric '{name}' has a {wrong[0]} of another type"
+            raise UsageError(f"{problem}; label, unit and meaning are text, higher is True or False")
+
+    @property
+    def title(self) -> str:
+        """The label, or the name of a metric that has none."""
+        return self.label or self.name
+
+    @property
+    def heading(self) -> str:
+        """The heading of its column, with the unit; rates have none there, since the table's title says percent."""
+        return self.title if self.unit in ("", PERCENT) else f"{self.title} {self.unit}"
+
+
+METRICS: Registry[Metric] = Registry("metric")
+
+for _metric in (
+    Metric("sr", "SR", PERCENT, meaning="success: stopped less than 3 m from the goal"),
+    Metric("osr", "OSR", PERCENT, meaning="oracle success: came that close at any time"),
+    Metric("spl", "SPL", PERCENT, meaning="success weighted by path length"),
+    Metric("ndtw", "nDTW", PERCENT, meaning="likeness to the reference path"),
+    Metric("sdtw", "SDTW", PERCENT, meaning="the same, where successful"),
+    Metric("cls", "CLS", PERCENT, meaning="coverage of the reference path, weighted by length"),
+    Metric("rgs", "RGS", PERCENT, meaning="the right object was named"),
+    Metric("rgspl", "RGSPL", PERCENT, meaning="the same, weighted by path length"),
+    Metric("tl", "TL", "m", higher=False, meaning="trajectory length"),
+    Metric("ne", "NE", "m", higher=False, meaning="from the last viewpoint to the goal"),
+    Metric(
+        "perplexity",
+        higher=False,
+        meaning="of a speaker: the words it is as good as undecided between, at each word",
+    ),
+    Metric(EPISODES, meaning="how many were scored"),
+):
+    METRICS.register(_metric.name, _metric, __name__)
+BUILT_IN = tuple(METRICS.registered())
+
+
+def check_metrics(task: str, metrics: object) -> tuple[str, ...]:
+    """Check the metrics that a task adds: metrics with new names. Their names."""
+    if not isinstance(metrics, tuple | list):
+        problem = f"metrics of the task {task} is a {type(metrics).__name__}"
+        raise UsageError(f"{problem}; write a tuple: metrics = (vln.Metric('name'),)")
+    for metric in metrics:
+        if not isinstance(metric, Metric):
+            problem = f"the task {task} has {metric!r:.60} among its metrics, which is no vln.Metric"
+            raise UsageError(f"{problem}; write vln.Metric('name'); all tasks have {', '.join(NAVIGATION)} anyway")
+        if metric.name in BUILT_IN:
+            problem = f"the task {task} has a metric '{metric.name}', which is a metric of all tasks"
+            raise UsageError(f"{problem}; give it another name")
+    return tuple(metric.name for metric in metrics)
+
+
+def register_metrics(metrics: Iterable[Metric], home: str) -> None:
+    """Register the metrics that a task adds; one that another task has registered must be the same."""
+    for metric in metrics:
+        if METRICS.registered().get(metric.name) != metric:
+            METRICS.register(metric.name, metric, home)
+
 
 AUGMENTED_FILE = "prevalent_aug.json"  # R2R's split "aug"
 SUB_INSTRUCTIONS = "sub_instructions"  # R2R's split of parts of train
 MOST_STEPS = 1000  # that a teacher may take to its end
 NEAR = 3.0  # metres: who stops closer than this to the goal has arrived, and the scale of nDTW and CLS
 
-TeacherMemory = tuple[Tensor, ...]  # each [row, ...]: what the teacher knows of its rows
+TeacherMemory = tuple[Tensor, ...]  # each [row, ...]: the state of the teacher
 
 
 class Described(Protocol):
-    """Episodes, or a batch of them: where each leads, [row, ...]."""
+    """Episodes or a batch of them, with their paths and goals, [row, ...]."""
 
     @property
     def goal(self) -> Tensor:
@@ -59,12 +152,12 @@ class Described(Protocol):
 
     @property
     def extra(self) -> Mapping[str, Any]:
-        """Fields of one's own by name: tensors [row, ...], or a value for each row."""
+        """User-defined fields by name: tensors [row, ...], or a value for each row."""
 
 
 @dataclass(frozen=True)
 class Walked:
-    """Where agents went, for `Task.measure`; one row an episode.
+    """The trajectories of agents, for `Task.measure`; one row an episode.
 
     Attributes:
         viewpoint: [episode, hop] the viewpoints visited; the last one repeats as padding.
@@ -78,15 +171,15 @@ class Walked:
 
 
 class Task:
-    """The base of all tasks. What is not said otherwise is R2R's."""
+    """The base of all tasks. Its defaults are R2R's."""
 
     name: str = ""
     max_tokens: int = 80  # of an instruction, [CLS] and [SEP] included
     max_steps: int = 15  # of an episode
     sees_objects: bool = False  # whether agents see objects, stop at one and name it
-    stop_distance: float = NEAR  # metres from the goal within which the paper's reward calls a stop right
+    stop_distance: float = NEAR  # metres from the goal within which the paper's reward counts a stop as right
     best_metric: str = "spl"  # by which a training chooses its best weights; it may be one of `metrics`
-    metrics: tuple[Metric, ...] = ()  # what `measure` adds to the metrics that all tasks have
+    metrics: tuple[Metric, ...] = ()  # computed by `measure`, beside the metrics that all tasks have
 
     def files(self, folder: DataFolder) -> dict[str, Path]:
         """The instruction file of every split that a data folder holds, by split."""
@@ -112,14 +205,14 @@ class Task:
         raise NotImplementedError
 
     def begin_teacher(self, episodes: Described) -> TeacherMemory:
-        """What the teacher needs to know of each row, [row, ...]; here the goal, or all of several."""
+        """The initial state of the teacher, each [row, ...]; here the goal, or all of several."""
         return (episodes.goal if episodes.goals is None else episodes.goals,)
 
     def teacher(self, world: World, viewpoint: Tensor, memory: TeacherMemory) -> tuple[Tensor, TeacherMemory]:
-        """[row] what to do at these viewpoints, and the memory for the next step; here the shortest path to the goal.
+        """[row] the slot to choose at these viewpoints, and the memory for the next step; here towards the goal.
 
-        Of several goals it is the nearest. Called once a step for every row, in the order of the walk. It may not wait
-        for the device.
+        It takes the shortest path, to the nearest of several goals. Called once a step for every row, in the order of
+        the walk. It may not wait for the device.
         """
         (goal,) = memory
         return world.slot_toward(viewpoint, goal if goal.dim() == 1 else nearest(world, viewpoint, goal)), memory
@@ -142,7 +235,7 @@ class Task:
         return metres_to_goal(world, viewpoint, episodes) < NEAR
 
     def bind_extra(self, world: World, records: Sequence[EpisodeRecord]) -> Mapping[str, Tensor | Sequence[Any]]:
-        """Fields of one's own that `extra` of the records does not lay out by itself, such as viewpoints as numbers.
+        """User-defined fields that cannot be stacked from `extra` of the records, such as viewpoints as numbers.
 
         By name, a tensor [episode, ...] on the world's device or a sequence with a value for each record.
         """
@@ -177,7 +270,7 @@ AnyTask = TypeVar("AnyTask", bound=type[Task])
 
 
 def register_task(task: AnyTask) -> AnyTask:
-    """Make a task known by its name: a decorator.
+    """Register a task under its name: a decorator.
 
     Args:
         task: A subclass of `Task` with a name and a reader.
@@ -201,7 +294,7 @@ def register_task(task: AnyTask) -> AnyTask:
 
 
 def _guarded(task: Task) -> Task:
-    """The task, with each of its methods that is not ours called as what it is; what those give tensors is checked."""
+    """The task with guarded user-defined methods: their errors name the task, and tensors they return are checked."""
     what = f"the task {task.name}"
     theirs = {name: method for name in vars(Task) if callable(method := getattr(task, name)) and not is_ours(method)}
 
@@ -231,20 +324,20 @@ def _guarded(task: Task) -> Task:
     return task
 
 
-def _memory(what: str, given: Any) -> TeacherMemory:
-    if isinstance(given, tuple) and all(isinstance(part, Tensor) and is_plain(part) for part in given):
-        return given
-    parts = ", ".join(map(kind_of, given)) if isinstance(given, tuple) else kind_of(given)
+def _memory(what: str, value: Any) -> TeacherMemory:
+    if isinstance(value, tuple) and all(isinstance(part, Tensor) and is_plain(part) for part in value):
+        return value
+    parts = ", ".join(map(kind_of, value)) if isinstance(value, tuple) else kind_of(value)
     raise UsageError(f"{what}: what its teacher remembers is {parts}; it must be a tuple of tensors [row, ...]")
 
 
-def _like(what: str, given: Any, like: Tensor, dtype: torch.dtype) -> Tensor:
-    """What somebody gave, if it is a tensor of this kind, as large as another and where that is."""
-    same = isinstance(given, Tensor) and is_plain(given) and given.shape == like.shape
-    if same and given.dtype == dtype and given.device == like.device:
-        return given  # type: ignore[no-any-return]  # a tensor, as was checked
+def _like(what: str, value: Any, like: Tensor, dtype: torch.dtype) -> Tensor:
+    """The value, if it is a tensor of this type with the shape and device of another."""
+    same = isinstance(value, Tensor) and is_plain(value) and value.shape == like.shape
+    if same and value.dtype == dtype and value.device == like.device:
+        return value  # type: ignore[no-any-return]  # a tensor, as checked
     expected = f"{str(dtype).removeprefix('torch.')} {list(like.shape)} on {like.device}"
-    raise UsageError(f"{what} gave {kind_of(given)}; it must give {expected}")
+    raise UsageError(f"{what} gave {kind_of(value)}; it must give {expected}")
 
 
 @register_task
@@ -285,14 +378,14 @@ class REVERIE(Task):
         return read_augmented(path) if is_augmented(path) else read_reverie(path)
 
     def arrived(self, world: World, viewpoint: Tensor, episodes: Described) -> Tensor:
-        """Where the target is visible."""
+        """[row, time] whether the target is visible from viewpoints [row, time]."""
         if episodes.sightings is None:
             raise UsageError("nobody knows where the targets are visible; open the objects with the episodes")
         return (viewpoint[:, :, None] == episodes.sightings[:, None, :]).any(dim=2)
 
 
 def path_teacher(world: World, viewpoint: Tensor, memory: TeacherMemory) -> tuple[Tensor, TeacherMemory]:
-    """Follow a path by one's progress along it: memory is the path [row, hop], its length [row] and the progress [row].
+    """Follow a path by progress along it: the memory is the path [row, hop], its length [row] and the progress [row].
 
     Progress is the place of the path's last viewpoint that was reached in order. On the path the teacher goes on to the
     next one, and stops at the last. Off the path it takes the shortest way back, to the nearer of the viewpoint where
@@ -309,3 +402,24 @@ def path_teacher(world: World, viewpoint: Tensor, memory: TeacherMemory) -> tupl
     nearer_back = world.metres(viewpoint, left) < world.metres(viewpoint, following)
     aim = torch.where(on_path | ~nearer_back, following, left)
     return world.slot_toward(viewpoint, aim), (path, length, progress)
+
+
+@register_task
+class R4R(Task):
+    """Paths of R2R joined in pairs (Jain et al. 2019, arXiv:1905.12255); the teacher follows the path in order."""
+
+    name = "r4r"
+    max_tokens = 160
+    max_steps = 30
+    best_metric = "sdtw"
+
+    def read(self, path: Path) -> Iterator[EpisodeRecord]:
+        return read_r2r(path)
+
+    def begin_teacher(self, episodes: Described) -> TeacherMemory:
+        return episodes.path, episodes.path_length, torch.zeros_like(episodes.path_length)
+
+    def teacher(
+        self, world: World, viewpoint: torch.Tensor, memory: TeacherMemory
+    ) -> tuple[torch.Tensor, TeacherMemory]:
+        return path_teacher(world, viewpoint, memory)

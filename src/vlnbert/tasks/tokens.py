@@ -1,7 +1,6 @@
 """Instructions as WordPiece tokens: [CLS], the words, [SEP], at most 80 in all, as in the paper."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -15,17 +14,16 @@ from tokenizers.processors import TemplateProcessing
 from torch import Tensor
 
 from vlnbert.errors import DataError, Faults, UsageError, setting
-from vlnbert.sources.encoding import encode_texts
 from vlnbert.sources.files import FETCH_AGAIN, MEGABYTE, read_bytes
 from vlnbert.sources.layout import MAKE_ONE
-from vlnbert.sources.tokenizer_check import numbers_problem, require_size
+from vlnbert.sources.tokenizer import encode_texts, numbers_problem, require_size
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.world.cache import Built, Key, cached
 
 MAX_TOKENS = 80
-MANY = 1000  # texts whose tokens are kept in the cache; fewer are made as fast as they are read
+MANY = 1000  # texts from which tokens are cached; fewer are encoded as fast as they would be read
 LARGEST_VOCABULARY = 64 * MEGABYTE  # bytes; an uncased BERT's has 0.2
-VERSION = 1  # of what is kept; a new one makes old caches unused
+VERSION = 1  # of the cached tensors; another one makes old caches unused
 PADDING = 128  # rows that an embedding may have beyond its vocabulary, to be a round number
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 ENDS = ("[CLS]", "[SEP]")  # of an instruction
@@ -72,14 +70,14 @@ def load_tokenizer(path: Path) -> Tokenizer:
 
 
 def piece_count(tokenizer: Tokenizer) -> int:
-    """How many word pieces a navigator must know to read what a tokenizer writes."""
+    """The number of embeddings that a navigator needs for a tokenizer's word pieces."""
     return 1 + max(tokenizer.get_vocab().values())
 
 
 def require_fit(path: Path, tokenizer: Tokenizer, rows: int, padded: bool = False) -> None:
-    """Refuse a vocabulary beyond an embedding of so many rows.
+    """Refuse a vocabulary larger than an embedding of so many rows.
 
-    Unless it is known to be `padded`, also one so far below that it must be another's or half of one.
+    Unless the embedding is known to be `padded`, also one so much smaller that it must be another or incomplete.
     """
     pieces = piece_count(tokenizer)
     if not pieces <= rows or not (padded or rows < pieces + PADDING):
@@ -88,15 +86,16 @@ def require_fit(path: Path, tokenizer: Tokenizer, rows: int, padded: bool = Fals
 
 
 def tokenise(episodes: Episodes, tokenizer: Tokenizer, path: Path, max_tokens: int = MAX_TOKENS) -> Tokens:
-    """The tokens of a split; longer instructions lose their end. `path` is named when one has no words.
+    """The tokens of a split; longer instructions lose their end. `path` is named where one has no words.
 
-    Augmented data brings its own tokens, which must be of the same vocabulary.
+    Augmented data comes tokenised, and must have the same vocabulary.
     """
     if max_tokens < 3:
         raise UsageError(f"{setting('max_tokens', max_tokens)} leaves no room for words; [CLS] and [SEP] count too")
-    texts = [text for text, given in zip(episodes.texts, episodes.tokens, strict=True) if not given]
+    texts = [text for text, tokens in zip(episodes.texts, episodes.tokens, strict=True) if not tokens]
     made = iter(_encoded(tokenizer, texts))
-    encoded = [_cut(given or next(made), max_tokens) for given in episodes.tokens]
+    whole = [tokens or next(made) for tokens in episodes.tokens]
+    encoded = [ids if len(ids) <= max_tokens else [*ids[: max_tokens - 1], ids[-1]] for ids in whole]
     faults, last = Faults(path), piece_count(tokenizer) - 1
     for name, ids in zip(episodes.ids, encoded, strict=True):
         if len(ids) < 3:
@@ -112,7 +111,7 @@ def tokenise(episodes: Episodes, tokenizer: Tokenizer, path: Path, max_tokens: i
 
 
 def _encoded(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:
-    """The tokens of each text, uncut; those of many texts are made once, then opened from the cache."""
+    """The tokens of each text, uncut; those of many texts are cached."""
 
     def build() -> Built:
         made = encode_texts(tokenizer, texts)
@@ -125,7 +124,3 @@ def _encoded(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:
         tensors, _ = cached(Key.of("tokens", (), f"version {VERSION}", tokenizer.to_str(), json.dumps(texts)), build)
     flat, ends = tensors["ids"].tolist(), tensors["count"].cumsum(0).tolist()
     return [flat[start:end] for start, end in pairwise((0, *ends))]
-
-
-def _cut(ids: Sequence[int], max_tokens: int) -> Sequence[int]:
-    return ids if len(ids) <= max_tokens else [*ids[: max_tokens - 1], ids[-1]]

@@ -1,1 +1,1 @@
-"""Other people's checkpoints, as key tables: `importing` reads them, `exporting` writes the published format."""
+"""Checkpoints of other programs, as key tables: `importing` reads them, `exporting` writes the published format."""

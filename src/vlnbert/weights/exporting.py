@@ -1,4 +1,4 @@
-"""Writing a navigator in the format of the published Recurrent VLN-BERT agents, for the programs that read it."""
+"""Exporting a navigator in the format of the published Recurrent VLN-BERT agents, for programs that read it."""
 
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -10,18 +10,24 @@ from torch import Tensor
 
 from vlnbert.errors import DataError, Faults
 from vlnbert.navigator import NavigatorConfig
-from vlnbert.navigator.storage.folder import shown
-from vlnbert.sources.files import written_beside
-from vlnbert.weights.keys import ordered_keys
-from vlnbert.weights.reading import KEPT, TOLD, NavigatorFolder, is_navigator, read_checkpoint, read_navigator_folder
-from vlnbert.weights.tables import PUBLISHED
+from vlnbert.navigator.storage.folder import shape_text
+from vlnbert.sources.writing import written_beside
+from vlnbert.weights.reading import (
+    EXTRAS,
+    KEPT,
+    NavigatorFolder,
+    is_navigator,
+    read_checkpoint,
+    read_navigator_folder,
+)
+from vlnbert.weights.tables import PUBLISHED, ordered_keys
 
 CRITIC = "critic."
 
 
 @dataclass(frozen=True)
 class ExportReport:
-    """What was written: how many tensors, and which of them the navigator could not give."""
+    """The numbers of tensors that were written, and the names of those that the navigator does not have."""
 
     backbone: str
     epoch: int
@@ -31,7 +37,7 @@ class ExportReport:
 
 
 def export_weights(folder: str | Path, file: Path) -> ExportReport:
-    """Write a navigator's folder as a published agent; tensors that an import kept come back as they were."""
+    """Write a navigator's folder as a published agent; tensors that an import kept are written unchanged."""
     if file.exists():
         raise DataError(file, "exists already", "choose a new name for the export")
     checkpoint = read_checkpoint(folder)
@@ -44,12 +50,14 @@ def export_weights(folder: str | Path, file: Path) -> ExportReport:
     document = {
         "vln_bert": {"epoch": epoch, "state_dict": model},
         "critic": {"epoch": epoch, "state_dict": critic},
-        TOLD: {"heads": saved.config.heads, **saved.limits.values()},  # which no weight tells
+        # Settings that no weight's shape shows.
+        EXTRAS: {"heads": saved.config.heads, **saved.limits.values()},
     }
     with written_beside(file) as temporary:
         try:
             torch.save(document, temporary)
-        except RuntimeError as error:  # torch's writer reports a full disk so
+        # torch's writer reports a full disk like this.
+        except RuntimeError as error:
             raise DataError(file, f"cannot be written ({str(error)[:100]})", "free some space") from None
     return ExportReport(saved.config.backbone, epoch, model=len(model), critic=len(critic), made_up=made_up)
 
@@ -59,12 +67,13 @@ def published_state_dicts(
 ) -> tuple[OrderedDict[str, Tensor], OrderedDict[str, Tensor], list[str]]:
     """The state dicts of the model and the critic, in the reference's order, and the keys that had to be made up.
 
-    A tensor that the reference never uses and no import kept becomes a copy of its twin in shape.
+    A tensor that the reference never uses and no import kept becomes a copy of one of the same shape.
     """
     family = PUBLISHED[config.backbone]
     counts = {"backbone.layers.": config.layers, "backbone.cross_layers.": config.cross_layers}
+    # `OrderedDict[...]()` would pickle its type parameters.
     model: OrderedDict[str, Tensor] = OrderedDict()
-    critic: OrderedDict[str, Tensor] = OrderedDict()  # `OrderedDict[...]()` would pickle its type parameters
+    critic: OrderedDict[str, Tensor] = OrderedDict()
     made_up = list[str]()
     for name, pattern, target in ordered_keys(family.rows[config.backbone], counts):
         part = critic if target.startswith(CRITIC) else model
@@ -79,7 +88,7 @@ def published_state_dicts(
 
 
 def _refuse_inexpressible(saved: NavigatorFolder) -> None:
-    """The published format knows R2R's agents alone."""
+    """Raise an error for what the published format, which only knows R2R's agents, cannot hold."""
     faults, config = Faults(saved.path), saved.config
     remedy = "export an R2R navigator with matching 'cross-modal' and language attended once"
     if config.backbone not in PUBLISHED:
@@ -89,13 +98,13 @@ def _refuse_inexpressible(saved: NavigatorFolder) -> None:
     elif config.matching != "cross-modal":
         faults.add("", f"has matching '{config.matching}', which the published format cannot hold", remedy)
     elif config.language_attention != "once":
-        said = config.language_attention
-        faults.add("", f"has language_attention '{said}', which the published format cannot hold", remedy)
+        value = config.language_attention
+        faults.add("", f"has language_attention '{value}', which the published format cannot hold", remedy)
     faults.raise_if_any()
 
 
 def _fitting_kept(saved: NavigatorFolder) -> dict[str, Tensor]:
-    """The kept tensors, each of which must have the shape of its twin."""
+    """The kept tensors, each of which must have the shape of its counterpart in the navigator."""
     family, faults = PUBLISHED[saved.config.backbone], Faults(saved.path.with_name(KEPT))
     counts = {"backbone.layers.": saved.config.layers, "backbone.cross_layers.": saved.config.cross_layers}
     twins = {name: target for name, _, target in ordered_keys(family.rows[saved.config.backbone], counts)}
@@ -103,7 +112,7 @@ def _fitting_kept(saved: NavigatorFolder) -> dict[str, Tensor]:
         if name not in twins:
             faults.add(name, "is no key of a published agent", "remove the file to export without it")
         elif tensor.shape != (twin := saved.tensors[twins[name]]).shape:
-            problem = f"has shape {shown(tuple(tensor.shape))} where {shown(tuple(twin.shape))} is expected"
+            problem = f"has shape {shape_text(tuple(tensor.shape))} where {shape_text(tuple(twin.shape))} is expected"
             faults.add(name, problem, "remove the file to export without it")
     faults.raise_if_any()
     return saved.kept

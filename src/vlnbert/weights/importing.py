@@ -1,4 +1,4 @@
-"""From a checkpoint to a navigator with its tokenizer, and to a folder that holds both."""
+"""Importing: from a checkpoint to a navigator with its tokenizer, and to a folder that holds both."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from vlnbert.navigator import Navigator
 from vlnbert.navigator.storage.digests import noting
 from vlnbert.navigator.storage.folder import Limits, read_tokenizer
 from vlnbert.sources.files import read_json
-from vlnbert.sources.folders import built_beside, refuse_full
+from vlnbert.sources.writing import built_beside, refuse_full
 from vlnbert.tasks.tokens import load_tokenizer, require_fit
 from vlnbert.weights.options import ImportOptions, resolve_source
 from vlnbert.weights.plan import ImportPlan, make_plan
@@ -28,7 +28,7 @@ VOCABULARY_FILES = ("vocab.txt", "tokenizer.json")
 
 @dataclass(frozen=True)
 class Imported:
-    """A navigator with imported weights, and what stays beside it for an export."""
+    """A navigator with imported weights, and the tensors that only an export needs."""
 
     navigator: Navigator
     kept: dict[str, Tensor]  # by the published agents' names
@@ -38,11 +38,15 @@ class Imported:
 
 def import_weights(source: str | Path, folder: Path, options: ImportOptions = DEFAULTS) -> ImportReport:
     """Write a navigator's folder from a checkpoint, a folder or a hub name; the folder must be new or empty."""
-    refuse_full(folder)  # before minutes are spent
+    # Before minutes are spent.
+    refuse_full(folder)
     imported = load_weights(source, options)
+    # The model card names a hub model in full; of a path, which is private, the last part.
+    name = Path(source).resolve().name if Path(source).exists() else str(source)
+    card = {"source": name, "family": imported.report.title}
     with built_beside(folder) as beside:
         try:
-            imported.navigator.save_pretrained(beside, model_card_kwargs=_card_origin(source, imported.report))
+            imported.navigator.save_pretrained(beside, model_card_kwargs=card)
             if imported.kept or imported.metadata:
                 with noting(beside, {KEPT: imported.kept}):
                     save_file(imported.kept, beside / KEPT, metadata=imported.metadata)
@@ -54,12 +58,12 @@ def import_weights(source: str | Path, folder: Path, options: ImportOptions = DE
 
 
 def load_weights(source: str | Path, options: ImportOptions = DEFAULTS) -> Imported:
-    """A navigator from a checkpoint, a folder or a hub name, ready to train or to evaluate."""
+    """Import a navigator from a checkpoint, a folder or a hub name, ready to train or to evaluate."""
     checkpoint = read_checkpoint(resolve_source(source))
     plan = make_plan(checkpoint, options)
     tokenizer = find_tokenizer(checkpoint, options.vocabulary, plan.config.vocabulary)
     navigator = _load_navigator(checkpoint, plan, options.seed)
-    navigator.tokenizer, navigator.limits = tokenizer, Limits.from_values(checkpoint.told)
+    navigator.tokenizer, navigator.limits = tokenizer, Limits.from_values(checkpoint.extras)
     kept = {
         plain: checkpoint.tensors[name].clone(memory_format=torch.contiguous_format)
         for plain, name in plan.kept.items()
@@ -69,7 +73,7 @@ def load_weights(source: str | Path, options: ImportOptions = DEFAULTS) -> Impor
 
 
 def open_navigator(source: str | Path) -> Navigator:
-    """A navigator to walk with: its folder, by path or hub name, or a published agent, imported on the fly."""
+    """Open a navigator for evaluation: its folder, by path or hub name, or a published agent, imported on the fly."""
     checkpoint = read_checkpoint(source)
     if not is_navigator(checkpoint):
         return load_weights(source).navigator
@@ -77,7 +81,8 @@ def open_navigator(source: str | Path) -> Navigator:
     navigator = Navigator(folder.config)
     navigator.load_state_dict(folder.tensors)
     navigator.limits, navigator.features = folder.limits, folder.features
-    if hasattr(navigator.backbone, "tokenizer"):  # that of a backbone which brings its own is no BERT's
+    # A backbone that brings its own tokenizer has other rules than a BERT's.
+    if hasattr(navigator.backbone, "tokenizer"):
         navigator.read_tokenizer(folder.path.parent)
     else:
         navigator.tokenizer = find_tokenizer(checkpoint, None, folder.config.vocabulary)
@@ -85,20 +90,29 @@ def open_navigator(source: str | Path) -> Navigator:
 
 
 def inspect_weights(source: str | Path, options: ImportOptions = DEFAULTS) -> ImportReport:
-    """What an import of the source would do, or what a navigator's folder holds; nothing is written."""
+    """Report what an import of the source would do, or the contents of a navigator's folder; writes nothing."""
     checkpoint = read_checkpoint(resolve_source(source))
     if is_navigator(checkpoint):
         if options != DEFAULTS:
             raise UsageError(f"{source} is a navigator already; leave out what it should become")
-        return read_navigator_folder(checkpoint).report()
+        folder = read_navigator_folder(checkpoint)
+        return ImportReport(
+            source=str(folder.path),
+            family="vlnbert",
+            title="a vlnbert navigator",
+            config=folder.config,
+            loaded=list(folder.tensors),
+            kept=list(folder.kept),
+            features=folder.features,
+        )
     plan = make_plan(checkpoint, options)
     find_tokenizer(checkpoint, options.vocabulary, plan.config.vocabulary)
     return plan.report
 
 
-def find_tokenizer(checkpoint: Checkpoint, asked: str | Path | None, rows: int) -> Tokenizer | None:
-    """The tokenizer that was asked for, or the one beside the weights, if it fits their embedding of so many rows."""
-    path = None if asked is None else Path(asked)
+def find_tokenizer(checkpoint: Checkpoint, requested: str | Path | None, rows: int) -> Tokenizer | None:
+    """The requested tokenizer, or the one beside the weights; it must fit an embedding of so many rows."""
+    path = None if requested is None else Path(requested)
     if path is None and checkpoint.folder is not None:
         path = next(
             (checkpoint.folder / name for name in VOCABULARY_FILES if (checkpoint.folder / name).exists()), None
@@ -114,7 +128,7 @@ def find_tokenizer(checkpoint: Checkpoint, asked: str | Path | None, rows: int) 
 
 
 def _tokenizer_from_vocabulary(path: Path) -> Tokenizer:
-    """A tokenizer from a vocab.txt; the tokenizer_config.json beside it may say that case matters."""
+    """A tokenizer from a vocab.txt; the tokenizer_config.json beside it may make it case-sensitive."""
     tokenizer = load_tokenizer(path)
     beside = path.with_name("tokenizer_config.json")
     settings = read_json(beside, "tokenizer configuration") if beside.exists() else {}
@@ -124,7 +138,7 @@ def _tokenizer_from_vocabulary(path: Path) -> Tokenizer:
 
 
 def _load_navigator(checkpoint: Checkpoint, plan: ImportPlan, seed: int) -> Navigator:
-    """A navigator whose new weights depend on nothing but the seed, in the precision that the source is in."""
+    """A navigator whose new weights depend only on the seed, in the source's precision."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed % 2**63)
         navigator = Navigator(plan.config)
@@ -132,18 +146,12 @@ def _load_navigator(checkpoint: Checkpoint, plan: ImportPlan, seed: int) -> Navi
     precisions = {tensor.dtype for tensor in tensors.values()}
     if len(precisions) == 1:
         navigator.to(precisions.pop())
-    navigator.load_state_dict(tensors, strict=False)  # the plan has named what is missing, and why
+    navigator.load_state_dict(tensors, strict=False)  # the plan lists what is missing, and why
     return navigator
 
 
-def _card_origin(source: str | Path, report: ImportReport) -> dict[str, str]:
-    """What the model card tells of the source: a hub name as it is; of a path, which is private, the last part."""
-    name = Path(source).resolve().name if Path(source).exists() else str(source)
-    return {"source": name, "family": report.title}
-
-
 def _with_import_notes(report: ImportReport, checkpoint: Checkpoint, navigator: Navigator) -> ImportReport:
-    """The report with what only the import itself knows."""
+    """The report with notes that only the import itself can make."""
     notes = list(report.notes)
     if navigator.tokenizer is None:
         notes.append(

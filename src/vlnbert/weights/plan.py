@@ -1,25 +1,60 @@
-"""The plan of an import: what becomes of every key of a checkpoint, decided before any weight is moved."""
+"""The plan of an import: a navigator's configuration, inferred from shapes, and the fate of every key.
 
+Everything is decided and checked before any weight is moved.
+"""
+
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from vlnbert.errors import Faults, UsageError, setting
-from vlnbert.navigator import NavigatorConfig, key_shapes
-from vlnbert.navigator.storage.folder import WHOLE_WEIGHTS, shown, weight_problem
-from vlnbert.weights.infer_config import HALF, InferredConfig, add_missing, infer_config
-from vlnbert.weights.keys import KeyTable, modern_names, prefix_of, recognise
+from vlnbert.errors import DataError, Faults, UsageError, setting
+from vlnbert.navigator import SIZES, NavigatorConfig, key_shapes
+from vlnbert.navigator.model.bert import EPS
+from vlnbert.navigator.storage.folder import WHOLE_WEIGHTS, first_names, shape_text, weight_problem
 from vlnbert.weights.options import ImportOptions
 from vlnbert.weights.reading import Checkpoint
 from vlnbert.weights.report import ImportReport
-from vlnbert.weights.tables import Family
+from vlnbert.weights.tables import BERT_TOP_ROWS, Family, KeyTable, modern_names, prefix_of, recognise
+
+Shapes = Mapping[str, tuple[int, ...]]  # by the names of the family's table
+
+# A size, the navigator's key whose shape shows it, and the axis.
+SIZE_KEYS = (
+    ("vocabulary", "backbone.embeddings.words.weight", 0),
+    ("positions", "backbone.embeddings.positions.weight", 0),
+    ("inner", "backbone.layers.0.feed_forward.inner.weight", 0),
+    ("critic_width", "critic.0.weight", 0),
+    ("action", "past_decision.project.weight", 1),  # the state and a direction
+    ("view", "view_embedding.project.weight", 1),  # a feature and a direction
+)
+# Keys whose shapes show the width of a token, and the axis; if they differ, the majority decides.
+HIDDEN = (
+    ("backbone.embeddings.words.weight", 1),
+    ("backbone.embeddings.positions.weight", 1),
+    ("backbone.layers.0.attention.query.weight", 1),
+    ("backbone.layers.0.feed_forward.inner.weight", 1),
+    ("backbone.layers.0.feed_forward.outer.weight", 0),
+)
+STACKS = (("layers", "backbone.layers."), ("cross_layers", "backbone.cross_layers."))
+REQUESTABLE = (
+    *("layers", "cross_layers", "feature_width", "angle_width", "object_width"),
+    *("matching", "language_attention", "critic_width"),
+)
+HALF = "half a checkpoint: fetch the file again"
+HEAD_WIDTH = 64  # in most BERTs
+FEW_HEADS = 4  # in models too small for that
+CROSS_LAYERS = 3  # of a two-stream navigator from a BERT of no named size
+GELU = ("gelu", "gelu_python")
 
 
 @dataclass(frozen=True)
 class ImportPlan:
-    """For each key of the navigator, the source's that fills it; and what is kept beside it."""
+    """The source's key for each key of the navigator that it fills, and the keys that only an export needs."""
 
     config: NavigatorConfig
     filled: dict[str, str]
@@ -28,23 +63,36 @@ class ImportPlan:
 
 
 @dataclass(frozen=True)
+class InferredConfig:
+    """A configuration, the number of layers in its source, and notes on what had to be assumed."""
+
+    config: NavigatorConfig
+    source_layers: int
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class _Draft:
-    """A checkpoint beside the navigator that it will become."""
+    """A checkpoint and the keys of the navigator that it will become."""
 
     checkpoint: Checkpoint
     table: KeyTable
-    names: dict[str, str]  # the file's spelling of each of its names
+    names: dict[str, str]  # the file's spelling of each name
     expected: dict[str, tuple[int, ...]]  # shapes of the navigator's keys
-    wanted: dict[str, str]  # for each of them that the table fills, the source's name
-    twins: dict[str, str]  # for each source that is kept, the key that has its shape
+    wanted: dict[str, str]  # the source's name of each key that the table fills
+    twins: dict[str, str]  # the key with the same shape for each source that is kept
 
     def tensor(self, source: str) -> Tensor:
+        """The tensor of a source's key."""
         return self.checkpoint.tensors[self.names[source]]
 
 
 def make_plan(checkpoint: Checkpoint, options: ImportOptions) -> ImportPlan:
-    """Decide, or report everything that is wrong with the checkpoint at once."""
-    _check_options(options)
+    """Decide what becomes of every key, or report all faults of the checkpoint at once."""
+    for field in fields(options):
+        value, least = getattr(options, field.name), 0 if field.name in ("object_width", "seed") else 1
+        if isinstance(value, int) and value < least:
+            raise UsageError(f"{setting(f'navigator.{field.name}', value)} is too few; choose {least} or more")
     family = recognise(checkpoint)
     names = modern_names(checkpoint)
     inferred, table = _infer(checkpoint, family, names, options)
@@ -52,7 +100,8 @@ def make_plan(checkpoint: Checkpoint, options: ImportOptions) -> ImportPlan:
     wanted = {target: source for target in expected if (source := table.source(target)) is not None}
     twins = {source: target for target in expected if (source := table.kept(target)) is not None}
     draft = _Draft(checkpoint=checkpoint, table=table, names=names, expected=expected, wanted=wanted, twins=twins)
-    left_out = {**_absent(draft), **_misfits(draft)}
+    absent = [target for target, source in wanted.items() if source not in names]
+    left_out = {target: "" for target in absent if target.startswith(family.optional)} | _misfits(draft)
     unused = _unused(draft, left_out)
     _check(draft, left_out, unused)
     filled = {target: names[source] for target, source in wanted.items() if target not in left_out}
@@ -70,16 +119,10 @@ def make_plan(checkpoint: Checkpoint, options: ImportOptions) -> ImportPlan:
     return ImportPlan(inferred.config, filled, {source: names[source] for source in twins}, report)
 
 
-def _check_options(options: ImportOptions) -> None:
-    for field in fields(options):
-        value, least = getattr(options, field.name), 0 if field.name in ("object_width", "seed") else 1
-        if isinstance(value, int) and value < least:
-            raise UsageError(f"{setting(f'navigator.{field.name}', value)} is too few; choose {least} or more")
-
-
 def _infer(
     checkpoint: Checkpoint, family: Family, names: Mapping[str, str], options: ImportOptions
 ) -> tuple[InferredConfig, KeyTable]:
+    """The inferred configuration, and the key table that fills it."""
     backbone: str = options.backbone or next(iter(family.rows.keys()))
     if backbone not in family.rows:
         raise UsageError(f"{checkpoint.path} is {family.title}; it cannot fill a {backbone} backbone")
@@ -96,28 +139,20 @@ def _infer(
     return inferred, KeyTable(family, backbone, prefix, shift)
 
 
-def _absent(draft: _Draft) -> dict[str, str]:
-    """Targets that the source need not fill and does not."""
-    optional = draft.table.family.optional
-    return {
-        target: ""
-        for target, source in draft.wanted.items()
-        if source not in draft.names and target.startswith(optional)
-    }
-
-
 def _misfits(draft: _Draft) -> dict[str, str]:
-    """Targets that are filled only if all of them fit, with the reason, where they do not."""
+    """Targets that are filled only if all of them fit, with the reason; empty if they do."""
     group = [target for target in draft.wanted if target.startswith(draft.table.family.if_fitting)]
     for target in group:
         source, expected = draft.wanted[target], draft.expected[target]
         if source in draft.names and (shape := tuple(draft.tensor(source).shape)) != expected:
-            return dict.fromkeys(group, f"of another width: {shown(shape)}, where {shown(expected)} was asked for")
+            return dict.fromkeys(
+                group, f"of another width: {shape_text(shape)}, where {shape_text(expected)} was asked for"
+            )
     return {}
 
 
 def _unused(draft: _Draft, left_out: Mapping[str, str]) -> dict[str, str | None]:
-    """The file's keys that fill nothing, with the reason; None for one that no table knows."""
+    """The file's keys that fill nothing, with the reason; None for an unknown key."""
     reasons = {draft.wanted[target]: reason for target, reason in left_out.items()}
     used = {*draft.wanted.values(), *draft.twins} - reasons.keys()
     found = dict[str, str | None]()
@@ -129,31 +164,180 @@ def _unused(draft: _Draft, left_out: Mapping[str, str]) -> dict[str, str | None]
 
 
 def _check(draft: _Draft, left_out: Mapping[str, str], unused: Mapping[str, str | None]) -> None:
+    """Report missing, misshapen and unknown keys, all at once."""
     faults = Faults(draft.checkpoint.path)
     needed = [(source, target) for target, source in draft.wanted.items() if target not in left_out]
     needed += draft.twins.items()
-    _check_whole(faults, draft, [source for source, _ in needed if source not in draft.names])
+    missing = [source for source, _ in needed if source not in draft.names]
+    add_missing(faults, missing)
+    # An optimiser that was saved with the weights knows their number.
+    if not missing and (expected := draft.checkpoint.parameters or 0) > len(draft.names):
+        faults.add("", f"has {len(draft.names):,} tensors where its optimiser knew {expected:,}", HALF)
     for source, target in needed:
         if source in draft.names:
             _check_tensor(faults, draft.names[source], draft.tensor(source), draft.expected[target])
     for name, reason in unused.items():
         if reason is None:
             faults.add(name, "is a key that no table knows", "give an unmodified checkpoint, or remove the key")
-    faults.found = list(dict.fromkeys(faults.found))  # one source may fill several targets
+    # One source may fill several targets.
+    faults.found = list(dict.fromkeys(faults.found))
     faults.raise_if_any()
 
 
-def _check_whole(faults: Faults, draft: _Draft, missing: list[str]) -> None:
-    """Nothing may be missing; and an optimiser that was saved with the weights knows how many there were."""
-    add_missing(faults, missing)
-    if not missing and (knew := draft.checkpoint.parameters or 0) > len(draft.names):
-        faults.add("", f"has {len(draft.names):,} tensors where its optimiser knew {knew:,}", HALF)
-
-
 def _check_tensor(faults: Faults, name: str, tensor: Tensor, expected: tuple[int, ...]) -> None:
+    """Report a tensor that has another shape or cannot be a weight."""
     if tuple(tensor.shape) != expected:
-        faults.add(name, f"has shape {shown(tuple(tensor.shape))} where {shown(expected)} is expected", HALF)
+        faults.add(name, f"has shape {shape_text(tuple(tensor.shape))} where {shape_text(expected)} is expected", HALF)
     elif tensor.layout != torch.strided:
         faults.add(name, "is sparse", "save it dense")
     elif (problem := weight_problem(tensor)) is not None:
         faults.add(name, problem, WHOLE_WEIGHTS)
+
+
+def infer_config(
+    *, path: Path, table: KeyTable, shapes: Shapes, settings: Mapping[str, Any], options: ImportOptions
+) -> InferredConfig:
+    """Infer the configuration of the navigator that the weights belong to, changed by the options."""
+    found = {**_widths(path, table, shapes), **_stacks(path, table, shapes)}
+    _check_settings(path, table, found, settings)
+    directions = _directions(path, table, found)
+    requested = _requested(path, table, found, directions, options)
+    heads, notes = _heads(path, found["hidden"], settings, options)
+    fields = {**_stacked(table, found), **directions, **requested, "heads": heads}
+    config = replace(_like_named(found["hidden"], table.backbone), **fields)
+    if (eps := settings.get("layer_norm_eps", EPS)) != EPS:
+        notes = (*notes, f"its LayerNorm adds {eps}, a navigator's {EPS}")
+    return InferredConfig(config, found["layers"], notes)
+
+
+def _requested(
+    path: Path, table: KeyTable, found: Mapping[str, int], directions: Mapping[str, int], options: ImportOptions
+) -> dict[str, Any]:
+    """The options that are set: no more layers than there are, and no widths other than those of the weights."""
+    requested = {name: value for name in REQUESTABLE if (value := getattr(options, name)) is not None}
+    from_top = _from_top(table)
+    for name, there in (("layers", "layers"), ("cross_layers", "layers" if from_top else "cross_layers")):
+        if 0 < found[there] < requested.get(name, 0):
+            option = setting(f"navigator.{name}", requested[name])
+            raise UsageError(f"{option} is more than the {found[there]} that {path} has; choose fewer")
+    fixed = dict(directions)
+    if "critic_width" in found:
+        fixed["critic_width"] = found["critic_width"]
+    for name, width in fixed.items():
+        if requested.get(name, width) != width:
+            option = setting(f"navigator.{name}", requested[name])
+            raise UsageError(f"{option}, but the weights in {path} are made for {width}; say {width} or leave it out")
+    return requested
+
+
+def _from_top(table: KeyTable) -> bool:
+    """Whether cross layers are filled from a BERT's topmost layers, rather than the source's own cross layers."""
+    return BERT_TOP_ROWS[0] in table.family.rows[table.backbone]
+
+
+def _widths(path: Path, table: KeyTable, shapes: Shapes) -> dict[str, int]:
+    """The sizes that the shape of a single tensor shows."""
+    sources = [(name, source, axis) for name, target, axis in SIZE_KEYS if (source := table.source(target)) is not None]
+    faults = Faults(path)
+    add_missing(faults, [source for _, source, _ in sources if source not in shapes])
+    for source in dict.fromkeys(source for _, source, _ in sources if source in shapes):
+        if len(shapes[source]) != 2 or min(shapes[source]) < 1:
+            faults.add(source, f"has shape {shape_text(shapes[source])} where a matrix is expected", HALF)
+    faults.raise_if_any()
+    # Keys that disagree with the majority are named when all shapes are checked.
+    widths = [(shapes.get(table.source(target) or "", ()), axis) for target, axis in HIDDEN]
+    hidden = Counter(shape[axis] for shape, axis in widths if len(shape) == 2).most_common(1)[0][0]
+    return {"hidden": hidden} | {name: shapes[source][axis] for name, source, axis in sources}
+
+
+def add_missing(faults: Faults, names: list[str]) -> None:
+    """Add one line for all missing keys, however many."""
+    if names:
+        faults.add("", f"lacks {first_names(list(dict.fromkeys(names)))}", HALF)
+
+
+def _stacks(path: Path, table: KeyTable, shapes: Shapes) -> dict[str, int]:
+    """The numbers of layers; a gap between them is a fault."""
+    counts, faults = dict[str, int](), Faults(path)
+    for name, target in STACKS:
+        numbers = table.layers(shapes, target)
+        counts[name] = 1 + max(numbers or (), default=-1)
+        if numbers is not None and max(1, counts[name]) > len(numbers):
+            # Without counting up to the highest number, which may be of any size.
+            gap = next(number for number in range(len(numbers) + 1) if number not in numbers)
+            key = table.source(f"{target}{gap}.attention.query.weight")
+            faults.add("", f"lacks {key} and the rest of its layer", HALF)
+    faults.raise_if_any()
+    return counts
+
+
+def _directions(path: Path, table: KeyTable, found: Mapping[str, int]) -> dict[str, int]:
+    """The widths of directions and features; empty if the weights are pre-trained without any."""
+    if "action" not in found:
+        return {}
+    angle = found["action"] - found["hidden"]
+    if angle < 4 or angle % 4:
+        key = table.source("past_decision.project.weight") or ""
+        problem = f"leaves {angle} columns for a direction beside a state of {found['hidden']}; not a multiple of 4"
+        raise DataError(path, problem, HALF, key)
+    if found["view"] <= angle:
+        key = table.source("view_embedding.project.weight") or ""
+        raise DataError(path, f"leaves no column for a feature beside a direction of {angle}", HALF, key)
+    return {"angle_width": angle, "feature_width": found["view"] - angle}
+
+
+def _stacked(table: KeyTable, found: Mapping[str, int]) -> dict[str, int]:
+    """The sizes of the source; a plain BERT is split into language and cross layers like the named sizes."""
+    plain = {name: value for name, value in found.items() if name not in ("action", "view")}
+    if _from_top(table):
+        like = _named(found["hidden"], table.backbone)
+        plain["layers"] = min(found["layers"], like.layers if like else found["layers"])
+        plain["cross_layers"] = min(found["layers"], like.cross_layers if like else CROSS_LAYERS)
+    return plain
+
+
+def _named(hidden: int, backbone: str) -> NavigatorConfig | None:
+    """The named size of this width, if any."""
+    return next((pair[backbone] for pair in SIZES.values() if pair[backbone].hidden == hidden), None)
+
+
+def _like_named(hidden: int, backbone: str) -> NavigatorConfig:
+    """The paper's configuration with the dropout of the named size of this width, if any."""
+    base = SIZES["base"][backbone]
+    like = _named(hidden, backbone) or base
+    return replace(base, hidden_dropout=like.hidden_dropout, attention_dropout=like.attention_dropout)
+
+
+def _heads(path: Path, hidden: int, settings: Mapping[str, Any], options: ImportOptions) -> tuple[int, tuple[str, ...]]:
+    """The number of heads, which no shape shows: as requested, from a config.json, or the usual one."""
+    stated = settings.get("num_attention_heads")
+    if options.heads is not None:
+        other = stated is not None and stated != options.heads
+        return options.heads, (f"{options.heads} heads, as asked for; the weights come with {stated}",) if other else ()
+    if isinstance(stated, int) and stated > 0:
+        return stated, ()
+    like = _named(hidden, "one-stream")
+    usual = hidden // HEAD_WIDTH if hidden % HEAD_WIDTH == 0 else FEW_HEADS
+    heads = like.heads if like else usual
+    if hidden % heads:
+        raise DataError(
+            path,
+            f"does not tell how many heads share its width of {hidden}",
+            f"say so with {setting('navigator.heads', 'N')}",
+        )
+    return heads, (
+        f"weights do not tell the number of heads: {heads} assumed; {setting('navigator.heads', 'N')} changes that",
+    )
+
+
+def _check_settings(path: Path, table: KeyTable, found: Mapping[str, int], settings: Mapping[str, Any]) -> None:
+    """Raise an error if a config.json contradicts the weights or needs what a navigator cannot do."""
+    faults = Faults(path.with_name("config.json"))
+    for name, size in table.family.settings:
+        stated = settings.get(name)
+        if isinstance(stated, int) and stated != found[size]:
+            problem = f"says {stated}, but the weights have {found[size]}"
+            faults.add(name, problem, "fetch both files again, from one place")
+    if (act := settings.get("hidden_act", GELU[0])) not in GELU:
+        faults.add("hidden_act", f"is {act}; a navigator computes gelu", "choose a BERT with gelu")
+    faults.raise_if_any()

@@ -1,8 +1,7 @@
-"""What an import did with every key."""
+"""The report of an import: the fate of every key."""
 
 import re
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -14,7 +13,7 @@ NUMBER = re.compile(r"\.\d+\.")
 
 @dataclass(frozen=True)
 class ImportReport:
-    """Keys by what became of them; `loaded`, `unused` and `kept` are the source's names, `new` the navigator's."""
+    """Keys by their fate; `loaded`, `unused` and `kept` are the source's names, `new` the navigator's."""
 
     source: str
     family: str
@@ -25,10 +24,10 @@ class ImportReport:
     unused: dict[str, str] = field(default_factory=dict)  # with the reason
     kept: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    features: Shown | None = None  # what a navigator of ours was shown, where its folder says so
+    features: Shown | None = None  # that one of our navigators was trained with, if its folder states them
 
     def as_json(self) -> dict[str, Any]:
-        """One object of plain lists; the reasons are apart, by key."""
+        """One object of plain lists; the reasons are separate, by key."""
         return {
             "source": self.source,
             "family": self.family,
@@ -43,39 +42,32 @@ class ImportReport:
         }
 
     def lines(self) -> list[str]:
-        """A summary to read: counts, names in groups, reasons."""
+        """A readable summary: counts, names in groups, reasons."""
         shape = self.config
         size = f"{shape.layers} layers" + (f" + {shape.cross_layers} cross layers" if shape.cross_layers else "")
         about = f"{shape.backbone}, {size}, {shape.hidden} wide, {shape.heads} heads, {shape.vocabulary:,} word pieces"
         sees = f"features {shape.feature_width} wide, directions {shape.angle_width}"
         if shape.object_width:
             sees += f", objects {shape.object_width}"
-        listed = [f"{self.source}: {self.title}", f"  {about}; {sees}"]
-        listed += [] if self.features is None else [f"  shown {describe_shown(self.features)}"]
-        listed += _section("loaded", grouped(self.loaded))
-        listed += _section("newly initialised", grouped(self.new))
-        listed += _section("unused", _with_reasons(self.unused))
-        listed += _section("kept beside, for an export", grouped(self.kept))
-        return listed + [f"note: {note}" for note in self.notes]
-
-
-def grouped(names: Iterable[str]) -> dict[str, int]:
-    """Names by what they begin with, as far as a layer's number, and how many there are."""
-    return dict(Counter(_group(name) for name in names))
+        lines = [f"{self.source}: {self.title}", f"  {about}; {sees}"]
+        lines += [] if self.features is None else [f"  shown {describe_shown(self.features)}"]
+        lines += _section("loaded", Counter(map(_group, self.loaded)))
+        lines += _section("newly initialised", Counter(map(_group, self.new)))
+        reasons = (f"{_group(name)}  ({reason})" for name, reason in self.unused.items())
+        lines += _section("unused", Counter(reasons))
+        lines += _section("kept beside, for an export", Counter(map(_group, self.kept)))
+        return lines + [f"note: {note}" for note in self.notes]
 
 
 def _group(name: str) -> str:
-    """`bert.encoder.layer.3.attention.self.key.bias` is one of `bert.encoder.layer.*`."""
+    """The group of a key, up to a layer's number: `bert.encoder.layer.*` of `bert.encoder.layer.3.attention.output`."""
     number = NUMBER.search(name)
     parts = name[: number.start()].split(".") if number else name.split(".")[:-1][:2]
     return ".".join([*parts, "*"])
 
 
-def _with_reasons(unused: dict[str, str]) -> dict[str, int]:
-    return dict(Counter(f"{_group(name)}  ({reason})" for name, reason in unused.items()))
-
-
 def _section(title: str, groups: dict[str, int]) -> list[str]:
+    """A heading with the total, and a line for each group of keys."""
     if not groups:
         return [f"{title}: none"]
     return [f"{title}: {sum(groups.values()):,}", *(f"  {count:>5,}  {name}" for name, count in groups.items())]

@@ -1,33 +1,45 @@
-"""The key tables: which name in somebody's checkpoint is which name in a navigator.
+"""Key tables: which key of a checkpoint is which key of a navigator, and which family a checkpoint belongs to.
 
 A row pairs a source with a target; both stand for their `.weight` and `.bias` unless one is named. `{n}` is the number
-of a layer, the same on both sides; `{top}` counts so that the last layer of the source meets the last of the target.
-Rows are in the order in which the source has its keys, so that an export is in order too.
+of a layer, the same on both sides; `{top}` counts so that the last layer of the source matches the last of the target.
+Rows are in the order in which the source has its keys, so that an export has the same order.
 """
 
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from itertools import groupby
+
+from vlnbert.errors import DataError, Faults
+from vlnbert.sources.files import FETCH_AGAIN
+from vlnbert.weights.reading import Checkpoint, is_navigator
+
+NUMBER = re.compile(r"\.(\d{1,4})\.")  # of a layer; tables contain the 0 of `critic.0.weight` literally
+KINDS = (".weight", ".bias")
+OLD_KINDS = {".gamma": ".weight", ".beta": ".bias"}  # names of LayerNorm's parts in the first BERTs
 
 Rows = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
 class Family:
-    """One kind of checkpoint: how to know it, and what to do with each of its keys."""
+    """One kind of checkpoint: how to recognise it, and what to do with each of its keys."""
 
     name: str
     title: str
-    marks: tuple[str, ...]  # it is this family when a key begins with one of these
-    prefixes: tuple[str, ...]  # what may stand before the names of the table
+    marks: tuple[str, ...]  # prefixes of keys that identify the family
+    prefixes: tuple[str, ...]  # possible prefixes of the names in the table
     rows: dict[str, Rows]  # for each backbone that it can fill
-    kept: tuple[str, ...] = ()  # sources that no navigator uses but an export needs; their rows name a twin in shape
-    unused: tuple[tuple[str, str], ...] = ()  # patterns of other keys, and why they are left out
+    kept: tuple[str, ...] = ()  # sources that only an export needs; their rows name a target of the same shape
+    unused: tuple[tuple[str, str], ...] = ()  # patterns of other keys, and why they are unused
     optional: tuple[str, ...] = ()  # targets that may be missing in the source
-    if_fitting: tuple[str, ...] = ()  # targets that are left out, together, where their shapes do not fit
-    settings: tuple[tuple[str, str], ...] = ()  # names in its config.json, and the measures that they must agree with
+    if_fitting: tuple[str, ...] = ()  # targets that are left out, together, unless all shapes fit
+    settings: tuple[tuple[str, str], ...] = ()  # names in its config.json, and the sizes that they must agree with
 
 
 def _under(source: str, target: str, rows: Rows) -> Rows:
-    """Rows with a prefix on either side; an empty one adds nothing."""
+    """Rows with a prefix on each side; an empty one adds nothing."""
     return tuple((f"{source}.{theirs}", f"{target}.{ours}" if target else ours) for theirs, ours in rows)
 
 
@@ -63,7 +75,8 @@ ACROSS: Rows = (
     ("visual_attention.output.dense", "cross.output"),
     ("visual_attention.output.LayerNorm", "cross.norm"),
 )
-LANGUAGE_HALF: Rows = (  # no navigator has it; each is shaped as its visual twin
+# No navigator has these; each has the shape of its visual counterpart.
+LANGUAGE_HALF: Rows = (
     *_under("lang_self_att", "attention", ATTENTION),
     ("lang_inter.dense", "feed_forward.inner"),
     ("lang_output.dense", "feed_forward.outer"),
@@ -223,8 +236,115 @@ BERT = Family(
     optional=("backbone.pooler.",),  # models trained on masked words alone come without
     settings=(*BERT_SETTINGS, LAYER_COUNT),
 )
-OWN = "vlnbert"  # our own folders, which need no table
-OWN_MARK = "backbone."
 
-FAMILIES = (PUBLISHED_ONE_STREAM, PUBLISHED_TWO_STREAM, OSCAR, PREVALENT, LXMERT, BERT)  # the first that fits is it
+FAMILIES = (PUBLISHED_ONE_STREAM, PUBLISHED_TWO_STREAM, OSCAR, PREVALENT, LXMERT, BERT)  # the first match wins
 PUBLISHED = {"one-stream": PUBLISHED_ONE_STREAM, "two-stream": PUBLISHED_TWO_STREAM}
+
+
+def recognise(checkpoint: Checkpoint) -> Family:
+    """The family of a checkpoint; the error lists the keys that were looked for."""
+    for family in FAMILIES:
+        if any(name.startswith(family.marks) for name in checkpoint.tensors):
+            return family
+    if is_navigator(checkpoint):
+        raise DataError(checkpoint.path, "is a vlnbert navigator already", "use its folder as it is")
+    marks = ", ".join(f"{family.marks[0]}* ({family.title})" for family in FAMILIES)
+    first = next(iter(checkpoint.tensors), "none at all")
+    raise DataError(
+        checkpoint.path, f"is of no known kind: looked for keys {marks}; found {first}", "see `vlnbert weights --help`"
+    )
+
+
+def prefix_of(checkpoint: Checkpoint, family: Family) -> str:
+    """The prefix of the family's names in this file."""
+    return next(prefix for prefix in family.prefixes if any(name.startswith(prefix) for name in checkpoint.tensors))
+
+
+def modern_names(checkpoint: Checkpoint) -> dict[str, str]:
+    """A map from today's name of each key to its name in the file."""
+    names, faults = dict[str, str](), Faults(checkpoint.path)
+    for name in checkpoint.tensors:
+        modern = name
+        for old, new in OLD_KINDS.items():
+            modern = modern.removesuffix(old) + new if modern.endswith(old) else modern
+        if modern in names:
+            faults.add(name, f"is the same weight as {names[modern]}", FETCH_AGAIN)
+        names[modern] = name
+    faults.raise_if_any()
+    return names
+
+
+class KeyTable:
+    """The rows of a family for one backbone, for looking up keys."""
+
+    def __init__(self, family: Family, backbone: str, prefix: str = "", top_shift: int = 0) -> None:
+        """`prefix` precedes the source's names; `top_shift` is {top} minus {n}."""
+        self.family, self.backbone, self.prefix, self.top_shift = family, backbone, prefix, top_shift
+        self._sources, self._twins = dict[str, str](), dict[str, str]()
+        for name, target in expand_rows(family.rows[backbone]):
+            names = self._twins if name.startswith(family.kept) else self._sources
+            names[target] = prefix + name
+        self._known = {name.replace("{top}", "{n}") for name in (*self._sources.values(), *self._twins.values())}
+
+    def source(self, target: str) -> str | None:
+        """The source's name of a navigator's key, if any."""
+        return self._find(self._sources, target)
+
+    def kept(self, target: str) -> str | None:
+        """The source's name of a kept key that has the shape of this key of the navigator, if any."""
+        return self._find(self._twins, target)
+
+    def knows(self, source: str) -> bool:
+        """Whether checkpoints of this family, of any size, have such a key."""
+        return source in self._known or _generic(source)[0] in self._known
+
+    def reason_unused(self, source: str) -> str | None:
+        """The reason why the family does not use a key, if it is a known one."""
+        plain = source.removeprefix(self.prefix)
+        return next((reason for pattern, reason in self.family.unused if fnmatchcase(plain, pattern)), None)
+
+    def layers(self, sources: Iterable[str], target: str) -> set[int] | None:
+        """The numbers of the source's layers that fill a target such as `backbone.layers.`.
+
+        None if the table fills no layers there, or only from layers that are counted elsewhere.
+        """
+        names = {name for ours, name in self._sources.items() if ours.startswith(target) and "{n}" in name}
+        return {number for pattern, number in map(_generic, sources) if pattern in names} if names else None
+
+    def _find(self, names: dict[str, str], target: str) -> str | None:
+        if target in names:
+            return names[target]
+        pattern, number = _generic(target)
+        source = names.get(pattern)
+        if source is None:
+            return None
+        return source.replace("{n}", str(number)).replace("{top}", str(number + self.top_shift))
+
+
+def expand_rows(rows: Rows) -> list[tuple[str, str]]:
+    """Rows with `.weight` and `.bias` spelled out."""
+    pairs = list[tuple[str, str]]()
+    for theirs, ours in rows:
+        pairs += [(theirs, ours)] if theirs.endswith(KINDS) else [(theirs + kind, ours + kind) for kind in KINDS]
+    return pairs
+
+
+def ordered_keys(rows: Rows, counts: Mapping[str, int]) -> list[tuple[str, str, str]]:
+    """Every source key, its pattern and its target, layer by layer as in the source.
+
+    `counts` is the number of layers under each target.
+    """
+    keys = list[tuple[str, str, str]]()
+    for before, group in groupby(expand_rows(rows), key=lambda pair: pair[1].partition("{n}")[0]):
+        members = list(group)
+        for number in map(str, range(counts.get(before, 1))):
+            keys += [(name.replace("{n}", number), name, ours.replace("{n}", number)) for name, ours in members]
+    return keys
+
+
+def _generic(key: str) -> tuple[str, int]:
+    """A key with its layer's number replaced by {n}, and the number."""
+    number = NUMBER.search(key)
+    if number is None:
+        return key, 0
+    return f"{key[: number.start()]}.{{n}}.{key[number.end() :]}", int(number[1])

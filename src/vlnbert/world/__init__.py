@@ -2,10 +2,7 @@
 
 from vlnbert.world.banks import Bank, FeatureBank, JoinedBank
 from vlnbert.world.build import build_world, open_world
-from vlnbert.world.object_bank import ObjectBank, VisibleObjects
-from vlnbert.world.object_features import open_object_features
-from vlnbert.world.objects import ObjectTable, open_object_table
-from vlnbert.world.sights import index_captions, open_features, open_labels
+from vlnbert.world.objects import ObjectBank, ObjectTable, VisibleObjects, open_object_table
 from vlnbert.world.world import STOP, World
 
 __all__ = [
@@ -18,10 +15,6 @@ __all__ = [
     "VisibleObjects",
     "World",
     "build_world",
-    "index_captions",
-    "open_features",
-    "open_labels",
-    "open_object_features",
     "open_object_table",
     "open_world",
 ]

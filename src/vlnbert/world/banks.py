@@ -1,4 +1,4 @@
-"""Feature banks: what an agent sees in the view that faces each of its choices.
+"""Feature banks: features of the views that face an agent's choices.
 
 A bank is a table of vectors and, for every viewpoint and slot, a row in it. Row 0 is zero and serves the stop slot and
 the padding. The table may hold a row for each view (image features, detected labels) or one row for many views (a
@@ -19,7 +19,7 @@ from vlnbert.external import ExternalCall, is_ours
 
 
 class Bank(Protocol):
-    """Anything that can tell what is seen from a viewpoint."""
+    """Features of each choice, or of each of 36 views, by viewpoint; users may bring classes of their own."""
 
     @property
     def width(self) -> int: ...
@@ -31,7 +31,7 @@ class Bank(Protocol):
 
 
 def rows_of(table: Tensor, index: Tensor) -> Tensor:
-    """Rows of a table, the faster way for some agents: torch's own gather takes few rows one by one on a GPU."""
+    """Rows of a table, gathered the faster way: on a GPU torch's `index_select` takes few rows one by one."""
     return table[index] if table.is_cuda else table.index_select(0, index)
 
 
@@ -83,9 +83,9 @@ class JoinedBank:
 
 @dataclass(frozen=True)
 class MixedBank:
-    """Sums of vectors of a codebook, the same for all viewpoints: what lies between two headings, or beside a view.
+    """Sums of vectors of a codebook, with the same weights at all viewpoints: of two headings, or two views.
 
-    They are made when somebody looks: a viewpoint has fewer distinct texts than sums.
+    They are made at each look, since a viewpoint has fewer distinct texts than sums.
     """
 
     table: Tensor  # [code, width]; row 0 is zero
@@ -104,7 +104,7 @@ class MixedBank:
         return mixed.view(*code.shape[:2], self.width)
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "MixedBank":
-        table, weight = (one.to(device, dtype) for one in (self.table, self.weight))
+        table, weight = (tensor.to(device, dtype) for tensor in (self.table, self.weight))
         return MixedBank(table, self.code.to(device), self.place.to(device), weight)
 
 
@@ -121,7 +121,7 @@ def side_by_side(banks: Sequence[Bank]) -> Bank:
 
 
 def look(bank: Bank, viewpoint: Tensor) -> Tensor:
-    """What a bank shows; one that is not ours may do as it likes with the viewpoints."""
+    """Look into a bank; a user-defined one gets a copy of the viewpoints and a guard around it."""
     if is_ours(type(bank)):
         return bank.look(viewpoint)
     with ExternalCall(f"the features of {type(bank).__name__}"):
@@ -129,7 +129,7 @@ def look(bank: Bank, viewpoint: Tensor) -> Tensor:
 
 
 def in_dtype(bank: Bank, dtype: torch.dtype) -> Bank:
-    """A bank whose features are kept in another precision; somebody's own bank stays as it is."""
+    """A bank whose features are in another precision; a user-defined bank stays as it is."""
     if isinstance(bank, JoinedBank):
         return JoinedBank(tuple(in_dtype(part, dtype) for part in bank.parts))
     if isinstance(bank, FeatureBank | MixedBank) and bank.table.dtype != dtype:
@@ -138,7 +138,7 @@ def in_dtype(bank: Bank, dtype: torch.dtype) -> Bank:
 
 
 def memory(bank: Bank) -> int:
-    """The bytes of a bank's tensors, each counted once."""
+    """Bytes of a bank's tensors, each counted once."""
     parts = bank.parts if isinstance(bank, JoinedBank) else (bank,)
-    tensors = [one for part in parts for one in vars(part).values() if isinstance(one, Tensor)]
-    return sum({one.data_ptr(): one.nbytes for one in tensors}.values())
+    tensors = [value for part in parts for value in vars(part).values() if isinstance(value, Tensor)]
+    return sum({tensor.data_ptr(): tensor.nbytes for tensor in tensors}.values())

@@ -1,35 +1,113 @@
-"""From graphs to a `World`, through a cache."""
+"""From graphs to a `World`, through a cache: candidates, distances and next hops.
+
+Candidates follow the Matterport3D simulator exactly. A panorama is swept view by view; in each view the
+neighbours within 40 degrees to either side appear, nearest to the centre first. A neighbour keeps the place in the
+list where it first appeared, while the view that shows it most centrally gives its data.
+"""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from vlnbert.errors import UnknownNameError, UsageError
 from vlnbert.progress import track
 from vlnbert.sources.connectivity import ScanGraph, read_connectivity
 from vlnbert.sources.layout import DataFolder, open_folder
-from vlnbert.world.cache import Key, cached
-from vlnbert.world.candidates import Candidates, find_candidates
-from vlnbert.world.world import World
+from vlnbert.world.cache import Built, Key, cached
+from vlnbert.world.world import STEPS, VIEW_ANGLE, VIEWS, World
+
+HALF_WIDTH = np.radians(40)  # how far to either side a view shows its neighbours
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The directed edges of a scan, grouped by viewpoint and in candidate order within each."""
+
+    viewpoint: NDArray[np.int64]  # [edge]
+    neighbour: NDArray[np.int64]  # [edge]
+    view: NDArray[np.int64]  # [edge] the view that shows the neighbour most centrally
+    heading: NDArray[np.float64]  # [edge] absolute, as the view's plus what is left; may be negative
+    elevation: NDArray[np.float64]  # [edge] absolute
+    distance: NDArray[np.float64]  # [edge] angle from the view's centre
+    rank: NDArray[np.int64]  # [edge] 1-based place among the neighbours in that view
+    slot: NDArray[np.int64]  # [edge] 0-based place in the viewpoint's list
+
+
+def find_candidates(graph: ScanGraph) -> Candidates:
+    """All candidates of a scan, those of each viewpoint in the simulator's order."""
+    start, end = np.nonzero(graph.adjacent)
+    # The simulator computes angles from positions in single precision.
+    east, north, up = (graph.position.astype(np.float32)[end] - graph.position.astype(np.float32)[start]).T.astype(
+        float
+    )
+    heading, elevation = np.arctan2(east, north), np.arctan2(up, np.hypot(east, north))
+
+    views = np.arange(VIEWS)
+    view_heading, view_elevation = views % STEPS * VIEW_ANGLE, (views // STEPS - 1) * VIEW_ANGLE
+    aside = (heading[:, None] - view_heading + np.pi) % (2 * np.pi) - np.pi  # [edge, view]
+    distance = np.hypot(aside, elevation[:, None] - view_elevation)
+    distance[np.abs(aside) > HALF_WIDTH] = np.inf
+
+    edges = np.arange(len(start))
+    first = np.argmax(np.isfinite(distance), axis=1) if len(start) else edges  # earliest view that shows it
+    best = np.argmin(distance, axis=1) if len(start) else edges  # the earliest of equals wins
+    order = np.lexsort((distance[edges, first], first, start))
+    slot = np.empty_like(order)
+    slot[order] = edges - np.searchsorted(start, start)[order]  # `start` is sorted, so groups keep their ranges
+    return Candidates(
+        viewpoint=start[order],
+        neighbour=end[order],
+        view=best[order],
+        heading=(view_heading[best] + aside[edges, best])[order],
+        elevation=elevation[order],
+        distance=distance[edges, best][order],
+        rank=_ranks(start, distance, best)[order],
+        slot=slot[order],
+    )
+
+
+def _ranks(start: NDArray[np.int64], distance: NDArray[np.float64], best: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The 1-based place of each edge among its viewpoint's edges in its own best view."""
+    edges = np.arange(len(start))
+    mine = distance[edges, best]
+    low, high = np.searchsorted(start, start), np.searchsorted(start, start, side="right")
+    ranks = np.ones(len(start), dtype=np.int64)
+    for offset in range(int((high - low).max(initial=0))):
+        other = low + offset
+        inside = other < high
+        other = np.minimum(other, len(start) - 1)
+        theirs = distance[other, best]
+        ranks += inside & ((theirs < mine) | ((theirs == mine) & (other < edges)))
+    return ranks
+
 
 VERSION = 2  # of the tensors below; a new one makes old caches unused
-NOWHERE = -9999  # scipy's mark for "no predecessor"
+NOWHERE = -9999  # scipy's value for "no predecessor"
 
 
 def open_world(
     folder: DataFolder | Path | str, scans: Sequence[str] | None = None, device: torch.device | str = "cpu"
 ) -> World:
-    """The world of a data folder: all its scans, or those named. Built once, then opened from the cache."""
+    """The world of a data folder, with all its scans or those named; built once, then opened from the cache."""
     folder = folder if isinstance(folder, DataFolder) else open_folder(folder)
     paths = folder.graphs()
     if scans is not None:
-        paths = {scan: _known(paths, scan) for scan in sorted(set(scans))}
-    key = world_key(paths)
-    tensors, names = cached(key, lambda: _pack(build_world(_read(paths))))
+        wanted = sorted(set(scans))
+        for scan in wanted:
+            if scan not in paths:
+                raise UnknownNameError("scan", scan, paths)
+        paths = {scan: paths[scan] for scan in wanted}
+
+    def build() -> Built:
+        graphs = [read_connectivity(path) for path in track(paths.values(), "reading graphs")]
+        built = build_world(graphs)
+        return built.tensors(), {"scans": list(built.scans), "viewpoints": list(built.viewpoints)}
+
+    tensors, names = cached(world_key(paths), build)
     world = World(scans=tuple(names["scans"]), viewpoints=tuple(names["viewpoints"]), **tensors)
     return world.to(device)
 
@@ -39,7 +117,7 @@ def world_key(paths: dict[str, Path]) -> Key:
 
 
 def build_world(graphs: Sequence[ScanGraph]) -> World:
-    """Lay the scans out one behind the other."""
+    """A world of these scans, one after the other."""
     if not graphs:
         raise UsageError("a world of no scans cannot be made; name at least one, or none to take all of a folder")
     candidates = [find_candidates(graph) for graph in graphs]
@@ -56,7 +134,10 @@ def build_world(graphs: Sequence[ScanGraph]) -> World:
     }
     distance, next_slot = [], []
     for graph, found, start in zip(graphs, candidates, starts, strict=False):
-        _fill(table, found, start)
+        where = found.viewpoint + start, found.slot + 1  # slot 0 stops
+        table["neighbour"][where] = found.neighbour + start
+        for name in ("view", "heading", "elevation"):
+            table[name][where] = getattr(found, name)
         metres, hops = shortest_paths(graph)
         distance.append(metres.ravel())
         next_slot.append(_slots_of(hops, found).ravel())
@@ -82,7 +163,7 @@ def shortest_paths(graph: ScanGraph) -> tuple[NDArray[np.float64], NDArray[np.in
 
     The first hop is the viewpoint itself at the goal, and where no path leads.
     """
-    from scipy.sparse import csr_array  # here, since most commands find the distances in the cache
+    from scipy.sparse import csr_array  # late: most commands find the distances in the cache
     from scipy.sparse.csgraph import dijkstra
 
     count = len(graph.viewpoints)
@@ -95,30 +176,8 @@ def shortest_paths(graph: ScanGraph) -> tuple[NDArray[np.float64], NDArray[np.in
     return distance, np.where(before.T == NOWHERE, itself, before.T).astype(np.int64)
 
 
-def _fill(table: dict[str, np.ndarray], found: Candidates, start: int) -> None:
-    where = found.viewpoint + start, found.slot + 1  # slot 0 stops
-    table["neighbour"][where] = found.neighbour + start
-    table["view"][where] = found.view
-    table["heading"][where] = found.heading
-    table["elevation"][where] = found.elevation
-
-
 def _slots_of(hops: np.ndarray, found: Candidates) -> np.ndarray:
-    """Turn next hops [from, to] into the slots that take them."""
+    """Next hops [from, to] as slots."""
     slot = np.zeros_like(hops)  # a hop to itself is a stop
     slot[found.viewpoint, found.neighbour] = found.slot + 1
     return np.take_along_axis(slot, hops, axis=1)
-
-
-def _read(paths: dict[str, Path]) -> list[ScanGraph]:
-    return [read_connectivity(path) for path in track(paths.values(), "reading graphs")]
-
-
-def _pack(world: World) -> tuple[dict[str, Tensor], dict[str, list[str]]]:
-    return world.tensors(), {"scans": list(world.scans), "viewpoints": list(world.viewpoints)}
-
-
-def _known(paths: dict[str, Path], scan: str) -> Path:
-    if scan not in paths:
-        raise UnknownNameError("scan", scan, paths)
-    return paths[scan]

@@ -1,7 +1,7 @@
-"""Tensors that are built once: kept on disk under a hash of what they were built from.
+"""Tensors that are built once and kept on disk under a hash of everything they were built from.
 
-A cache file is written beside and renamed, so two processes may build the same one at once; it carries a digest of
-its content and the version of its format, so a damaged one, or one of another version, is noticed and built again.
+A cache file is written beside its place and renamed, so two processes may build the same one at once; it carries a
+digest of its content and the version of its format, so a damaged one, or one of another version, is built again.
 
 The digests of large files are remembered, by path, size and time of change: a feature file of gigabytes is read once.
 Those of small ones are remembered while the process lasts: several entries may be made of the same thousands of files.
@@ -24,9 +24,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from vlnbert.errors import DataError
-from vlnbert.sources.checks import is_list_of
-from vlnbert.sources.files import opened, read_json, require_regular, write_json, written_beside
-from vlnbert.sources.formats import FORMAT
+from vlnbert.sources.files import FORMAT, is_list_of, opened, read_json, require_regular
+from vlnbert.sources.writing import write_json, written_beside
 
 Built = tuple[dict[str, Tensor], dict[str, list[str]]]  # tensors and lists of names
 VERSION = 2  # of the files here: entries and the memory of digests
@@ -36,7 +35,7 @@ SETTLED = 2 * 10**9  # nanoseconds after which another change shows in a file's 
 
 @dataclass(frozen=True)
 class Key:
-    """What a cache entry is, and a hash of everything it depends on."""
+    """The kind of a cache entry, and a hash of everything it depends on."""
 
     kind: str
     digest: str
@@ -64,7 +63,7 @@ def cache_folder() -> Path:
 
 
 def content_digest(path: Path) -> str:
-    """A hash of a file's content; none where it cannot be read, which whoever builds from it tells in better words."""
+    """A hash of a file's content; empty where it cannot be read, which the builder reports better."""
     try:
         state = path.stat()
         if not S_ISREG(state.st_mode):
@@ -88,12 +87,12 @@ def _hashed(path: Path) -> str:
 
 @cache
 def _hashed_once(path: Path, state: tuple[int, ...]) -> str:
-    """The same, for a file that is in the same state as when it was last asked for."""
+    """The hash of a file, computed again only where its state differs."""
     return _hashed(path)
 
 
 def _remembered_digest(path: Path) -> str:
-    """The digest of a file that has not changed since it was last read, or else that of its content now."""
+    """The remembered digest of a file that has not changed since, or else that of its content now."""
     memory, name, stamp = cache_folder() / "digests.json", str(path.absolute()), _stamp(path)
     known = _recall(memory)
     if known.get(name, [""])[0] != stamp:
@@ -110,7 +109,7 @@ def _stamp(path: Path) -> str:
 
 
 def _recall(memory: Path) -> dict[str, list[str]]:
-    """What was remembered, less what is damaged."""
+    """The remembered digests, without damaged entries."""
     known: Any = {}
     with suppress(DataError):
         known = read_json(memory, "memory of digests")
@@ -119,7 +118,7 @@ def _recall(memory: Path) -> dict[str, list[str]]:
 
 
 def cached(key: Key, build: Callable[[], Built]) -> Built:
-    """What `build` makes, from disk where it lies there whole."""
+    """The result of `build`, from disk where it is there whole."""
     found = _load(key.path)
     if found is None:
         found = build()
@@ -129,7 +128,7 @@ def cached(key: Key, build: Callable[[], Built]) -> Built:
 
 @dataclass
 class Pieces:
-    """Parts of a long piece of work, cached until the whole is: after an interruption it goes on where it was."""
+    """Parts of long work, cached until the whole is: after an interruption the work continues where it was."""
 
     key: Key  # of the whole; the names of the pieces' files begin with it
 
@@ -138,20 +137,20 @@ class Pieces:
         return f"{self.key.kind}-{self.key.digest}-"
 
     def piece(self, name: str, part: str, build: Callable[[], Tensor]) -> Tensor:
-        """What `build` makes, a part of what has this name; from disk where an interrupted process left it whole."""
+        """The result of `build`, a part of what has this name; from disk where an interrupted process left it whole."""
         key = Key("piece", f"{self.prefix}{name}-{part}")
         tensors, _ = cached(key, lambda: ({"piece": build()}, {}))
         return tensors["piece"]
 
     def forget(self) -> None:
-        """Remove all pieces of the whole, also those that another process cut otherwise, on another device."""
+        """Remove all pieces, also those of other sizes that a process on another device made."""
         for path in cache_folder().glob(f"piece-{self.prefix}*.safetensors"):
             with suppress(OSError):
                 path.unlink(missing_ok=True)
 
 
 def cached_in_pieces(key: Key, build: Callable[[Pieces], Built]) -> Built:
-    """The same as `cached` for what takes long: `build` may have its parts kept on the way, until the whole is made."""
+    """As `cached`, for long work: `build` may cache its parts until the whole is made."""
     pieces = Pieces(key)
     made = cached(key, lambda: build(pieces))
     pieces.forget()
@@ -176,14 +175,8 @@ def _load(path: Path) -> Built | None:
         names = json.loads(metadata["names"])
         whole = metadata[FORMAT] == str(VERSION) and metadata["digest"] == _digest(tensors, names)
         return (tensors, names) if whole else None
-    except (
-        OSError,
-        SafetensorError,
-        KeyError,
-        ValueError,
-        RuntimeError,
-        DataError,
-    ):  # torch's, where the file just went
+    # RuntimeError is torch's, where the file was removed just now.
+    except (OSError, SafetensorError, KeyError, ValueError, RuntimeError, DataError):
         return None
 
 

@@ -1,6 +1,6 @@
-"""Objects in the world: which ones each viewpoint shows, in which view and where in it.
+"""Objects in the world: those that each viewpoint shows, with view, box and features, and what agents see of them.
 
-An object is shown in one view, that in which its box is largest; one that no view shows is not there to be seen.
+An object is shown in one view, that in which its box is largest; one that no view shows cannot be seen.
 """
 
 import hashlib
@@ -12,9 +12,10 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.nn.functional import embedding
 
-from vlnbert.errors import Faults
-from vlnbert.sources.boxes import (
+from vlnbert.errors import Faults, UsageError, setting
+from vlnbert.sources.annotations import (
     IMAGE_HEIGHT,
     IMAGE_WIDTH,
     Box,
@@ -24,12 +25,14 @@ from vlnbert.sources.boxes import (
     read_box_folder,
 )
 from vlnbert.world.cache import Built, Key, cached
-from vlnbert.world.world import World
+from vlnbert.world.world import STEPS, VIEWS, World, angle_feature, view_elevation, view_heading
 
 VERSION = 1  # of the tables below; a new one makes old caches unused
 TABLES = ("name", "viewpoint", "view", "position", "first", "count")
 NONE = -1  # the place of an object that is not shown
 AREA = 4  # the column of `position` in which the area stands
+PADDING = VIEWS  # the view of padding
+STRIDE = 4  # trimmed widths are multiples of it: more batches have the same shape
 
 Boxes = list[tuple[int, tuple[float, ...]]]  # views, each with left, top, right and bottom as shares of it
 Sightings = dict[tuple[str, str], list[int]]  # (scan, object id) -> viewpoints
@@ -50,14 +53,14 @@ class ObjectTable:
     position: Tensor  # [row, 5] left, top, right, bottom and area of its box, as shares of the view
     first: Tensor  # [viewpoint]
     count: Tensor  # [viewpoint]
-    left_out: int = 0  # rows that the files have and these tables do not
+    left_out: int = 0  # objects of the files that these tables lack
 
     def __len__(self) -> int:
         return len(self.ids)
 
     @cached_property
     def widest(self) -> int:
-        """How many objects the fullest viewpoint shows."""
+        """The most objects that a viewpoint shows."""
         return max(self.count.tolist(), default=0)
 
     def index(self, viewpoint: int, id: str) -> int:
@@ -75,7 +78,7 @@ class ObjectTable:
         return self.names[int(self.name[int(self.first[viewpoint]) + self.index(viewpoint, id)])]
 
     def select(self, rows: Tensor) -> "ObjectTable":
-        """Some of the rows, given in ascending order; the others count as left out."""
+        """A table of some rows, given in ascending order; the others count as left out."""
         count = torch.bincount(self.viewpoint[rows], minlength=len(self.count))
         return replace(
             self,
@@ -94,7 +97,7 @@ class ObjectTable:
         return order[rank < max_objects].sort().values
 
     def fingerprint(self) -> str:
-        """Tells tables apart whose rows stand for other objects."""
+        """A hash of the objects in the rows."""
         digest = hashlib.blake2b(json.dumps(self.ids).encode(), digest_size=16)
         digest.update(self.count.numpy().data)
         return digest.hexdigest()
@@ -119,7 +122,7 @@ def open_object_table(world: World, folder: Path) -> ObjectTable:
 
 
 def build_object_table(world: World, boxes: Iterable[ViewpointObjects], folder: Path) -> ObjectTable:
-    """What the viewpoints of a world show. `folder` is where the boxes lie: its files' faults are reported together."""
+    """The objects that the viewpoints of a world show; faults of all files in `folder` are reported together."""
     shown, faults = [list[BoxedObject]() for _ in range(len(world))], Faults(folder)
     with faults.including():
         for place in boxes:
@@ -146,7 +149,7 @@ def build_object_table(world: World, boxes: Iterable[ViewpointObjects], folder: 
 
 
 def boxes_by_view(world: World, objects: ObjectTable, folder: Path) -> list[Boxes]:
-    """[row] every view that shows an object, and its box there; read from the files, as few need it."""
+    """[row] every view that shows an object, and its box there; read from the files, not cached."""
     shown: list[Boxes] = [[] for _ in range(len(objects))]
     for place in read_box_folder(folder):
         viewpoint = world.numbers.get((place.scan, place.viewpoint), NONE)
@@ -166,7 +169,7 @@ def find_sightings(world: World, objects: ObjectTable) -> Sightings:
 
 
 def _order(item: BoxedObject) -> tuple[bool, int, str, str]:
-    """Ids that are numbers first, by their value, however long; then the others, as text."""
+    """Sort key of objects: ids that are numbers first, by value, then the others, as text."""
     number = item.id.isascii() and item.id.isdecimal()
     digits = item.id.lstrip("0") if number else ""
     return not number, len(digits), digits, item.id
@@ -185,3 +188,104 @@ def _shares(box: Box) -> tuple[float, ...]:
     top, bottom = (min(max(edge, 0), IMAGE_HEIGHT) for edge in (y, y + max(height, 0)))
     area = (right - left) * (bottom - top) / (IMAGE_WIDTH * IMAGE_HEIGHT)  # of pixels: equal boxes have equal areas
     return left / IMAGE_WIDTH, top / IMAGE_HEIGHT, right / IMAGE_WIDTH, bottom / IMAGE_HEIGHT, area
+
+
+@dataclass(frozen=True)
+class VisibleObjects:
+    """The objects that each agent sees at its viewpoint, padded with zeros.
+
+    - `features` [row, object, width]: their visual features.
+    - `position` [row, object, 5]: left, top, right, bottom and area of its box, as shares of the view.
+    - `direction` [row, object, 4]: of the view that shows it, as for slots.
+    - `present` [row, object] bool: false for padding.
+    """
+
+    features: Tensor
+    position: Tensor
+    direction: Tensor
+    present: Tensor
+
+
+@dataclass(frozen=True)
+class ObjectBank:
+    """The objects of every viewpoint with a feature each. Row 0 of the tables is padding.
+
+    On the CPU, `look` is as wide as the fullest viewpoint of the batch needs. Elsewhere, finding that out would wait
+    for the device, so it is as wide as the fullest of all needs; with `fixed` it is so everywhere.
+    """
+
+    object_table: ObjectTable  # whose rows these are, on the CPU: ids, names and the way back from a choice
+    widest: int  # objects that the fullest viewpoint shows, at least 1
+    first: Tensor  # [viewpoint]
+    count: Tensor  # [viewpoint]
+    view: Tensor  # [1 + row]
+    position: Tensor  # [1 + row, 5]
+    row: Tensor  # [1 + row] place in `table`
+    table: Tensor  # [1 + code, width]
+    compass: Tensor  # [view x heading step, 4] directions of views from each of the 12 headings an agent may face
+    fixed: bool = False
+
+    @classmethod
+    def from_codebook(
+        cls, objects: ObjectTable, vectors: Tensor, code: Tensor | None = None, max_objects: int | None = None
+    ) -> "ObjectBank":
+        """A bank from [code, width] vectors and the code of each row of `objects`; without codes, one a row.
+
+        Where a viewpoint shows more than `max_objects` objects, those with the largest boxes are kept:
+        `object_table.left_out` of the bank counts the others, and whatever else was left out before.
+        """
+        code = torch.arange(len(objects)) if code is None else code.cpu()
+        if len(code) != len(objects) or (len(code) and not 0 <= int(code.min()) <= int(code.max()) < len(vectors)):
+            raise UsageError(f"{len(vectors)} vectors and {len(code)} codes do not serve {len(objects)} objects")
+        if max_objects is not None and max_objects < 1:
+            raise UsageError(f"{setting('features.max_objects', max_objects)} would leave none; choose 1 or more")
+        if max_objects is not None:
+            rows = objects.largest(max_objects)
+            objects, code = objects.select(rows), code[rows]
+        seen, step = torch.arange(VIEWS)[:, None], torch.arange(STEPS)
+        heading = view_heading(seen) - view_heading(step)
+        compass = angle_feature(heading, view_elevation(seen).expand_as(heading), width=4)
+        bank = cls(
+            object_table=objects,
+            widest=max(1, objects.widest),
+            first=objects.first + 1,
+            count=objects.count,
+            view=_padded(objects.view, PADDING),
+            position=_padded(objects.position),
+            row=_padded(code + 1),
+            table=_padded(vectors),
+            compass=torch.cat((compass, compass.new_zeros(1, STEPS, 4))).flatten(0, 1),
+        )
+        return bank.to(vectors.device)
+
+    @property
+    def width(self) -> int:
+        return self.table.shape[1]
+
+    def look(self, viewpoint: Tensor, view: Tensor) -> VisibleObjects:
+        """The objects that agents see at [agent] viewpoints, facing [agent] views."""
+        count = self.count.index_select(0, viewpoint)
+        width = self.widest
+        if not self.fixed and count.device.type == "cpu":
+            fullest = max([1, *map(int, count.tolist())])
+            width = min(width, -(-fullest // STRIDE) * STRIDE)
+        place = torch.arange(width, device=count.device)
+        present = place < count[:, None]
+        row = (self.first.index_select(0, viewpoint)[:, None] + place).masked_fill(~present, 0)
+        seen_from = self.view[row] * STEPS + (view % STEPS)[:, None]
+        return VisibleObjects(
+            features=embedding(self.row[row], self.table),
+            position=embedding(row, self.position),
+            direction=embedding(seen_from, self.compass),
+            present=present,
+        )
+
+    def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "ObjectBank":
+        """The same bank on another device, its features in another precision."""
+        names = ("first", "count", "view", "position", "row", "compass")
+        moved = {name: getattr(self, name).to(device) for name in names}
+        return replace(self, **moved, table=self.table.to(device, dtype))
+
+
+def _padded(table: Tensor, padding: int = 0) -> Tensor:
+    return torch.cat((table.new_full((1, *table.shape[1:]), padding), table))

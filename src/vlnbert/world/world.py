@@ -1,16 +1,24 @@
-"""The world: every viewpoint of every scan as rows of tensors on one device."""
+"""The world: every viewpoint of every scan as rows of tensors on one device; and the angles of a panorama.
+
+Heading 0 looks along +y and grows clockwise; elevation grows upwards; both are in radians. A panorama has 36 views,
+`level * 12 + step`: level 0 looks 30 degrees down, 1 straight ahead, 2 up, and each step turns 30 degrees to the right.
+"""
 
 import hashlib
 import json
+import math
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from vlnbert.errors import UnknownNameError
+from vlnbert.errors import UnknownNameError, UsageError
 from vlnbert.world.banks import rows_of
 
+VIEWS = 36
+STEPS = 12  # views in a turn
+VIEW_ANGLE = math.radians(30)  # between neighbouring views, in both directions
 STOP = 0  # the slot of "stay here"; neighbours take slots 1 and up
 
 
@@ -66,7 +74,7 @@ class World:
         return self.neighbour.device
 
     def to(self, device: torch.device | str) -> "World":
-        """The same world on another device."""
+        """A copy on another device; the same object where it is there already."""
         if self.device == torch.device(device):
             return self
         tensors = {name: tensor.to(device) for name, tensor in self.tensors().items()}
@@ -76,7 +84,7 @@ class World:
         return {field.name: getattr(self, field.name) for field in fields(self) if field.type is Tensor}
 
     def pair(self, start: Tensor, end: Tensor) -> Tensor:
-        """The place of two viewpoints of one scan in the pair tables."""
+        """The index of two viewpoints of one scan in the pair tables."""
         return self.row[start] + self.column[end]
 
     def metres(self, start: Tensor, end: Tensor) -> Tensor:
@@ -105,7 +113,7 @@ class World:
         return [name for (where, name) in self.numbers if where == scan]
 
     def fingerprint(self) -> str:
-        """Tells worlds apart whose scans, viewpoints, neighbours or facing views differ."""
+        """A hash of scans, viewpoints, neighbours and facing views."""
         digest = hashlib.blake2b(json.dumps((self.scans, self.viewpoints)).encode(), digest_size=16)
         for tensor in (self.scan_of, self.neighbour, self.view):
             digest.update(tensor.cpu().contiguous().numpy().data)
@@ -118,3 +126,37 @@ class World:
         return {
             (self.scans[place], name): n for n, (place, name) in enumerate(zip(places, self.viewpoints, strict=True))
         }
+
+
+def view_heading(view: Tensor) -> Tensor:
+    """The heading at the centre of a view."""
+    return (view % STEPS) * VIEW_ANGLE
+
+
+def view_elevation(view: Tensor) -> Tensor:
+    """The elevation at the centre of a view."""
+    return (view // STEPS - 1) * VIEW_ANGLE
+
+
+def level_view(heading: Tensor) -> Tensor:
+    """The level view nearest to a heading: halves round up, and a full turn is none."""
+    return torch.floor(heading / VIEW_ANGLE + 0.5).long() % STEPS + STEPS
+
+
+def nearest_view(heading: float, elevation: float) -> int:
+    """The view whose centre is nearest to a direction."""
+    level = min(max(round(elevation / VIEW_ANGLE), -1), 1) + 1
+    return level * STEPS + round(heading / VIEW_ANGLE) % STEPS
+
+
+def wrapped(angle: Tensor) -> Tensor:
+    """An equal angle within [-pi, pi)."""
+    return torch.remainder(angle + math.pi, 2 * math.pi) - math.pi
+
+
+def angle_feature(heading: Tensor, elevation: Tensor, width: int = 128) -> Tensor:
+    """(sin h, cos h, sin e, cos e) repeated up to `width`: the order of the published weights, not of the paper."""
+    if width < 4 or width % 4:
+        raise UsageError(f"an angle feature of width {width} cannot be made; choose a multiple of 4")
+    parts = torch.stack((heading.sin(), heading.cos(), elevation.sin(), elevation.cos()), dim=-1)
+    return parts.repeat(*(1,) * heading.dim(), width // 4)

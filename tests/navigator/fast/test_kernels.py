@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from vlnbert.navigator import fast
-from vlnbert.navigator.fast import KeyValues, context
-from vlnbert.navigator.fast.attention import MOST_TOKENS
-from vlnbert.navigator.model.layers import Attention
+from vlnbert.navigator import NavigatorConfig, fast
+from vlnbert.navigator.fast import KeyValues, fused
+from vlnbert.navigator.fast.fused import MOST_TOKENS
+from vlnbert.navigator.model.bert import Attention
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cuda" if torch.cuda.is_available() and not INTERPRETED else "cpu"
@@ -28,7 +28,8 @@ def randn(*shape: int) -> Tensor:
 
 def attention(dropout: float = 0.0) -> Attention:
     torch.manual_seed(0)
-    return Attention(HIDDEN, HEADS, dropout, dropout, 1e-12).to(DEVICE)
+    config = NavigatorConfig(hidden=HIDDEN, heads=HEADS, hidden_dropout=dropout, attention_dropout=dropout)
+    return Attention(config).to(DEVICE)
 
 
 def source(tokens: int, width: int) -> KeyValues:
@@ -126,14 +127,14 @@ def test_where_nothing_can_be_compiled_torch_serves(monkeypatch: pytest.MonkeyPa
     def refuse(device: torch.device) -> None:
         raise RuntimeError("no C compiler")
 
-    monkeypatch.setattr(context, "_try_out", refuse)
-    context._compiles.cache_clear()
+    monkeypatch.setattr(fused, "_try_out", refuse)
+    fused._compiles.cache_clear()
     layer, (queries, sources) = attention().eval(), given("both")
     try:
         with fast.enabled(), pytest.warns(UserWarning, match=r"no C compiler.*torch's own serve"):
             out = layer.context(queries, *sources)
     finally:
-        context._compiles.cache_clear()
+        fused._compiles.cache_clear()
     assert torch.equal(out, layer.context(queries, *sources))
 
 

@@ -117,7 +117,7 @@ def test_a_ready_module(tmp_path: Path) -> None:
 
 def test_unknown_names_are_told_when_a_navigator_is_made() -> None:
     config = replace(ONE, backbone="clever")
-    known = "known: huggingface, .*one-stream, two-stream; load its plugin: --plugin FILE, or .*"
+    known = "known: huggingface, .*one-stream, two-stream; or load its plugin: --plugin FILE, or .*"
     with pytest.raises(UnknownNameError, match=f"^no backbone 'clever'; {known}$"):
         Navigator(config)
     with pytest.raises(UnknownNameError, match="did you mean two-stream"):

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from tests.navigator.samples import sight, words
 from vlnbert.learning.presets import presets
 from vlnbert.navigator import Instruction, Navigator, NavigatorConfig, fast, named_size
-from vlnbert.navigator.model.layers import Attention, FeedForward
+from vlnbert.navigator.model.bert import Attention, FeedForward
 
 ROWS, LENGTH = 32, 9
 SMALL = {"hidden": 96, "heads": 4, "inner": 64, "layers": 2, "vocabulary": 50, "positions": 40, "feature_width": 32}

@@ -227,9 +227,9 @@ def test_what_is_no_encoder_is_told_in_one_line(bert: Path, tmp_path: Path) -> N
 
 
 UNTRUSTED = {
-    "a slow regular expression": (
-        {"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Removed", "invert": False}},
-        "a regular expression that is not known",
+    "steps that multiply": (
+        {"normalizer": {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 300_000}},
+        "steps that multiply text",
     ),
     "an end that panics": (
         {"post_processor": {"type": "RobertaProcessing", "sep": ["</s>", 10**9], "cls": ["<s>", 0]}},
@@ -292,7 +292,7 @@ def test_a_damaged_description_is_told(bert: Path, tmp_path: Path) -> None:
 def test_code_of_strangers_is_never_run(bert: Path) -> None:
     """What transformers is asked for says so, whatever it would do by itself."""
     source = Path(sys.modules["vlnbert.navigator.model.huggingface"].__file__ or "").read_text()
-    assert source.count("trust_remote_code=False") == 3
+    assert source.count("trust_remote_code=False") == 4
     assert "trust_remote_code=True" not in source
     with pytest.raises(UsageError, match="needs an encoder"):
         Navigator(replace(TWO, backbone="huggingface", backbone_settings={"encoder": ""}))

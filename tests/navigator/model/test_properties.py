@@ -9,7 +9,7 @@ from torch import Tensor
 from tests.navigator.samples import sight, words
 from vlnbert.environment.environment import Observation, VisibleObjects
 from vlnbert.navigator import Instruction, Navigator, Step
-from vlnbert.navigator.model.layers import Attention
+from vlnbert.navigator.model.bert import Attention
 
 ROWS, LENGTH, STEPS = 3, 9, 3
 

@@ -12,7 +12,7 @@ from tests.navigator.samples import CONFIGS, ONE, make, sight, words
 from vlnbert.environment.environment import Observation
 from vlnbert.errors import DataError, UnknownNameError, UsageError
 from vlnbert.navigator import SIZES, Navigator, NavigatorConfig, fast, named_size
-from vlnbert.navigator.model.layers import Attention, FeedForward
+from vlnbert.navigator.model.bert import Attention, FeedForward
 from vlnbert.tasks.tokens import load_tokenizer
 
 

@@ -17,7 +17,6 @@ from vlnbert.learning.checkpoints import load_checkpoint, save_checkpoint, unfil
 from vlnbert.learning.navigator_recipe import own_navigator
 from vlnbert.learning.run_folder import Progress
 from vlnbert.navigator import Navigator
-from vlnbert.navigator.storage import hub
 from vlnbert.navigator.storage.folder import Limits, read_safetensors
 from vlnbert.tasks.tokens import load_tokenizer
 from vlnbert.weights.importing import open_navigator
@@ -197,7 +196,7 @@ def test_a_hub_name_without_network(monkeypatch: pytest.MonkeyPatch) -> None:
         tries.append(name)
         raise ConnectionError("[Errno -2] Name or service not known\nand a long story")
 
-    monkeypatch.setattr(hub, "snapshot_download", refuse)
+    monkeypatch.setattr("vlnbert.navigator.storage.folder.snapshot_download", refuse)
     line = refused("org/none")
     assert line.startswith("org/none: no such file or folder, and the hub gave no model of that name (ConnectionError")
     assert "long story" not in line
@@ -216,7 +215,7 @@ def test_a_hub_name_is_fetched_with_its_options(saved: Path, monkeypatch: pytest
         asked.update(options, name=name)
         return str(saved)
 
-    monkeypatch.setattr(hub, "snapshot_download", give)
+    monkeypatch.setattr("vlnbert.navigator.storage.folder.snapshot_download", give)
     options = {"revision": "v1", "cache_dir": "x", "token": "t", "local_files_only": True, "force_download": True}
     navigator = Navigator.from_pretrained("org/some", **options)
     assert asked.items() >= {"name": "org/some", **options}.items()

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.navigator.samples import ONE
-from vlnbert.data.spec import OFF, FeatureSpec
 from vlnbert.errors import DataError
+from vlnbert.features.spec import OFF, FeatureSpec
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.storage.shown import NONE, SIZES, WORDS, describe_shown
 from vlnbert.weights.importing import inspect_weights, open_navigator

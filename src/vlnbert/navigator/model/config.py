@@ -1,4 +1,4 @@
-"""Everything that defines a navigator, and its named sizes."""
+"""The configuration of a navigator, and its named sizes."""
 
 from dataclasses import dataclass, field, fields, replace
 from typing import Literal, get_args
@@ -8,8 +8,8 @@ from vlnbert.errors import UnknownNameError, UsageError, setting
 Matching = Literal["cross-modal", "visual", "off"]
 LanguageAttention = Literal["once", "embeddings", "initial", "previous"]
 
-LARGEST = 2**20  # of any number; beyond it nothing is meant, only mistyped
-MOST_LAYERS = 1000  # each is built, were it without room for its weights
+# Larger numbers are typing errors; layers cost time to build, even without allocated weights.
+LARGEST, MOST_LAYERS = 2**20, 1000
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class NavigatorConfig:
     object_width: int = 0
     """Width of an object's feature; 0 for a navigator that sees no objects (R2R)."""
     matching: Matching = "cross-modal"
-    """What refines the state: attended words times attended views, the views alone (REVERIE), or nothing."""
+    """Input of the state refinement: attended words times attended views, the views alone (REVERIE), or nothing."""
     language_attention: LanguageAttention = "once"
     """When words attend to each other: once at the start, or at every step, on their embeddings, their initial features
     or the previous step's output. One-stream only."""
@@ -49,34 +49,21 @@ class NavigatorConfig:
     attention_dropout: float = 0.1
     """Dropout of attention weights."""
     feature_dropout: float = 0.4
-    """Dropout of view and object features; directions are spared."""
+    """Dropout of view and object features, but not of directions."""
     critic_width: int = 512
     """Hidden width of the critic."""
     critic_dropout: float = 0.5
     """Dropout in the critic."""
     backbone_settings: dict[str, bool | int | float | str] = field(default_factory=dict, hash=False)
-    """What a backbone reads beside all this, as names and values. huggingface reads encoder (a folder, or a name on the
-    hub) and frozen (True: the encoder does not learn)."""
+    """Further settings of a backbone, as names and values. huggingface has encoder (a folder, or a name on the hub) and
+    frozen (True: the encoder is not trained)."""
 
     def __post_init__(self) -> None:
-        self._check_words()
-        self._check_numbers()
-        if self.hidden % self.heads:
-            raise UsageError(f"{self.heads} heads cannot share a width of {self.hidden}; choose a divisor of it")
-        if self.angle_width % 4:
-            width = setting("navigator.angle_width", self.angle_width)
-            raise UsageError(f"{width} holds no whole directions; choose a multiple of 4")
-        self._check_settings()
-
-    def _check_words(self) -> None:
         if not isinstance(self.backbone, str):
             raise UsageError(f"{setting('navigator.backbone')} is {self.backbone!r}; choose a name")
-        choices = {"matching": Matching, "language_attention": LanguageAttention}
-        for name, words in choices.items():
+        for name, words in {"matching": Matching, "language_attention": LanguageAttention}.items():
             if getattr(self, name) not in get_args(words):
                 raise UnknownNameError(name, str(getattr(self, name)), get_args(words))
-
-    def _check_numbers(self) -> None:
         for item in fields(self):
             value, least = getattr(self, item.name), 0 if item.name in ("cross_layers", "object_width") else 1
             most = MOST_LAYERS if item.name in ("layers", "cross_layers") else LARGEST
@@ -87,16 +74,19 @@ class NavigatorConfig:
                 wanted = "a number from 0 to below 1"
             if wanted:
                 raise UsageError(f"{setting(f'navigator.{item.name}')} is {value!r}; choose {wanted}")
-
-    def _check_settings(self) -> None:
-        given: object = self.backbone_settings
-        plain = isinstance(given, dict) and all(isinstance(one, str) for one in given)
+        if self.hidden % self.heads:
+            raise UsageError(f"{self.heads} heads cannot share a width of {self.hidden}; choose a divisor of it")
+        if self.angle_width % 4:
+            width = setting("navigator.angle_width", self.angle_width)
+            raise UsageError(f"{width} holds no whole directions; choose a multiple of 4")
+        settings: object = self.backbone_settings
+        plain = isinstance(settings, dict) and all(isinstance(name, str) for name in settings)
         if not plain or not all(isinstance(one, bool | int | float | str) for one in self.backbone_settings.values()):
-            raise UsageError(f"backbone_settings is {given!r}; choose names with numbers, words, True or False")
+            raise UsageError(f"backbone_settings is {settings!r}; choose names with numbers, words, True or False")
 
 
 def _pair(hidden: int, heads: int, one: int, language: int, cross: int, **more: float) -> dict[str, NavigatorConfig]:
-    """The same size for both backbones, with the dropout that each was trained with."""
+    """One size for both backbones, each with the dropout that it was trained with."""
     base = NavigatorConfig(hidden=hidden, heads=heads, inner=4 * hidden, layers=one)
     base = replace(base, **more)  # type: ignore[arg-type]  # plain fields by name
     two = replace(
@@ -116,7 +106,7 @@ SIZES: dict[str, dict[str, NavigatorConfig]] = {
 
 
 def named_size(size: str, backbone: str) -> NavigatorConfig:
-    """A configuration by its names, such as ("base", "two-stream")."""
+    """Return a configuration by size and backbone, such as ("base", "two-stream")."""
     if size not in SIZES:
         raise UnknownNameError("size", size, SIZES)
     if backbone not in SIZES[size]:

@@ -1,9 +1,9 @@
-"""Digests of a folder's files, kept in it as `digests.json`: what was damaged since is noticed when it is read.
+"""Digests of a folder's files, stored in it as `digests.json`, to detect damage when they are read.
 
-They are against accidents: whoever can change a file can change its digest too. So they are XXH3's, of 128 bits, which
-find a flipped bit as fast as memory is read. Tensors are hashed in a thread of their own while they are written, and
-once they are read, so that no file is read twice: the digest of a safetensors file is that of its tensors' digests with
-all that its header says. Folders without digests, older ones or other people's, open unchecked.
+They guard against accidents, not attacks: whoever can change a file can change its digest too. So they are 128-bit
+XXH3, which finds a flipped bit as fast as memory is read. Tensors are hashed in a separate thread while they are
+written, and after they are read, so that no file is read twice: the digest of a safetensors file covers its tensors'
+digests and its whole header. Folders without digests, such as older ones, open unchecked.
 """
 
 import json
@@ -19,8 +19,8 @@ from torch import Tensor
 from xxhash import xxh3_128
 
 from vlnbert.errors import DataError
-from vlnbert.sources.files import read_json, require_regular, write_json
-from vlnbert.sources.formats import FORMAT, NewerFormatError, format_of
+from vlnbert.sources.files import FORMAT, NewerFormatError, format_of, read_json, require_regular
+from vlnbert.sources.writing import write_json
 
 DIGESTS = "digests.json"
 NEWEST = 1  # format of digests.json
@@ -29,7 +29,7 @@ Tensors = Mapping[str, Tensor]
 
 
 class DigestError(DataError):
-    """A file is not the one that was written, by its digest."""
+    """A file differs from the one that was written, by its digest."""
 
     def __init__(self, path: Path, problem: str = "is not what was written, by its digest") -> None:
         remedy = f"take a whole copy of the folder or, if you changed it on purpose, delete its {DIGESTS}"
@@ -38,17 +38,18 @@ class DigestError(DataError):
 
 @contextmanager
 def noting(folder: Path, files: Mapping[str, Tensors | None]) -> Iterator[None]:
-    """Note the digests of files that the block writes, by their names: with its tensors, a safetensors file's.
+    """Record the digests of files that the block writes: by name, with the tensors of a safetensors file.
 
-    These are hashed while the block writes them. Until it has ended, nothing is noted of the files.
+    Tensors are hashed while the block writes them. Until it has ended, the files have no digests.
     """
     noted = dict[str, str]()
-    with suppress(DataError):  # damaged ones are written anew
+    # A damaged digests.json is replaced.
+    with suppress(DataError):
         noted = {name: digest for name, digest in read_digests(folder).items() if name not in files}
     (folder / DIGESTS).unlink(missing_ok=True)
     with ThreadPoolExecutor(1) as pool:
         digests = {
-            name: {key: pool.submit(_of, tensor) for key, tensor in tensors.items()}
+            name: {key: pool.submit(_digest_tensor, tensor) for key, tensor in tensors.items()}
             for name, tensors in files.items()
             if tensors is not None
         }
@@ -56,12 +57,12 @@ def noting(folder: Path, files: Mapping[str, Tensors | None]) -> Iterator[None]:
         for name, tensors in files.items():
             if (path := folder / name).exists():
                 known = {key: one.result() for key, one in digests.get(name, {}).items()}
-                noted[name] = _of_bytes(path) if tensors is None else _of_written(path, tensors, known)
-    write_json(folder / DIGESTS, {FORMAT: NEWEST, "files": noted, "digest": _of_document(noted)}, indent=2)
+                noted[name] = _digest_file(path) if tensors is None else _digest_written(path, tensors, known)
+    write_json(folder / DIGESTS, {FORMAT: NEWEST, "files": noted, "digest": _digest_json(noted)}, indent=2)
 
 
 def read_digests(folder: Path) -> dict[str, str]:
-    """The digests that are noted in a folder, by the names of the files; none where it has none."""
+    """The recorded digests of a folder, by file name; empty if it has none."""
     path = folder / DIGESTS
     if not path.exists():
         return {}
@@ -69,7 +70,7 @@ def read_digests(folder: Path) -> dict[str, str]:
         document = read_json(path, "digests")
         if isinstance(document, dict) and format_of(path, document, NEWEST) and document.keys() == KEYS:
             files = document["files"]
-            if isinstance(files, dict) and document["digest"] == _of_document(files):
+            if isinstance(files, dict) and document["digest"] == _digest_json(files):
                 return files
     except NewerFormatError:
         raise
@@ -79,13 +80,13 @@ def read_digests(folder: Path) -> dict[str, str]:
 
 
 def check_file(path: Path) -> None:
-    """Refuse a file that is not the one whose digest was noted, if one was, or that is gone since."""
+    """Raise an error if a file with a recorded digest has changed or is gone."""
     noted = read_digests(path.parent).get(path.name)
     if noted is None:
         return
     try:
         require_regular(path, "file with a digest")
-        found = _of_bytes(path)
+        found = _digest_file(path)
     except FileNotFoundError:
         raise DigestError(path, "is missing, though the folder was written with it") from None
     except OSError as error:
@@ -95,31 +96,35 @@ def check_file(path: Path) -> None:
 
 
 def check_tensors(path: Path, tensors: Tensors, metadata: Mapping[str, str]) -> None:
-    """The same for a safetensors file, by what was read from it."""
+    """Raise an error if what was read from a safetensors file with a recorded digest has changed."""
     noted = read_digests(path.parent).get(path.name)
-    if noted is not None and noted != _of_tensors(tensors, {name: _of(one) for name, one in tensors.items()}, metadata):
+    if noted is None:
+        return
+    digests = {name: _digest_tensor(tensor) for name, tensor in tensors.items()}
+    if noted != _digest_tensors(tensors, digests, metadata):
         raise DigestError(path)
 
 
-def _of(tensor: Tensor) -> str:
-    """The digest of a tensor's bytes; other threads go on meanwhile."""
+def _digest_tensor(tensor: Tensor) -> str:
+    """The digest of a tensor's bytes; hashing releases the GIL."""
     return xxh3_128(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data).hexdigest()
 
 
-def _of_written(path: Path, tensors: Tensors, digests: Mapping[str, str]) -> str:
-    """The digest of a file that was just written, of those tensors that it has: one that is there twice is left out."""
+def _digest_written(path: Path, tensors: Tensors, digests: Mapping[str, str]) -> str:
+    """The digest of a file that was just written; it stores shared tensors once."""
     with safe_open(path, framework="pt") as file:
-        return _of_tensors({name: tensors[name] for name in file.keys()}, digests, file.metadata() or {})  # noqa: SIM118
+        stored = {name: tensors[name] for name in file.keys()}  # noqa: SIM118
+        return _digest_tensors(stored, digests, file.metadata() or {})
 
 
-def _of_tensors(tensors: Tensors, digests: Mapping[str, str], metadata: Mapping[str, str]) -> str:
-    told = [[name, str(tensors[name].dtype), list(tensors[name].shape), digests[name]] for name in sorted(tensors)]
-    return _of_document([told, dict(metadata)])
+def _digest_tensors(tensors: Tensors, digests: Mapping[str, str], metadata: Mapping[str, str]) -> str:
+    rows = [[name, str(tensors[name].dtype), list(tensors[name].shape), digests[name]] for name in sorted(tensors)]
+    return _digest_json([rows, dict(metadata)])
 
 
-def _of_document(document: Any) -> str:
+def _digest_json(document: Any) -> str:
     return xxh3_128(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
-def _of_bytes(path: Path) -> str:
+def _digest_file(path: Path) -> str:
     return xxh3_128(path.read_bytes()).hexdigest()

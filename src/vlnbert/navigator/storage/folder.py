@@ -1,6 +1,7 @@
-"""A navigator's folder, here or on the hub: what it must hold, and whether that fits together."""
+"""A navigator's folder, here or on the hub: finding it, reading it, and checking that its files fit together."""
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
@@ -8,98 +9,145 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub import snapshot_download
+from huggingface_hub.errors import HfHubHTTPError
 from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from vlnbert.errors import DataError, UnknownNameError, UsageError, VlnbertError
-from vlnbert.navigator.model import BACKBONES, NavigatorConfig, RecurrentVLNBert, key_shapes
-from vlnbert.navigator.model.config import LARGEST
-from vlnbert.navigator.storage.digests import check_file, check_tensors
-from vlnbert.navigator.storage.hub import exists, fetched, is_hub_name
+from vlnbert.navigator.model.backbone import BACKBONES
+from vlnbert.navigator.model.config import LARGEST, NavigatorConfig
+from vlnbert.navigator.model.navigator import RecurrentVLNBert, key_shapes
+from vlnbert.navigator.storage.digests import DIGESTS, check_file, check_tensors
 from vlnbert.navigator.storage.shown import FEATURES, Shown, read_shown, require_no_path
 from vlnbert.plugins import LOAD_PLUGIN
-from vlnbert.sources.files import FETCH_AGAIN, read_json, require_regular
-from vlnbert.sources.formats import FORMAT, format_of
-from vlnbert.sources.tokenizer_check import read_tokenizer_file
+from vlnbert.sources.files import FETCH_AGAIN, FORMAT, format_of, read_json, require_regular
+from vlnbert.sources.tokenizer import read_tokenizer_file
 from vlnbert.tasks.tokens import ENDS, SPECIAL
 
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
 SPEAKER = "speaker"  # in config.json, the settings of a speaker
-NEWEST = 2  # format of config.json; 2 renamed two modules, and says so where 1 named no format
+NEWEST = 2  # format of config.json; 2 renamed two modules, and files of format 1 do not state theirs
 RENAMED_IN_2 = {"views": "view_embedding", "objects": "object_embedding"}
 KNOWN = frozenset(field.name for field in fields(NavigatorConfig))
-GIVE = "give a navigator's folder, or its name on the hub"
 SAVE_AGAIN = "save the navigator again"
 WEIGHT_TYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 WHOLE_WEIGHTS = "give other weights; those of a training that diverged are of no use"
 NAMED_AT_ONCE = 3  # more would not fit into a line
-FEW_LAYERS = 64  # that are built in a moment, whatever the weights are
+FEW_LAYERS = 64  # so many are built in a moment, whatever the weights are
+CONFIG_FILES = ("config.json", "vocab.txt", "tokenizer.json", "tokenizer_config.json")  # beside the weights
+OTHER_VOCABULARIES = ("vocab.json", "merges.txt", "*.model")  # of tokenizers other than BERT's
+NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+FILE_ENDINGS = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".safetensors")
 
 Shapes = Mapping[str, tuple[int, ...]]
 
 
-def find_navigator_folder(source: str | Path, **options: Any) -> Path:
-    """The folder at a path or, with the options of its client, from the hub; it holds all that a navigator needs."""
-    folder = find_folder(source, GIVE, **options)
-    require_files(source, folder, (CONFIG, WEIGHTS), "give a navigator's folder")
-    return folder
-
-
 def find_folder(source: str | Path, remedy: str, **options: Any) -> Path:
-    """The folder at a path or, with the options of its client, that of a model on the hub."""
+    """The folder at a path, or the local copy of a model on the hub, fetched with these options."""
     folder = Path(source)
     if not exists(folder) and is_hub_name(str(source)):
-        folder = fetched(str(source), (WEIGHTS,), **options)
+        folder = fetch_model(str(source), (WEIGHTS,), **options)
     if not folder.is_dir():
         raise DataError(source, "is not a folder" if exists(folder) else "no such folder", remedy)
     return folder
 
 
+class NoSuchSourceError(DataError):
+    """Nothing exists at a path, and the hub has no model of that name."""
+
+
+def exists(path: Path) -> bool:
+    """Whether a path exists; raises an error if permissions prevent looking."""
+    try:
+        return path.exists()
+    except OSError as error:
+        raise DataError(path, f"cannot be read ({error.strerror})", "check the path and its permissions") from None
+
+
+def is_hub_name(text: str) -> bool:
+    """Whether a text could be the name of a model on the hub, such as `bert-base-uncased` or `owner/name`."""
+    return NAME.fullmatch(text) is not None and not text.endswith(FILE_ENDINGS)
+
+
+def fetch_model(name: str, weight_files: tuple[str, ...], **options: Any) -> Path:
+    """Fetch a model from the hub, with the first of the weight files that it has, and return its local folder.
+
+    The options are those of the hub's library: revision, cache_dir, token, local_files_only, force_download.
+    """
+    try:
+        for weights in weight_files:
+            folder = Path(
+                snapshot_download(
+                    name, allow_patterns=[*CONFIG_FILES, *OTHER_VOCABULARIES, DIGESTS, weights], **options
+                )
+            )
+            if (folder / weights).exists():
+                break
+    # The hub's library passes on whatever the network's raises.
+    except Exception as error:
+        raise NoSuchSourceError(
+            name,
+            f"no such file or folder, and the hub gave no model of that name ({_reason(error)})",
+            "check the name and the network, or fetch the model's folder and give its path",
+        ) from None
+    return folder
+
+
+def _reason(error: Exception) -> str:
+    """The first line, or the HTTP status, of the hub library's long error."""
+    if isinstance(error, HfHubHTTPError) and getattr(error, "response", None) is not None:
+        return f"{type(error).__name__}, status {error.response.status_code}"
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:100]}" if lines else type(error).__name__
+
+
 def require_files(source: str | Path, folder: Path, names: Sequence[str], remedy: str) -> None:
-    """Refuse the folder of a source that lacks one of some files."""
+    """Raise an error if a source's folder lacks one of these files."""
     for name in names:
         if not exists(folder / name):
             raise DataError(source, f"holds no {name}", remedy)
 
 
 def write_tokenizer(path: Path, tokenizer: Tokenizer) -> None:
-    """Write a tokenizer.json; the library's own `save` raises a bare Exception where a disk is full."""
+    """Write a tokenizer.json; the library's own `save` raises a bare Exception when the disk is full."""
     path.write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How long the episodes are that a navigator was trained for; None where they are the task's."""
+    """Length limits of the episodes that a navigator was trained on; None for the task's own."""
 
     max_steps: int | None = None
     max_tokens: int | None = None  # of an instruction
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> "Limits":
-        """Those that somebody's values name; what is no whole number in range counts as not said."""
-        said = {field.name: values.get(field.name) for field in fields(cls)}
-        return cls(**{name: one for name, one in said.items() if type(one) is int and 1 <= one <= LARGEST})
+        """The limits among untrusted values; anything but a whole number in range is ignored."""
+        found = {field.name: values.get(field.name) for field in fields(cls)}
+        return cls(**{name: one for name, one in found.items() if type(one) is int and 1 <= one <= LARGEST})
 
     def values(self) -> dict[str, int]:
-        """Those that are said, by name."""
+        """The limits that are set, by name."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 def write_config(path: Path, config: NavigatorConfig, limits: Limits, features: Shown | None) -> None:
-    """Write a config.json, of today's format."""
-    shown = {} if features is None else {FEATURES: features}
-    told = {FORMAT: NEWEST, **asdict(config), **limits.values(), **shown}
-    path.write_text(json.dumps(told, sort_keys=True, indent=2))
+    """Write a config.json in the current format."""
+    document: dict[str, Any] = {FORMAT: NEWEST, **asdict(config), **limits.values()}
+    if features is not None:
+        document[FEATURES] = features
+    path.write_text(json.dumps(document, sort_keys=True, indent=2))
 
 
 def read_limits(path: Path) -> Limits:
-    """The limits that stand in a config.json beside the configuration; older ones have none."""
+    """The limits stored in a config.json; older files have none."""
     return Limits.from_values(_settings(path))
 
 
 def read_features(path: Path) -> Shown | None:
-    """What a navigator was shown, beside its configuration; None in an older config.json."""
+    """The features stored in a config.json that a navigator was trained with; None in older files."""
     settings = _settings(path)
     if FEATURES not in settings:
         return None
@@ -109,7 +157,7 @@ def read_features(path: Path) -> Shown | None:
 
 
 def read_config(path: Path) -> NavigatorConfig:
-    """The configuration in a config.json; what else stands there is left alone."""
+    """The configuration in a config.json; other entries are ignored."""
     check_file(path)
     settings = _settings(path)
     format_of(path, settings, NEWEST)
@@ -122,32 +170,27 @@ def read_config(path: Path) -> NavigatorConfig:
 def expected_shapes(
     path: Path, config: NavigatorConfig, kind: Callable[[NavigatorConfig], nn.Module] = RecurrentVLNBert
 ) -> dict[str, tuple[int, ...]]:
-    """The keys and shapes of the navigator that a config.json describes, if there can be such a one."""
+    """The keys and shapes of the navigator that a config.json describes, if it can be built."""
     if config.backbone not in BACKBONES:
         raise DataError(path, str(UnknownNameError("backbone", config.backbone, BACKBONES)), LOAD_PLUGIN)
-    _check_layers(path, config)
+    # Building more layers than the weights beside it can fill would only cost time.
+    if exists(path.with_name(WEIGHTS)):
+        layers, weights = config.layers + config.cross_layers, len(stored_shapes(path.with_name(WEIGHTS)))
+        if layers > max(weights, FEW_LAYERS):
+            raise DataError(path, f"describes {layers:,} layers, but {WEIGHTS} holds {weights:,} weights", SAVE_AGAIN)
     try:
         return key_shapes(config, kind)
     except UsageError as error:
         raise DataError(path, str(error), SAVE_AGAIN) from None
 
 
-def _check_layers(path: Path, config: NavigatorConfig) -> None:
-    """Refuse to build more layers than the weights beside a config.json can fill."""
-    if not exists(path.with_name(WEIGHTS)):
-        return
-    layers, weights = config.layers + config.cross_layers, len(stored_shapes(path.with_name(WEIGHTS)))
-    if layers > max(weights, FEW_LAYERS):
-        raise DataError(path, f"describes {layers:,} layers, but {WEIGHTS} holds {weights:,} weights", SAVE_AGAIN)
-
-
 def require_fit(folder: Path, config: NavigatorConfig) -> None:
-    """Refuse weights that are not those of the configuration beside them, before any is read or room made for it."""
+    """Raise an error if a folder's weights do not fit its configuration, before reading or allocating any."""
     check_header(folder / WEIGHTS, expected_shapes(folder / CONFIG, config))
 
 
 def describes_navigator(path: Path) -> bool:
-    """Whether a config.json is a navigator's, be it of a format that cannot be read or faulty."""
+    """Whether a config.json is a navigator's, even if its format is newer or its values are invalid."""
     try:
         return bool(_settings(path))
     except DataError:
@@ -164,6 +207,7 @@ def describes_speaker(folder: Path) -> bool:
 
 
 def _settings(path: Path) -> dict[str, Any]:
+    """The contents of a navigator's config.json, unchecked."""
     settings = read_json(path, "configuration")
     if not isinstance(settings, dict) or KNOWN.isdisjoint(settings):
         remedy = "give a navigator's folder, or make one with: vlnbert weights import"
@@ -172,22 +216,22 @@ def _settings(path: Path) -> dict[str, Any]:
 
 
 def read_weights(path: Path, expected: Shapes) -> dict[str, Tensor]:
-    """The weights of a navigator, under today's keys, in the shapes that are expected."""
+    """The weights of a navigator, under today's keys, in the expected shapes."""
     check_header(path, expected)
     tensors, _ = read_safetensors(path)
     return checked_weights(path, tensors, expected)
 
 
 def check_header(path: Path, expected: Shapes) -> None:
-    """The same for the shapes that the header of a file declares: nothing is read of what does not fit."""
+    """Check the shapes that a file's header declares, before reading any weights."""
     version = format_of(path.with_name(CONFIG), _settings(path.with_name(CONFIG)), NEWEST)
     check_fit(path, {_key_today(name, version): shape for name, shape in stored_shapes(path).items()}, expected)
 
 
 def checked_weights(path: Path, tensors: Mapping[str, Tensor], expected: Shapes) -> dict[str, Tensor]:
-    """The tensors of a file of ours under today's keys, if they fit: all of those that are expected, no others.
+    """The tensors of a file of ours under today's keys, if they are exactly the expected ones, finite floats.
 
-    Which keys the file has is told by the format in the config.json beside it.
+    The format in the config.json beside it determines which keys the file has.
     """
     version = format_of(path.with_name(CONFIG), _settings(path.with_name(CONFIG)), NEWEST)
     tensors = {_key_today(name, version): tensor for name, tensor in tensors.items()}
@@ -199,7 +243,7 @@ def checked_weights(path: Path, tensors: Mapping[str, Tensor], expected: Shapes)
 
 
 def weight_problem(tensor: Tensor) -> str | None:
-    """Why a tensor cannot be a weight, if it cannot: weights are floating-point numbers, and finite."""
+    """The reason why a tensor cannot be a weight, if any: weights are finite floating-point numbers."""
     if tensor.dtype not in WEIGHT_TYPES:
         return f"holds {str(tensor.dtype).removeprefix('torch.')}, not weights"
     # In one pass and without a copy: NaN and infinity end up among the extremes.
@@ -209,6 +253,7 @@ def weight_problem(tensor: Tensor) -> str | None:
 
 
 def _key_today(name: str, version: int) -> str:
+    """Today's name of a key in a file of this format."""
     part, dot, rest = name.partition(".")
     return f"{RENAMED_IN_2[part]}{dot}{rest}" if version < 2 and part in RENAMED_IN_2 else name
 
@@ -229,7 +274,7 @@ def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """One line for what may be wrong with a safetensors file."""
+    """Turn the ways in which reading a safetensors file can fail into one-line errors."""
     require_regular(path, "safetensors file")
     try:
         yield
@@ -237,16 +282,17 @@ def _readable(path: Path) -> Iterator[None]:
         raise DataError(path, f"is not a whole safetensors file ({error})", FETCH_AGAIN) from None
     except OSError as error:
         raise DataError(path, f"cannot be read ({error.strerror or error})", "check the file") from None
-    except RuntimeError:  # torch's, which opens the file by its name once more, when it may be gone
+    # From torch, which opens the file by name a second time, when it may be gone.
+    except RuntimeError:
         if path.exists():
             raise
         raise DataError(path, "is gone since it was opened", "check the file") from None
 
 
 def check_fit(path: Path, found: Shapes, expected: Shapes, remedy: str = SAVE_AGAIN) -> None:
-    """A network's weights must be all of those that its configuration describes, no others, in their shapes."""
+    """Raise an error unless these are exactly the weights that a configuration describes, in their shapes."""
     misshapen = [
-        f"{name} has shape {shown(found[name])} where {shown(shape)} is expected"
+        f"{name} has shape {shape_text(found[name])} where {shape_text(shape)} is expected"
         for name, shape in expected.items()
         if found.get(name, shape) != shape
     ]
@@ -255,12 +301,12 @@ def check_fit(path: Path, found: Shapes, expected: Shapes, remedy: str = SAVE_AG
         "adds ": [name for name in found if name not in expected],
         "": misshapen,
     }
-    if problems := [what + listed(names) for what, names in parts.items() if names]:
+    if problems := [what + first_names(names) for what, names in parts.items() if names]:
         raise DataError(path, f"does not fit its {CONFIG}: {'; '.join(problems)}", remedy)
 
 
 def read_tokenizer(path: Path, special: Sequence[str] = SPECIAL) -> Tokenizer:
-    """The tokenizer in a tokenizer.json, which must be that of a BERT; without `special` tokens, any."""
+    """Read a tokenizer.json, which must be that of a BERT; if `special` is empty, any will do."""
     check_file(path)
     tokenizer = read_tokenizer_file(path)
     missing = [token for token in special if tokenizer.token_to_id(token) is None]
@@ -272,11 +318,12 @@ def read_tokenizer(path: Path, special: Sequence[str] = SPECIAL) -> Tokenizer:
     return tokenizer
 
 
-def shown(shape: tuple[int, ...]) -> str:
+def shape_text(shape: tuple[int, ...]) -> str:
+    """A shape for error lines, such as 768 x 3072."""
     return " x ".join(map(str, shape)) or "of a single number"
 
 
-def listed(names: Sequence[str]) -> str:
-    """The first of the names, and how many more there are."""
+def first_names(names: Sequence[str]) -> str:
+    """The first few names, and the number of others, for error lines."""
     more = len(names) - NAMED_AT_ONCE
     return ", ".join(names[:NAMED_AT_ONCE]) + (f" and {more:,} more" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""The navigator that is saved to a folder or the hub, opened from there, and described in a model card."""
+"""The navigator that can be saved to a folder or the hub and opened from there, with its model card."""
 
 from html import escape
 from pathlib import Path
@@ -8,7 +8,9 @@ from huggingface_hub import ModelCard, PyTorchModelHubMixin
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from vlnbert.navigator.model import Backbone, NavigatorConfig, RecurrentVLNBert
+from vlnbert.navigator.model.backbone import Backbone
+from vlnbert.navigator.model.config import NavigatorConfig
+from vlnbert.navigator.model.navigator import RecurrentVLNBert
 from vlnbert.navigator.storage.digests import check_file, noting
 from vlnbert.navigator.storage.folder import (
     CONFIG,
@@ -16,17 +18,18 @@ from vlnbert.navigator.storage.folder import (
     WEIGHTS,
     Limits,
     expected_shapes,
-    find_navigator_folder,
+    find_folder,
     read_config,
     read_features,
     read_limits,
     read_tokenizer,
     read_weights,
+    require_files,
     write_config,
     write_tokenizer,
 )
 from vlnbert.navigator.storage.shown import Shown, describe_shown
-from vlnbert.sources.folders import read_whole
+from vlnbert.sources.writing import read_whole
 from vlnbert.tasks.tokens import SPECIAL, require_fit
 
 TEMPLATE = """---
@@ -69,14 +72,14 @@ class Navigator(
 ):
     """A recurrent BERT that follows instructions.
 
-    `tokenizer`, where set, `limits` and, where known, `features` are saved and loaded with it. `features` says what
-    it was shown in its training, as plain values: `vln.FeatureSpec(**navigator.features)`.
+    `tokenizer`, `limits` and `features`, if set, are saved and loaded with it. `features` describes its training inputs
+    as plain values: `vln.FeatureSpec(**navigator.features)`.
     """
 
     def __init__(self, config: NavigatorConfig, backbone: Backbone | None = None) -> None:
-        """The backbone that `config.backbone` names, or one ready made.
+        """Build the backbone that `config.backbone` names, or use a ready-made one.
 
-        That name is saved: to open the navigator again something must be registered under it.
+        The name is saved: to open the navigator again, a backbone must be registered under it.
         """
         super().__init__(config, backbone)
         self.tokenizer: Tokenizer | None = getattr(self.backbone, "tokenizer", None)
@@ -91,11 +94,27 @@ class Navigator(
                 write_tokenizer(save_directory / TOKENIZER, self.tokenizer)
 
     def generate_model_card(self, *args: Any, **kwargs: Any) -> ModelCard:
-        """The card shows the configuration; it may be told `preset` and `scores`, or `source` and `family`."""
-        return super().generate_model_card(*args, facts=_facts(self.config, self.features), **kwargs)
+        """Describe the configuration; optional keywords are `preset` and `scores`, or `source` and `family`."""
+        config = self.config
+        facts = {
+            "backbone": config.backbone,
+            "layers": f"{config.layers} + {config.cross_layers} cross" if config.cross_layers else config.layers,
+            "width": config.hidden,
+            "heads": config.heads,
+            "feed-forward width": config.inner,
+            "word pieces": config.vocabulary,
+            "feature width": config.feature_width,
+            "direction width": config.angle_width,
+            "object width": config.object_width or "sees no objects",
+            "matching": config.matching,
+            "language attention": config.language_attention,
+        }
+        if self.features is not None:
+            facts["shown"] = escape(describe_shown(self.features), quote=False).replace("|", "&#124;")
+        return super().generate_model_card(*args, facts=facts, **kwargs)
 
     @classmethod
-    def from_pretrained(  # type: ignore[override]  # there are no options of the model's own
+    def from_pretrained(  # type: ignore[override]  # no model-specific keywords
         cls,
         pretrained_model_name_or_path: str | Path,
         *,
@@ -105,18 +124,21 @@ class Navigator(
         local_files_only: bool = False,
         revision: str | None = None,
     ) -> Self:
-        """A navigator from its folder, or by its name on the hub; the options are for the latter.
+        """Open a navigator from its folder, or by its name on the hub, for which the options are.
 
-        Loads every weight or fails: a checkpoint that fits in part is a fault, not a start.
+        Loads every weight or fails: a checkpoint that fits in part is an error.
         """
-        folder = find_navigator_folder(
-            pretrained_model_name_or_path,
+        source = pretrained_model_name_or_path
+        folder = find_folder(
+            source,
+            "give a navigator's folder, or its name on the hub",
             force_download=force_download,
             token=token,
             cache_dir=cache_dir,
             local_files_only=local_files_only,
             revision=revision,
         )
+        require_files(source, folder, (CONFIG, WEIGHTS), "give a navigator's folder")
         return read_whole(folder, cls._opened)
 
     @classmethod
@@ -130,33 +152,13 @@ class Navigator(
         return navigator.eval()
 
     def read_weights(self, folder: Path) -> dict[str, Tensor]:
-        """The weights in a folder, if they are all of this navigator's, no others, in their shapes."""
+        """Read a folder's weights, which must be exactly this navigator's, in their shapes."""
         return read_weights(folder / WEIGHTS, {name: tuple(one.shape) for name, one in self.state_dict().items()})
 
     def read_tokenizer(self, folder: Path) -> None:
-        """Take the tokenizer of a navigator's folder, if there is one: a BERT's, or that of a backbone with its own."""
+        """Load the tokenizer of a navigator's folder, if any: a BERT's, or that of a backbone with its own."""
         check_file(folder / TOKENIZER)
         if (folder / TOKENIZER).exists():
             own = hasattr(self.backbone, "tokenizer")
             self.tokenizer = read_tokenizer(folder / TOKENIZER, () if own else SPECIAL)
             require_fit(folder / TOKENIZER, self.tokenizer, self.config.vocabulary, padded=own)
-
-
-def _facts(config: NavigatorConfig, features: Shown | None) -> dict[str, str]:
-    """What a reader of the card wants to know of the configuration."""
-    told = {
-        "backbone": config.backbone,
-        "layers": f"{config.layers} + {config.cross_layers} cross" if config.cross_layers else config.layers,
-        "width": config.hidden,
-        "heads": config.heads,
-        "feed-forward width": config.inner,
-        "word pieces": config.vocabulary,
-        "feature width": config.feature_width,
-        "direction width": config.angle_width,
-        "object width": config.object_width or "sees no objects",
-        "matching": config.matching,
-        "language attention": config.language_attention,
-    }
-    if features is not None:
-        told["shown"] = escape(describe_shown(features), quote=False).replace("|", "&#124;")
-    return {name: str(value) for name, value in told.items()}

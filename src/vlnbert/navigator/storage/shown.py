@@ -1,6 +1,6 @@
-"""What a network was shown in its training, as its config.json says it: plain values by the names of a `FeatureSpec`.
+"""Features that a network was trained with, as its config.json has them: plain values by names of a `FeatureSpec`.
 
-What they mean is for `vlnbert.data` to know; here they are read with care and told in words.
+Their meaning is for `vlnbert.features`; here they are checked, since a stranger may have written them, and described.
 """
 
 from pathlib import Path, PurePosixPath
@@ -12,22 +12,32 @@ from vlnbert.navigator.model.config import LARGEST
 FEATURES = "features"  # the part of a config.json
 WORDS, SIZES = ("views", "objects", "encoder"), ("view_width", "object_width", "max_objects")
 LONGEST = 4096  # characters of a word, as of a path
-NONE = "off"  # the word for objects that are not shown
-ONLY = "of the only feature file"  # what is seen where nothing was said
+NONE = "off"  # as objects: none are shown
+ONLY = "of the only feature file"  # what is seen where no features are named
 
-Shown = dict[str, str | int]  # by name; where nothing was said there is none
+Shown = dict[str, str | int]  # by name; defaults are left out
 
 
 def read_shown(path: Path, said: Any, whose: str, remedy: str) -> Shown:
-    """The values that a config.json has for what `whose` network was shown; names of other versions are left out."""
+    """Check the features in a config.json of `whose` network; names of other versions are left out."""
     if not isinstance(said, dict):
         raise DataError(path, f"does not say what the {whose} was shown", remedy, FEATURES)
     known = {name: said[name] for name in (*WORDS, *SIZES) if said.get(name) is not None}
     for name, value in known.items():
-        if problem := _word_problem(value) if name in WORDS else _size_problem(value):
+        if problem := _problem(name, value):
             place = f"{FEATURES}.{name}"
             raise DataError(path, f"does not say what the {whose} was shown, but {problem}", remedy, place)
     return known
+
+
+def _problem(name: str, value: object) -> str:
+    if name in SIZES:
+        return "" if type(value) is int and 1 <= value <= LARGEST else f"{value!r:.60}"
+    if not isinstance(value, str):
+        return f"a {type(value).__name__}"
+    if len(value) > LONGEST:
+        return f"{len(value):,} characters"
+    return "" if value and value.isprintable() else f"{value!r:.60}"
 
 
 def require_no_path(path: Path, shown: Shown, remedy: str) -> None:
@@ -40,26 +50,11 @@ def require_no_path(path: Path, shown: Shown, remedy: str) -> None:
 
 def describe_shown(shown: Shown) -> str:
     """In words: views captions,observations; objects names, at most 20; encoder all-MiniLM-L6-v2."""
-    parts = [f"views {shown.get('views', ONLY)}{_cut(shown, 'view_width')}"]
+    wide = {name: f", {shown[name]} wide" if name in shown else "" for name in SIZES}
+    parts = [f"views {shown.get('views', ONLY)}{wide['view_width']}"]
     if shown.get("objects") != NONE:
         most = f", at most {shown['max_objects']}" if "max_objects" in shown else ""
-        parts.append(f"objects {shown.get('objects', ONLY)}{_cut(shown, 'object_width')}{most}")
+        parts.append(f"objects {shown.get('objects', ONLY)}{wide['object_width']}{most}")
     if "encoder" in shown:
         parts.append(f"encoder {shown['encoder']}")
     return "; ".join(parts)
-
-
-def _cut(shown: Shown, width: str) -> str:
-    return f", {shown[width]} wide" if width in shown else ""
-
-
-def _word_problem(value: object) -> str:
-    if not isinstance(value, str):
-        return f"a {type(value).__name__}"
-    if len(value) > LONGEST:
-        return f"{len(value):,} characters"
-    return "" if value and value.isprintable() else f"{value!r:.60}"
-
-
-def _size_problem(value: object) -> str:
-    return "" if type(value) is int and 1 <= value <= LARGEST else f"{value!r:.60}"

@@ -1,0 +1,1 @@
+"""Features of views and objects: named by a `FeatureSpec`, made of channels, opened as banks."""
