@@ -1,4 +1,4 @@
-"""The mistakes that users make most get the answers that `docs/trial.md` promises; its rows are tried one by one."""
+"""The mistakes that users make most get the answers that `docs/mistakes.md` promises; its rows are tried one by one."""
 
 import os
 import re
