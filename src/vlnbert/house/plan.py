@@ -83,9 +83,6 @@ class HousePlan:
     stairwells: tuple[Region, ...]  # one a floor, lowest first; none in a house of one floor
     walls: tuple[tuple[tuple[float, float, float, float], ...], ...]  # for each floor, segments (x, y, x, y)
 
-    def halls(self) -> list[Region]:
-        return [region for region in self.regions if region.kind == HALLWAY]
-
     def doors_of(self, region: int) -> list[Opening]:
         return [door for door in self.doors if door.joins(region)]
 
@@ -124,26 +121,42 @@ class _PlanDraft:
 
     def add_floor(self, floor: int) -> None:
         hall = self._region(HALLWAY, floor, Rectangle(0.0, -HALF_HALL, self.length, HALF_HALL))
-        kinds = self._shuffled_kinds()
-        for side in (1, -1):
-            depth = round(self.rng.uniform(3.9, 4.7), 2)
-            rooms = [
-                self._side_room(kinds.pop(), floor=floor, side=side, depth=depth, span=span)
-                for span in self._spans(side)
-            ]
-            for room in rooms:
-                self._door_to_hall(hall, room, side)
-            self._doors_between(rooms)
-        for end in (0.0, self.length):
-            if self.rng.random() < 0.5:
-                self._end_room(kinds.pop(), hall, end)
-        if self.stairs_at is not None:
-            self._stairwell(hall)
-
-    def _shuffled_kinds(self) -> list[str]:
         kinds = [*self.room_kinds, *(kind for kind in TWICE_A_FLOOR if self.rng.random() < 0.5)]
         self.rng.shuffle(kinds)
-        return kinds
+        for side in (1, -1):
+            self._add_side(hall, side, kinds)
+        for end in (0.0, self.length):
+            if self.rng.random() < 0.5:
+                depth, half = round(self.rng.uniform(3.8, 4.6), 2), round(self.rng.uniform(1.9, 2.4), 2)
+                left, right = (-depth, 0.0) if end == 0.0 else (end, end + depth)
+                room = self._region(kinds.pop(), floor, Rectangle(left, -half, right, half))
+                self._door(hall, room, end, round(self.rng.uniform(-0.3, 0.3), 2), along="y")
+        if self.stairs_at is not None:
+            left, right = self.stairs_at, self.stairs_at + STAIR_WIDTH
+            well = self._region(STAIRS, floor, Rectangle(left, HALF_HALL, right, HALF_HALL + 4.0))
+            number, middle, half = len(self.stair_openings), left + STAIR_WIDTH / 2, STAIR_WIDTH / 2
+            self.stair_openings.append(
+                Opening(number, hall.index, well.index, floor, x=middle, y=HALF_HALL, along="x", half=half)
+            )
+
+    def _add_side(self, hall: Region, side: int, kinds: list[str]) -> None:
+        """Add the rooms along one side of a hallway, with doors to it and now and then between them."""
+        depth = round(self.rng.uniform(3.9, 4.7), 2)
+        near, far = sorted((side * HALF_HALL, side * (HALF_HALL + depth)))
+        boxes = [Rectangle(left, near, right, far) for left, right in self._spans(side)]
+        rooms = [self._region(kinds.pop(), hall.floor, box) for box in boxes]
+        for room in rooms:
+            x = round(self.rng.uniform(room.box.left + 0.9, room.box.right - 0.9), 2)
+            middle, doors = room.box.centre[0], [door for door in self.doors if door.joins(hall.index)]
+            opposite = [door.x for door in doors if abs(door.x - middle) < 1.2]
+            # Doors like to face each other.
+            if opposite and self.rng.random() < 0.85:
+                x = round(opposite[0] + self.rng.uniform(-0.2, 0.2), 2)
+            self._door(hall, room, x, side * HALF_HALL, along="x")
+        for room, neighbour in pairwise(rooms):
+            if self.rng.random() < 0.2:
+                y = round(self.rng.uniform(room.box.bottom + 1.4, room.box.top - 1.4), 2)
+                self._door(room, neighbour, room.box.right, y, along="y")
 
     def _spans(self, side: int) -> list[tuple[float, float]]:
         """Cut a side of the hallway into rooms of about 4.6 m."""
@@ -152,49 +165,14 @@ class _PlanDraft:
             low, high = (STAIR_WIDTH, high) if self.stairs_at == 0.0 else (low, self.stairs_at)
         count = max(2, round((high - low) / 4.6))
         cuts = [low + (high - low) * i / count + self.rng.uniform(-0.4, 0.4) for i in range(1, count)]
-        edges = [low, *(round(cut, 2) for cut in cuts), high]
-        return list(pairwise(edges))
-
-    def _side_room(self, kind: str, floor: int, side: int, depth: float, span: tuple[float, float]) -> Region:
-        near, far = sorted((side * HALF_HALL, side * (HALF_HALL + depth)))
-        return self._region(kind, floor, Rectangle(span[0], near, span[1], far))
-
-    def _door_to_hall(self, hall: Region, room: Region, side: int) -> None:
-        x = round(self.rng.uniform(room.box.left + 0.9, room.box.right - 0.9), 2)
-        opposite = [door.x for door in self.doors if door.joins(hall.index) and abs(door.x - room.box.centre[0]) < 1.2]
-        if opposite and self.rng.random() < 0.85:
-            x = round(opposite[0] + self.rng.uniform(-0.2, 0.2), 2)  # doors like to face each other
-        self._door(hall, room, x=x, y=side * HALF_HALL, along="x")
-
-    def _doors_between(self, rooms: list[Region]) -> None:
-        for room, neighbour in pairwise(rooms):
-            if self.rng.random() < 0.2:
-                y = round(self.rng.uniform(room.box.bottom + 1.4, room.box.top - 1.4), 2)
-                self._door(room, neighbour, x=room.box.right, y=y, along="y")
-
-    def _end_room(self, kind: str, hall: Region, end: float) -> None:
-        depth, half = round(self.rng.uniform(3.8, 4.6), 2), round(self.rng.uniform(1.9, 2.4), 2)
-        left, right = (-depth, 0.0) if end == 0.0 else (end, end + depth)
-        room = self._region(kind, hall.floor, Rectangle(left, -half, right, half))
-        self._door(hall, room, x=end, y=round(self.rng.uniform(-0.3, 0.3), 2), along="y")
-
-    def _stairwell(self, hall: Region) -> None:
-        left = self.stairs_at or 0.0
-        well = self._region(STAIRS, hall.floor, Rectangle(left, HALF_HALL, left + STAIR_WIDTH, HALF_HALL + 4.0))
-        middle = left + STAIR_WIDTH / 2
-        number = len(self.stair_openings)
-        ends = {"first": hall.index, "second": well.index}
-        self.stair_openings.append(
-            Opening(number, **ends, floor=hall.floor, x=middle, y=HALF_HALL, along="x", half=STAIR_WIDTH / 2)
-        )
+        return list(pairwise([low, *(round(cut, 2) for cut in cuts), high]))
 
     def _region(self, kind: str, floor: int, box: Rectangle) -> Region:
         self.regions.append(Region(len(self.regions), kind, floor, box))
         return self.regions[-1]
 
     def _door(self, first: Region, second: Region, x: float, y: float, along: str) -> None:
-        ends = {"first": first.index, "second": second.index}
-        self.doors.append(Opening(len(self.doors), **ends, floor=first.floor, x=x, y=y, along=along, half=HALF_DOOR))
+        self.doors.append(Opening(len(self.doors), first.index, second.index, first.floor, x, y, along, HALF_DOOR))
 
 
 def _walls(floor: int, regions: list[Region], openings: list[Opening]) -> tuple[tuple[float, float, float, float], ...]:
