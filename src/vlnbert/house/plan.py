@@ -82,6 +82,7 @@ class HousePlan:
     doors: tuple[Opening, ...]
     stairwells: tuple[Region, ...]  # one a floor, lowest first; none in a house of one floor
     walls: tuple[tuple[tuple[float, float, float, float], ...], ...]  # for each floor, segments (x, y, x, y)
+    stair_openings: tuple[Opening, ...] = ()  # between each stairwell and its hallway
 
     def doors_of(self, region: int) -> list[Opening]:
         return [door for door in self.doors if door.joins(region)]
@@ -106,6 +107,7 @@ def draw_plan(rng: Random, scan_number: int, room_kinds: Iterable[str]) -> House
         regions=tuple(draft.regions),
         doors=tuple(draft.doors),
         stairwells=tuple(region for region in draft.regions if region.kind == STAIRS),
+        stair_openings=tuple(draft.stair_openings),
         walls=tuple(_walls(floor, draft.regions, draft.doors + draft.stair_openings) for floor in range(floors)),
     )
 
