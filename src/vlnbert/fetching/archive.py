@@ -2,6 +2,7 @@
 
 import tarfile
 import zlib
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -34,7 +35,8 @@ def members(chunks: Iterable[bytes]) -> Iterator[Member]:
     plain, long_name = _Pieces(_unpacked(chunks)), ""
     for _ in range(MOST_MEMBERS):
         block = plain.take(BLOCK)
-        if not any(block):  # the end
+        # The end.
+        if not any(block):
             return
         try:
             head = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
@@ -43,17 +45,20 @@ def members(chunks: Iterable[bytes]) -> Iterator[Member]:
         size = 0 if head.type in WITHOUT_CONTENT else head.size
         if size < 0:
             raise SourceError("the archive holds a file of less than no bytes", or_a_copy())
-        if head.type in (tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME):  # comes before the member that it names
+        # This header comes before the member that it names.
+        if head.type in (tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME):
             if size > MOST_NAME:
                 raise SourceError("the archive holds a name that is too long", or_a_copy())
             long_name = _long_name(head.type, plain.take(size)) or long_name
         else:
-            content = plain.pour(size)
-            path = _inner_path(long_name or head.name)
-            yield Member(path, size, head.type in REGULAR, content)
-            for _ in content:
-                pass  # the rest of a member that was not read
-            long_name = ""
+            name, content, long_name = long_name or head.name, plain.pour(size), ""
+            if name.startswith("/") or ".." in name.split("/"):
+                problem = f"the archive holds a file that would lie outside of it, {name[:200]!r}"
+                raise SourceError(problem, or_a_copy())
+            # Without the outermost folder, NAME-COMMIT at GitHub.
+            yield Member(name.partition("/")[2], size, head.type in REGULAR, content)
+            # The rest of a member that was not read.
+            deque(content, maxlen=0)
         plain.take(-size % BLOCK)
     raise SourceError(f"the archive holds more than {MOST_MEMBERS:,} members", or_a_copy())
 
@@ -73,7 +78,8 @@ def _unpacked(chunks: Iterable[bytes]) -> Iterator[bytes]:
                 raise SourceError(f"the archive unpacks to more than {MOST >> 20} MB", or_a_copy())
             chunk = unzip.unconsumed_tail
             yield piece
-        if unzip.eof:  # anything behind it is not read
+        # What comes behind the end is not read.
+        if unzip.eof:
             return
     raise Broken("the archive ended early")
 
@@ -110,10 +116,3 @@ def _long_name(kind: bytes, text: bytes) -> str:
         if key == b"path":
             return value.decode(errors="surrogateescape")
     return ""
-
-
-def _inner_path(name: str) -> str:
-    """A member's path without the outermost folder, NAME-COMMIT at GitHub."""
-    if name.startswith("/") or ".." in name.split("/"):
-        raise SourceError(f"the archive holds a file that would lie outside of it, {name[:200]!r}", or_a_copy())
-    return name.partition("/")[2]

@@ -17,10 +17,11 @@ from urllib.parse import quote, urljoin, urlsplit
 from urllib.request import HTTPHandler, HTTPSHandler, OpenerDirector, ProxyHandler, Request, UnknownHandler
 
 from vlnbert import __version__
-from vlnbert.errors import DataError, UsageError, cut, setting
+from vlnbert.errors import DataError, cut, setting
 from vlnbert.progress import say
 
-PATIENCE = 30.0  # seconds: for the head of an answer, for the next byte of its body, and between two looks at the rate
+# Seconds: for the head of an answer, for the next byte of its body, and between two looks at the rate.
+PATIENCE = 30.0
 SLOWEST = 1024  # bytes a second
 MOST_HEAD = 1 << 18  # bytes before the body
 MOST = 1 << 30  # bytes of an answer
@@ -48,10 +49,6 @@ class SourceError(Exception):
         self.problem, self.remedy = problem, remedy
 
 
-class UnreachableError(DataError):
-    """No source can be reached: there is no network, or no such host."""
-
-
 def or_a_copy() -> str:
     """The remedy where a source is not what it should be."""
     return f"try again later, or give a copy with {setting('mirror', 'URL')}"
@@ -65,7 +62,8 @@ def is_address(url: str) -> bool:
         known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
         return False
-    plain = not set("@%") & set(parts.netloc)  # no password; and urllib would undo quoting there
+    # No password; and urllib would undo quoting there.
+    plain = not set("@%") & set(parts.netloc)
     return bool(known) and plain and url.isascii() and url.isprintable() and " " not in url
 
 
@@ -90,13 +88,22 @@ def words(error: object) -> str:
 
 def _one_answer(url: str, headers: Mapping[str, str], before: bool) -> HTTPResponse:
     request = Request(url, headers={"User-Agent": f"vlnbert/{__version__}", **headers})
+    # urllib's own opener also opens files and ftp, and reads the body of a redirect.
+    opener = OpenerDirector()
+    for handler in (ProxyHandler(), UnknownHandler(), _Handler()):
+        opener.add_handler(handler)
     try:
-        response: HTTPResponse = _opener().open(request, timeout=PATIENCE)
+        response: HTTPResponse = opener.open(request, timeout=PATIENCE)
         return response
     except URLError as error:
-        if before:  # a network that was there may come back
+        # A network that was there may come back.
+        if before:
             raise Broken(f"the host cannot be reached ({words(error.reason)})") from None
-        raise _unreachable(url, error.reason) from None
+        untrusted = isinstance(error.reason, SSLCertVerificationError)
+        why = "the system's certificates do not trust it" if untrusted else words(error.reason)
+        remedy = f"check the network, or give a copy with {setting('mirror', 'URL')}; what is there is kept"
+        host = "{0.scheme}://{0.netloc}".format(urlsplit(url))
+        raise DataError(host, f"cannot be reached ({why})", remedy) from None
     except (HTTPException, OSError) as error:
         raise Broken(f"the host hung up ({words(error)})") from None
 
@@ -123,15 +130,6 @@ def _redirected(url: str, there: str, location: str) -> str:
     return target
 
 
-def _unreachable(url: str, reason: object) -> Exception:
-    parts = urlsplit(url)
-    trusted = (
-        "the system's certificates do not trust it" if isinstance(reason, SSLCertVerificationError) else words(reason)
-    )
-    remedy = f"check the network, or give a copy with {setting('mirror', 'URL')}; what is there is kept"
-    return UnreachableError(f"{parts.scheme}://{parts.netloc}", f"cannot be reached ({trusted})", remedy)
-
-
 class _Watched(RawIOBase):
     """A socket's bytes: the head of an answer within a time, its body at a rate, both of bounded size."""
 
@@ -150,7 +148,8 @@ class _Watched(RawIOBase):
         left = PATIENCE - self.waited if self.in_head else PATIENCE
         began = time.monotonic()
         try:
-            self.connection.settimeout(max(left, 1e-3))  # 0 would not wait at all
+            # A timeout of 0 would not wait at all.
+            self.connection.settimeout(max(left, 1e-3))
             count: int = self.raw.readinto(buffer)
         except TimeoutError:
             what = "no whole answer" if self.in_head and self.came else "nothing"
@@ -158,18 +157,15 @@ class _Watched(RawIOBase):
         self.waited += time.monotonic() - began
         self.came += count
         self.since_look += count
-        self._check()
-        return count
-
-    def _check(self) -> None:
         if self.came > (MOST_HEAD if self.in_head else MOST):
             raise SourceError(ENDLESS_HEAD if self.in_head else TOO_MUCH.format(MOST >> 20), or_a_copy())
-        if self.waited > PATIENCE and self.in_head:
-            raise Broken(f"no whole answer came for {PATIENCE:g} s")
         if self.waited > PATIENCE:
+            if self.in_head:
+                raise Broken(f"no whole answer came for {PATIENCE:g} s")
             if self.since_look < SLOWEST * PATIENCE:
                 raise Broken(f"only {self.since_look:,} bytes came in {PATIENCE:g} s")
             self.waited, self.since_look = 0.0, 0
+        return count
 
     def close(self) -> None:
         self.raw.close()
@@ -197,22 +193,12 @@ class _SecureConnection(HTTPSConnection):
     response_class = _Response
 
 
-class _Plain(HTTPHandler):
+class _Handler(HTTPHandler, HTTPSHandler):
     def http_open(self, req: Request) -> HTTPResponse:
         return self.do_open(_PlainConnection, req)
 
-
-class _Secure(HTTPSHandler):
     def https_open(self, req: Request) -> HTTPResponse:
         return self.do_open(_SecureConnection, req)
-
-
-def _opener() -> OpenerDirector:
-    """An opener of http and https alone: urllib's own also opens files and ftp, and reads the body of a redirect."""
-    opener = OpenerDirector()
-    for handler in (ProxyHandler(), UnknownHandler(), _Plain(), _Secure()):
-        opener.add_handler(handler)
-    return opener
 
 
 class Attempts:
@@ -229,13 +215,6 @@ class Attempts:
         self.made += 1
 
 
-def checked_base(url: str) -> str:
-    """The address below which archives are, as OWNER/NAME/tar.gz/COMMIT."""
-    if not is_address(url):
-        raise UsageError(f"the mirror {url!r} is no http or https address; give one such as http://localhost:8000")
-    return url.rstrip("/")
-
-
 def stream(url: str, attempts: Attempts) -> Generator[bytes]:
     """The bytes at a URL. A download that breaks off is continued if the server can do that; else it is `Broken`."""
     received, tag = 0, ""
@@ -247,7 +226,9 @@ def stream(url: str, attempts: Attempts) -> Generator[bytes]:
                 if received and not (response.status == 206 and rest):
                     tag = ""
                     raise Broken("the host cannot go on where it broke off")
-                tag = tag or _tag(response)
+                # A strong tag names these very bytes, where the server can continue within them.
+                strong = STRONG_TAG.fullmatch(response.headers.get("ETag", ""))
+                tag = tag or (strong[0] if strong and response.headers.get("Accept-Ranges") == "bytes" else "")
                 for chunk in _chunks(response):
                     received += len(chunk)
                     yield chunk
@@ -267,9 +248,3 @@ def _chunks(response: HTTPResponse) -> Iterator[bytes]:
         raise Broken(f"the connection was lost ({words(error)})") from None
     if response.length:
         raise Broken(f"the last {response.length:,} bytes did not come")
-
-
-def _tag(response: HTTPResponse) -> str:
-    """The strong tag of these bytes, where the server can continue within them; else nothing."""
-    tag = response.headers.get("ETag", "")
-    return tag if response.headers.get("Accept-Ranges") == "bytes" and STRONG_TAG.fullmatch(tag) else ""

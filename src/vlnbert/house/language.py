@@ -14,7 +14,8 @@ from vlnbert.house.templates import ORDINALS, SYNONYMS
 BESIDE = 1.9  # metres from the eye to the middle of an object that one stands next to
 SYNONYM_RATE = 0.25
 ARMS_LENGTH = 1.6  # metres between two objects that are next to each other
-SAY_COLOUR, SAY_FLOOR, SAY_NEIGHBOUR, SAY_ROUTE = 0.6, 0.5, 0.15, 0.7  # how often each is said without need
+# How often each detail is given though it is not needed to tell the target apart.
+SAY_COLOUR, SAY_FLOOR, SAY_NEIGHBOUR, SAY_ROUTE = 0.6, 0.5, 0.15, 0.7
 
 
 def instructions(rng: Random, building: Building, path: Route) -> list[str]:

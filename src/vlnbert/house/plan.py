@@ -14,7 +14,8 @@ STOREY = 3.0  # metres from floor to floor
 HALF_HALL = 1.0  # half the width of a hallway
 HALF_DOOR = 0.55
 STAIR_WIDTH = 2.8
-FLOORS = (2, 1, 3, 2, 1, 2)  # of scan 0, 1, ...: a cycle, so that even a few scans have houses of one and of more
+# Of scan 0, 1, ...: a cycle, so that even a few scans have houses of one floor and of more.
+FLOORS = (2, 1, 3, 2, 1, 2)
 TWICE_A_FLOOR = ("bedroom", "bathroom")
 
 

@@ -15,7 +15,8 @@ from vlnbert.house.building import DOORWAY, FOOT, HALL, HEAD, LANDING, ROOM, Bui
 from vlnbert.house.objects import HouseObject
 from vlnbert.house.plan import Opening
 
-TIE = 0.02  # metres: paths of lengths closer than this count as equal, and their ends are not used
+# Metres: paths whose lengths differ by less count as equal, and their ends are not used.
+TIE = 0.02
 FEWEST_HOPS, MOST_HOPS = 3, 6
 SHORTEST = 5.0  # metres
 OTHER_GOALS = 0.2  # how many of the paths that end outside a room are kept
@@ -23,7 +24,8 @@ OTHER_GOALS = 0.2  # how many of the paths that end outside a room are kept
 # actions: to or through a door, from it into a room, out into a hallway, along it, to the stairs, across a room, stairs
 DOOR, ENTER, STEP, ALONG, REACH, CROSS, UP, DOWN = "door", "enter", "step", "along", "reach", "cross", "up", "down"
 STRAIGHT, LEFT, RIGHT, AROUND = "straight", "left", "right", "around"
-BESIDE, AHEAD = 0.7, 1.1  # metres: a door nearer than the first is beside the walker, farther than the second ahead
+# Metres: a door nearer than the first is beside the walker, one farther than the second ahead.
+BESIDE, AHEAD = 0.7, 1.1
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,10 @@ from vlnbert.sources.features import VIEWS
 
 HALF_VIEW = 30.0  # degrees from the middle of a view to its edge
 FOCAL = (IMAGE_HEIGHT / 2) / np.tan(np.radians(30.0))  # a vertical field of view of 60 degrees
-SMALLEST = 10  # pixels: a sliver at the edge of an image gets no box
-NEAREST = 0.05  # metres in front of the camera; what is closer is drawn as if there
+# Pixels: a sliver at the edge of an image gets no box.
+SMALLEST = 10
+# Metres in front of the camera; what is closer is drawn as if there.
+NEAREST = 0.05
 
 VIEW_HEADINGS = np.array([30.0 * (view % 12) for view in range(VIEWS)])
 VIEW_ELEVATIONS = np.array([30.0 * (view // 12) - 30.0 for view in range(VIEWS)])

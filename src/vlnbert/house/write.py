@@ -20,6 +20,7 @@ from vlnbert.house.routes import Route, choose_paths
 from vlnbert.house.templates import vocabulary
 from vlnbert.house.views import Panorama, object_features, panoramas, view_captions, view_features, view_observations
 from vlnbert.progress import track
+from vlnbert.sources.plans import FORMAT as PLAN_FORMAT
 from vlnbert.sources.writing import built_beside
 
 R2R, REVERIE = "R2R", "REVERIE"
@@ -27,9 +28,9 @@ TRAIN, VAL_SEEN, VAL_UNSEEN, TEST = "train", "val_seen", "val_unseen", "test"
 SPLITS = (TRAIN, VAL_SEEN, VAL_UNSEEN, TEST)
 SEEN_SHARE = 0.12  # of the paths of a training house, kept for val_seen
 FEWEST_SCANS = 3
-CROWD = 4  # objects that must be in sight at a REVERIE goal, so that guessing among them does not pay
+# Objects that must be in sight at a REVERIE goal, so that guessing among them does not pay.
+CROWD = 4
 TARGETS = 2  # objects asked for at one goal
-PLAN_FORMAT = 1
 
 Episodes = dict[str, dict[str, list[dict[str, Any]]]]
 
