@@ -9,7 +9,7 @@ import pytest
 
 from vlnbert.house import views
 from vlnbert.house.building import DOORWAY, LANDING, ROOM, Building
-from vlnbert.house.objects import COLOURS, OBJECT_KINDS
+from vlnbert.house.objects import COLOURS, OBJECT_KINDS, HouseObject
 from vlnbert.house.views import DOOR, OBJECT, STAIRS_DOWN, STAIRS_UP, object_features, panoramas, view_features
 
 WIDTH, NOISE = 128, 0.2
@@ -41,11 +41,11 @@ def test_a_new_colour_changes_the_views_that_show_it_and_no_other(house):
 
 
 def test_a_colour_is_bound_to_its_object():
-    def code(kind, family, colour):
-        return views._object_code(kind, family, colour, WIDTH)
+    def code(kind, colour):
+        return views._object_code(HouseObject(0, OBJECT_KINDS[kind], colour, 0, 0, 0.0, 0.0, (0.0, 0.0, 0.0)), WIDTH)
 
-    first = code("sofa", "furniture", "red") + code("lamp", "machine", "blue")
-    second = code("sofa", "furniture", "blue") + code("lamp", "machine", "red")
+    first = code("sofa", "red") + code("lamp", "blue")
+    second = code("sofa", "blue") + code("lamp", "red")
     assert np.abs(first - second).mean() > 0.5
 
 

@@ -76,7 +76,14 @@ def answer(url: str, headers: Mapping[str, str], before: bool) -> HTTPResponse:
             return response
         response.close()
         if response.status not in REDIRECTS:
-            raise _refused(url, response.status, cut(response.reason, MOST_WORDS))
+            code, reason = response.status, cut(response.reason, MOST_WORDS)
+            if code in PASSING:
+                raise Broken(f"the host answered {code} ({reason})")
+            if code in (404, 410):
+                copy, parts = setting("mirror", "URL"), setting("only")
+                remedy = f"upgrade vlnbert, give a copy with {copy}, or fetch other parts with {parts}"
+                raise SourceError(f"there is no {url} ({code})", remedy)
+            raise SourceError(f"{url} was refused ({code} {reason})", or_a_copy())
         there = _redirected(url, there, response.headers.get("Location", ""))
     raise SourceError(f"{url} redirects more than {MOST_REDIRECTS} times", or_a_copy())
 
@@ -108,16 +115,6 @@ def _one_answer(url: str, headers: Mapping[str, str], before: bool) -> HTTPRespo
         raise Broken(f"the host hung up ({words(error)})") from None
 
 
-def _refused(url: str, code: int, reason: str) -> Exception:
-    if code in PASSING:
-        return Broken(f"the host answered {code} ({reason})")
-    if code in (404, 410):
-        copy = f"give a copy with {setting('mirror', 'URL')}"
-        remedy = f"upgrade vlnbert, {copy}, or fetch other parts with {setting('only')}"
-        return SourceError(f"there is no {url} ({code})", remedy)
-    return SourceError(f"{url} was refused ({code} {reason})", or_a_copy())
-
-
 def _redirected(url: str, there: str, location: str) -> str:
     """Where a redirect leads: to https, and to http only from a mirror that is http itself."""
     try:
@@ -136,9 +133,6 @@ class _Watched(RawIOBase):
     def __init__(self, connection: socket, raw: Any) -> None:
         self.connection, self.raw = connection, raw
         self.in_head, self.came, self.waited, self.since_look = True, 0, 0.0, 0
-
-    def begin_body(self) -> None:
-        self.in_head, self.waited, self.since_look = False, 0.0, 0
 
     def readable(self) -> bool:
         return True
@@ -180,7 +174,7 @@ class _Response(HTTPResponse):
 
     def begin(self) -> None:
         super().begin()
-        self.watched.begin_body()
+        self.watched.in_head, self.watched.waited, self.watched.since_look = False, 0.0, 0
         if (self.length or 0) > MOST:
             raise SourceError(TOO_MUCH.format(MOST >> 20), or_a_copy())
 

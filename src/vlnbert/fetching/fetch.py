@@ -136,16 +136,8 @@ def _fetched_parts(manifest: Manifest, base: str, missing: set[ListedFile]) -> I
             files = [file for file in source.files if file.part == name]
             lacking = [file for file in files if file in missing]
             if files:
-                yield FetchedPart(
-                    part=name,
-                    repository=source.repository,
-                    commit=source.commit,
-                    url=source.url(base),
-                    files=len(files),
-                    bytes=sum(file.size for file in files),
-                    missing_files=len(lacking),
-                    missing_bytes=sum(file.size for file in lacking),
-                )
+                counts = [count for some in (files, lacking) for count in (len(some), sum(file.size for file in some))]
+                yield FetchedPart(name, source.repository, source.commit, source.url(base), *counts)
 
 
 def missing_files(folder: Path, listed: Iterable[ListedFile]) -> list[ListedFile]:

@@ -1,7 +1,4 @@
-"""One whole house: plan, viewpoints, edges, objects, and lines of sight.
-
-Viewpoints: a few in each room, one in each doorway, along the hallways and on the stairs.
-"""
+"""One whole house: plan, viewpoints in rooms, doorways and hallways and on stairs, edges, objects, lines of sight."""
 
 import math
 import string
@@ -228,9 +225,6 @@ class Building:
         near = np.flatnonzero(self.sees_object[viewpoint] & (distance <= NEAR))
         return [self.objects[j] for j in sorted(near, key=lambda j: (distance[j], j))]
 
-    def region_of(self, thing: HouseObject) -> Region:
-        return self.plan.regions[thing.region]
-
 
 def build(seed: int, number: int) -> Building:
     """House `number` of a seed; it does not depend on how many others there are."""
@@ -280,7 +274,5 @@ def _blocked(start: NDArray[np.float64], end: NDArray[np.float64], walls: NDArra
 
 def _side(a: NDArray[np.float64], b: NDArray[np.float64], point: NDArray[np.float64]) -> NDArray[np.float64]:
     """Positive where `point` lies to the left of the line from a to b, rounded against the last bit."""
-    cross: NDArray[np.float64] = (b[..., 0] - a[..., 0]) * (point[..., 1] - a[..., 1]) - (b[..., 1] - a[..., 1]) * (
-        point[..., 0] - a[..., 0]
-    )
-    return np.round(cross, 9)
+    along, aside = b - a, point - a
+    return np.round(along[..., 0] * aside[..., 1] - along[..., 1] * aside[..., 0], 9)

@@ -55,7 +55,11 @@ class _Clauses:
                 after = self.rng.choice(templates.TURNS[step.turn_after])
                 action = f"{action} {self.rng.choice(templates.TURN_AFTER).format(turn=after)}"
             clauses.append(f"{turn} and {action}" if not clauses or step.turn != STRAIGHT else action)
-        return [*clauses, self._stop(path.nodes[-1])]
+        node = path.nodes[-1]
+        place, thing = self._place(node), self._landmark(node)
+        stop = self.rng.choice(templates.STOPS[self._stop_key(node)])
+        place, stairs = vary_word(self.rng, place), vary_word(self.rng, STAIRS)
+        return [*clauses, stop.format(thing=thing, place=place, stairs=stairs)]
 
     def _action(self, step: RouteStep) -> str:
         names = {"source": vary_word(self.rng, step.source), "target": vary_word(self.rng, step.target)}
@@ -103,11 +107,6 @@ class _Clauses:
         regions = self.building.viewpoints[node].regions
         return next((thing for thing in self.building.objects_near(node) if thing.region in regions), None)
 
-    def _stop(self, node: int) -> str:
-        place, thing = self._place(node), self._landmark(node)
-        template = self.rng.choice(templates.STOPS[self._stop_key(node)])
-        return template.format(thing=thing, place=vary_word(self.rng, place), stairs=vary_word(self.rng, STAIRS))
-
     def _stop_key(self, node: int) -> str:
         viewpoint = self.building.viewpoints[node]
         if viewpoint.kind in (DOORWAY, FOOT, HEAD, LANDING):
@@ -150,9 +149,9 @@ class ObjectDescription:
 
 def matches(building: Building, description: ObjectDescription, thing: HouseObject) -> bool:
     """Whether all details of a description are true of `thing`."""
-    region = building.region_of(thing)
+    room = building.plan.regions[thing.region].kind
     return (
-        (thing.kind.name, region.kind) == (description.kind, description.room)
+        (thing.kind.name, room) == (description.kind, description.room)
         and description.colour in ("", thing.colour)
         and description.floor in (-1, thing.floor)
         and (not description.neighbour or description.neighbour in _names_in_room(building, thing, ARMS_LENGTH))
@@ -162,7 +161,7 @@ def matches(building: Building, description: ObjectDescription, thing: HouseObje
 
 def describe_object(rng: Random, building: Building, thing: HouseObject) -> ObjectDescription | None:
     """Add detail to a description until it matches one object of the house; None where nothing tells it apart."""
-    description = ObjectDescription(thing.kind.name, building.region_of(thing).kind)
+    description = ObjectDescription(thing.kind.name, building.plan.regions[thing.region].kind)
     neighbours, others = _names_in_room(building, thing, ARMS_LENGTH), _names_in_room(building, thing)
     details: list[tuple[float, dict[str, str | int]]] = [
         (SAY_FLOOR if building.plan.floors > 1 else 0.0, {"floor": thing.floor}),

@@ -1,7 +1,4 @@
-"""Objects: their kinds, the rooms that have them, and their places.
-
-They stand along the walls of their room, clear of doors; a kind comes in a colour once a room.
-"""
+"""Objects: their kinds, the rooms that have them, and their places along the walls."""
 
 import math
 from dataclasses import dataclass

@@ -1,7 +1,4 @@
-"""Floor plans: on each floor a hallway with rooms along it and at its ends, doors between them, stairs between floors.
-
-The plan lives in its own axis-aligned frame, the hallway along x; `yaw` turns the whole house in the world.
-"""
+"""Floor plans: a hallway on each floor, rooms along it and at its ends, doors between them, stairs between floors."""
 
 import math
 from collections.abc import Iterable
@@ -75,10 +72,10 @@ class PlanPoint:
 
 @dataclass(frozen=True)
 class HousePlan:
-    """The rooms, doors, stairs and walls of a house."""
+    """The rooms, doors, stairs and walls of a house, in a frame whose x runs along the hallways."""
 
     floors: int
-    yaw: float  # radians
+    yaw: float  # radians by which the house is turned in the world
     regions: tuple[Region, ...]
     doors: tuple[Opening, ...]
     stairwells: tuple[Region, ...]  # one a floor, lowest first; none in a house of one floor

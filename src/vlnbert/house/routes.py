@@ -1,7 +1,4 @@
-"""Shortest paths through a house, and the actions along one: the facts that an instruction puts into words.
-
-Turns are measured against the heading on arrival; heading 0 is +y and clockwise is positive, so right is positive.
-"""
+"""Shortest paths through a house, and the actions along one: the facts that an instruction puts into words."""
 
 import math
 from dataclasses import dataclass, replace
@@ -100,7 +97,7 @@ def shortest_path(building: Building, table: NDArray[np.float64], start: int, go
 
 
 def turn_of(before: float, after: float) -> str:
-    """Name the turn between two headings in degrees."""
+    """Name the turn between two headings, in degrees clockwise from +y."""
     angle = round((after - before + 180.0) % 360.0 - 180.0, 6)
     side = RIGHT if angle > 0 else LEFT
     if abs(angle) < 30.0:

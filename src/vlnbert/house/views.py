@@ -1,7 +1,6 @@
-"""The 36 views of a viewpoint: elements and their weights, boxes of objects, features, captions and observations.
+"""The 36 views of a viewpoint: visible elements, boxes of objects, features, captions and observations.
 
-Elements are objects, doors and the rooms behind them, stairs and walls. Features are sums of fixed codes of elements,
-plus noise; by integer hashing, so that every machine makes the same.
+Features are sums of fixed codes of elements, plus noise; by integer hashing, so that every machine makes the same.
 """
 
 import hashlib
@@ -102,7 +101,7 @@ def _scene(building: Building) -> list[SceneElement]:
     """All elements of a house. Objects come first, so that the boxes of a panorama belong to its first elements."""
     plan = building.plan
     elements = [
-        SceneElement(OBJECT, building.region_of(thing).kind, thing.point(), thing.position, object=thing)
+        SceneElement(OBJECT, plan.regions[thing.region].kind, thing.point(), thing.position, object=thing)
         for thing in building.objects
     ]
     for door in plan.doors:
@@ -215,7 +214,7 @@ def view_features(panorama: Panorama, width: int, noise: float, key: str) -> NDA
 
 def object_features(objects: Sequence[HouseObject], width: int, noise: float, key: str) -> NDArray[np.float16]:
     """[object, width]: the same codes as in views, of each object alone; `key` names the viewpoint."""
-    codes = np.array([_code_of_object(thing, width) for thing in objects])
+    codes = np.array([_object_code(thing, width) for thing in objects])
     features: NDArray[np.float64] = GAIN * codes + noise * _noise(f"objects/{key}", codes.size).reshape(codes.shape)
     return features.astype(np.float16)
 
@@ -256,35 +255,19 @@ def view_observations(rng: Random, panorama: Panorama) -> list[str]:
 
 
 def _element_code(element: SceneElement, width: int) -> NDArray[np.float64]:
+    """The code of a kind of object in a colour, of a kind of room on a floor, or of a way out and where it leads."""
     if element.object:
-        return _code_of_object(element.object, width)
+        return _object_code(element.object, width)
+    room = _sign_vector(f"place {element.room}", width)
     if element.kind == SURFACE:
-        return _room_code(element.room, element.point.floors[0], width)
-    return _opening_code(element.kind, element.room, width)
+        return room + LEVEL * _sign_vector(f"floor {element.point.floors[0]}", width)
+    return 0.5 * _sign_vector(f"way {element.kind}", width) + room
 
 
-def _code_of_object(thing: HouseObject, width: int) -> NDArray[np.float64]:
-    return _object_code(thing.kind.name, thing.kind.family, thing.colour, width)
-
-
-@cache
-def _object_code(kind: str, family: str, colour: str, width: int) -> NDArray[np.float64]:
+def _object_code(thing: HouseObject, width: int) -> NDArray[np.float64]:
     """A colour's code is turned by the object's family: a red sofa and a lamp are not a sofa and a red lamp."""
-    return _sign_vector(f"kind {kind}", width) + COLOUR * _sign_vector(f"family {family}", width) * _sign_vector(
-        f"colour {colour}", width
-    )
-
-
-@cache
-def _room_code(room: str, floor: int, width: int) -> NDArray[np.float64]:
-    """The look of a kind of room, and a touch of the floor it is on, as carpets differ from floor to floor."""
-    return _sign_vector(f"place {room}", width) + LEVEL * _sign_vector(f"floor {floor}", width)
-
-
-@cache
-def _opening_code(kind: str, room: str, width: int) -> NDArray[np.float64]:
-    """A way out, and the kind of place to which it leads."""
-    return 0.5 * _sign_vector(f"way {kind}", width) + _sign_vector(f"place {room}", width)
+    family, colour = _sign_vector(f"family {thing.kind.family}", width), _sign_vector(f"colour {thing.colour}", width)
+    return _sign_vector(f"kind {thing.kind.name}", width) + COLOUR * family * colour
 
 
 @cache

@@ -32,7 +32,7 @@ FEWEST_SCANS = 3
 CROWD = 4
 TARGETS = 2  # objects asked for at one goal
 
-Episodes = dict[str, dict[str, list[dict[str, Any]]]]
+Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class _FolderWriter:
         self.feature_width, self.noise = feature_width, noise
         self.names: list[str] = []
         self.viewpoints = self.objects = 0
-        self.episodes: Episodes = {task: {split: [] for split in SPLITS} for task in (R2R, REVERIE)}
+        self.episodes = {task: {split: list[Record]() for split in SPLITS} for task in (R2R, REVERIE)}
         for name in ("connectivity", "r2r", "reverie/BBox", "captions", "observations", "features", "plans"):
             (folder / name).mkdir(parents=True)
 
@@ -203,9 +203,6 @@ def largest_boxes(entries: dict[str, Any]) -> dict[str, list[Any]]:
             for key, value in (("obj_ids", int(number)), ("bboxes", box), ("viewindexs", view)):
                 largest.setdefault(key, []).append(value)
     return largest
-
-
-Record = dict[str, Any]
 
 
 def split_of_scan(number: int, scans: int) -> str:

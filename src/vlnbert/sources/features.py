@@ -1,8 +1,7 @@
 """Image features of views and of REVERIE's objects: the 36-view TSV, and HDF5 with a dataset for each viewpoint.
 
-All are streamed: one viewpoint is in memory at a time, whatever the size of the file. An HDF5 file may declare in a few
-bytes what it does not hold: unstored datasets are filled, compressed ones may unpack a thousandfold or, by several
-filters, a millionfold, and links lead into other files. All of that is checked before a dataset is read.
+One viewpoint is in memory at a time. An HDF5 file may declare in a few bytes what it does not hold: unstored datasets
+are filled, compressed ones unpack up to a millionfold, and links lead into other files; all is checked before reading.
 """
 
 import base64

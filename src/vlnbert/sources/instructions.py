@@ -1,8 +1,7 @@
 """Instruction files: R2R, REVERIE (v1 and v2) and PREVALENT-style augmented data, all as one kind of record.
 
-A record is one instruction of one path, named as every result file names it: `<path_id>_<k>` in R2R,
-`<path_id>_<objId>_<k>` in REVERIE, and the `path_id` itself in augmented data. Paths without instructions are read as
-records without words. Beside instructions: LAR2R's word labels, and the descriptions of augmented files.
+A record is one instruction, named as in result files: `<path_id>_<k>` in R2R, `<path_id>_<objId>_<k>` in REVERIE, and
+`<path_id>` in augmented data. Also here: LAR2R's word labels, and the descriptions of augmented files.
 """
 
 import re

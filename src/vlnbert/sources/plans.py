@@ -79,7 +79,7 @@ class _PlanReader:
         self.path, self.document, self.faults = path, document, Faults(path)
 
     def read(self) -> ScanPlan:
-        floors: list[Any] = [entry.get("z") for entry in self.entries("floors", MOST_FLOORS)]
+        floors: list[Any] = [entry.get("z") for _, entry in self.placed("floors", MOST_FLOORS)]
         if not floors or not is_numbers(floors, len(floors)) or sorted(floors) != floors:
             raise DataError(self.path, "'floors' is not a list of heights, lowest first", REMEDY)
         self.floors = len(floors)
@@ -106,14 +106,12 @@ class _PlanReader:
         self.faults.raise_if_any()
         return plan
 
-    def entries(self, key: str, most: int = MOST) -> list[dict[str, Any]]:
-        found = self.document.get(key)
-        if not isinstance(found, list) or len(found) > most or not all(isinstance(entry, dict) for entry in found):
+    def placed(self, key: str, most: int = MOST) -> list[tuple[str, dict[str, Any]]]:
+        """The entries of a list, each with its place for errors."""
+        entries = self.document.get(key)
+        if not isinstance(entries, list) or len(entries) > most or not all(isinstance(one, dict) for one in entries):
             raise DataError(self.path, f"'{key}' is not a list of at most {most:,} objects", REMEDY)
-        return found
-
-    def placed(self, key: str) -> list[tuple[str, dict[str, Any]]]:
-        return [(f"{key} {index}", entry) for index, entry in enumerate(self.entries(key))]
+        return [(f"{key} {index}", entry) for index, entry in enumerate(entries)]
 
     def name(self, entry: dict[str, Any], place: str, key: str = "name") -> str:
         name = entry.get(key)

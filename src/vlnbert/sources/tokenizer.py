@@ -1,9 +1,8 @@
 """Tokenizers from strangers: which tokenizer.json is loaded, and texts as tokens within bounds of memory and time.
 
-The library that runs tokenizers believes any number and any amount of padding: some documents take gigabytes, and a
-damaged table of characters ends the process. The document is checked here first, and a copy without padding, truncation
-and dropout is loaded. All kinds of models and steps that the library knows are accepted, with any regular expression:
-the library gives up a match after ten million steps.
+The library believes any number and any amount of padding: some documents take gigabytes, and a damaged table of
+characters ends the process. So the document is checked first, and loaded without padding, truncation and dropout. All
+kinds of models and steps are accepted, with any regular expression: a match is given up after ten million steps.
 """
 
 import base64
