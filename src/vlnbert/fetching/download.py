@@ -30,7 +30,7 @@ MOST_WORDS = 100  # characters of a host's message that are quoted
 PASSING = (408, 425, 429, 500, 502, 503, 504)  # answers that may differ the next time
 TOO_MUCH, ENDLESS_HEAD = "the host sends more than {} MB", "the host sends headers without an end"
 REDIRECTS = (301, 302, 303, 307, 308)
-ATTEMPTS = 5  # at one archive
+ATTEMPTS = 5  # at an archive
 PAUSE = 1.0  # seconds before the second attempt; doubled before each one after
 CHUNK = 1 << 16
 KEPT = "run the same command again: what is there is kept"
@@ -44,14 +44,10 @@ class Broken(Exception):
 class SourceError(Exception):
     """One repository cannot be fetched, or has other content than expected; the others may be fine."""
 
-    def __init__(self, problem: str, remedy: str) -> None:
+    def __init__(self, problem: str, remedy: str = "") -> None:
         super().__init__(problem)
-        self.problem, self.remedy = problem, remedy
-
-
-def or_a_copy() -> str:
-    """The remedy where a source is not what it should be."""
-    return f"try again later, or give a copy with {setting('mirror', 'URL')}"
+        self.problem = problem
+        self.remedy = remedy or f"try again later, or give a copy with {setting('mirror', 'URL')}"
 
 
 def is_address(url: str) -> bool:
@@ -69,9 +65,9 @@ def is_address(url: str) -> bool:
 
 def answer(url: str, headers: Mapping[str, str], before: bool) -> HTTPResponse:
     """The answer to a request, behind all redirects; `before` says that the host was reached before."""
-    there = url
+    address = url
     for hop in range(MOST_REDIRECTS + 1):
-        response = _one_answer(there, headers, before or hop > 0)
+        response = _one_answer(address, headers, before or hop > 0)
         if 200 <= response.status < 300:
             return response
         response.close()
@@ -83,9 +79,9 @@ def answer(url: str, headers: Mapping[str, str], before: bool) -> HTTPResponse:
                 copy, parts = setting("mirror", "URL"), setting("only")
                 remedy = f"upgrade vlnbert, give a copy with {copy}, or fetch other parts with {parts}"
                 raise SourceError(f"there is no {url} ({code})", remedy)
-            raise SourceError(f"{url} was refused ({code} {reason})", or_a_copy())
-        there = _redirected(url, there, response.headers.get("Location", ""))
-    raise SourceError(f"{url} redirects more than {MOST_REDIRECTS} times", or_a_copy())
+            raise SourceError(f"{url} was refused ({code} {reason})")
+        address = _redirected(url, address, response.headers.get("Location", ""))
+    raise SourceError(f"{url} redirects more than {MOST_REDIRECTS} times")
 
 
 def words(error: object) -> str:
@@ -115,15 +111,15 @@ def _one_answer(url: str, headers: Mapping[str, str], before: bool) -> HTTPRespo
         raise Broken(f"the host hung up ({words(error)})") from None
 
 
-def _redirected(url: str, there: str, location: str) -> str:
+def _redirected(url: str, address: str, location: str) -> str:
     """Where a redirect leads: to https, and to http only from a mirror that is http itself."""
     try:
-        target = urljoin(there, quote(location, safe=string.punctuation, encoding="iso-8859-1"))
+        target = urljoin(address, quote(location, safe=string.punctuation, encoding="iso-8859-1"))
     except ValueError:
         target = ""
-    if not location or not is_address(target) or urlsplit(target).scheme not in ("https", urlsplit(there).scheme):
+    if not location or not is_address(target) or urlsplit(target).scheme not in ("https", urlsplit(address).scheme):
         quoted = repr(cut(location, MOST_WORDS)) if location else "it names none"
-        raise SourceError(f"{url} redirects to an address that is not https ({quoted}); not followed", or_a_copy())
+        raise SourceError(f"{url} redirects to an address that is not https ({quoted}); not followed")
     return target
 
 
@@ -152,7 +148,7 @@ class _Watched(RawIOBase):
         self.came += count
         self.since_look += count
         if self.came > (MOST_HEAD if self.in_head else MOST):
-            raise SourceError(ENDLESS_HEAD if self.in_head else TOO_MUCH.format(MOST >> 20), or_a_copy())
+            raise SourceError(ENDLESS_HEAD if self.in_head else TOO_MUCH.format(MOST >> 20))
         if self.waited > PATIENCE:
             if self.in_head:
                 raise Broken(f"no whole answer came for {PATIENCE:g} s")
@@ -176,7 +172,7 @@ class _Response(HTTPResponse):
         super().begin()
         self.watched.in_head, self.watched.waited, self.watched.since_look = False, 0.0, 0
         if (self.length or 0) > MOST:
-            raise SourceError(TOO_MUCH.format(MOST >> 20), or_a_copy())
+            raise SourceError(TOO_MUCH.format(MOST >> 20))
 
 
 class _PlainConnection(HTTPConnection):

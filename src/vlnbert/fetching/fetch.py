@@ -12,7 +12,7 @@ from typing import Any
 
 from vlnbert.errors import DataError, Faults, UsageError, setting
 from vlnbert.fetching.archive import members
-from vlnbert.fetching.download import KEPT, Attempts, Broken, SourceError, is_address, or_a_copy, stream
+from vlnbert.fetching.download import KEPT, Attempts, Broken, SourceError, is_address, stream
 from vlnbert.fetching.manifest import GITHUB, ListedFile, Manifest, Source
 from vlnbert.progress import Bar, say, track
 from vlnbert.sources.writing import written_beside
@@ -114,10 +114,9 @@ def _fetch_source(folder: Path, source: Source, url: str, needed: dict[str, List
                     if member.path in needed:
                         file = needed[member.path]
                         if not member.regular:
-                            problem = f"{file.upstream} is a link or a folder there, where a file is expected"
-                            raise SourceError(problem, or_a_copy())
+                            raise SourceError(f"{file.upstream} is a link or a folder there, where a file is expected")
                         if member.size != file.size:
-                            raise SourceError(WRONG.format(file.upstream), or_a_copy())
+                            raise SourceError(WRONG.format(file.upstream))
                         write_verified(folder, file, member.content)
                         bar.update(bar.done + needed.pop(member.path).size, source.repository)
                     if not needed:
@@ -126,7 +125,7 @@ def _fetch_source(folder: Path, source: Source, url: str, needed: dict[str, List
             attempts.again(why)
         else:
             more = f" and {len(needed) - 1:,} more files" if len(needed) > 1 else ""
-            raise SourceError(f"the archive lacks {next(iter(needed))}{more}", or_a_copy())
+            raise SourceError(f"the archive lacks {next(iter(needed))}{more}")
 
 
 def _fetched_parts(manifest: Manifest, base: str, missing: set[ListedFile]) -> Iterator[FetchedPart]:
@@ -166,9 +165,9 @@ def missing_files(folder: Path, listed: Iterable[ListedFile]) -> list[ListedFile
 
 def require_room(folder: Path, missing: Iterable[ListedFile]) -> None:
     """Check free disk space before anything is fetched."""
-    there = next(parent for parent in (folder, *folder.absolute().parents) if parent.is_dir())
+    existing = next(parent for parent in (folder, *folder.absolute().parents) if parent.is_dir())
     needed = sum(file.size + -file.size % BLOCK for file in missing)
-    free = shutil.disk_usage(there).free
+    free = shutil.disk_usage(existing).free
     if free < needed:
         problem = f"needs {needed / 1e6:,.1f} MB and the disk has {free / 1e6:,.1f} MB left"
         remedy = f"free some space, choose another folder, or fetch fewer parts with {setting('only')}"
@@ -190,7 +189,7 @@ def write_verified(folder: Path, file: ListedFile, content: Iterable[memoryview]
                 raise
             raise DataError(path, f"cannot be written ({error.strerror})", f"free some space, then {KEPT}") from None
         if (size, digest.hexdigest()) != (file.size, file.sha256):
-            raise SourceError(WRONG.format(file.upstream), or_a_copy())
+            raise SourceError(WRONG.format(file.upstream))
         if os.path.lexists(path):
             raise DataError(path, "was written by another program meanwhile", KEPT)
 

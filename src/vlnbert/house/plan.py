@@ -177,14 +177,14 @@ class _PlanDraft:
 
 def _walls(floor: int, regions: list[Region], openings: list[Opening]) -> tuple[tuple[float, float, float, float], ...]:
     """The sides of the regions of a floor, less the openings in them."""
-    here = [opening for opening in openings if opening.floor == floor]
+    on_floor = [opening for opening in openings if opening.floor == floor]
     walls = []
     for box in (region.box for region in regions if region.floor == floor):
         for x in (box.left, box.right):
-            gaps = [(o.y - o.half, o.y + o.half) for o in here if o.along == "y" and o.x == x]
+            gaps = [(o.y - o.half, o.y + o.half) for o in on_floor if o.along == "y" and o.x == x]
             walls += [(x, low, x, high) for low, high in _pieces(box.bottom, box.top, gaps)]
         for y in (box.bottom, box.top):
-            gaps = [(o.x - o.half, o.x + o.half) for o in here if o.along == "x" and o.y == y]
+            gaps = [(o.x - o.half, o.x + o.half) for o in on_floor if o.along == "x" and o.y == y]
             walls += [(low, y, high, y) for low, high in _pieces(box.left, box.right, gaps)]
     return tuple(walls)
 

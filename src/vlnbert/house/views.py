@@ -76,12 +76,12 @@ def panoramas(building: Building) -> dict[int, Panorama]:
     elements = _scene(building)
     eyes = [viewpoint.point() for viewpoint in building.viewpoints]
     seen = line_of_sight(building.plan, eyes, [element.point for element in elements])
-    found = {}
+    by_viewpoint = {}
     for index, viewpoint in enumerate(building.viewpoints):
         if viewpoint.included:
             shown = [e for e, clear in zip(elements, seen[index], strict=True) if clear and _faces(viewpoint, e)]
-            found[index] = _panorama(viewpoint, shown)
-    return found
+            by_viewpoint[index] = _panorama(viewpoint, shown)
+    return by_viewpoint
 
 
 def _panorama(viewpoint: Viewpoint, elements: list[SceneElement]) -> Panorama:
@@ -224,11 +224,11 @@ def view_captions(rng: Random, panorama: Panorama) -> dict[str, Any]:
     captions = dict[str, Any]()
     shown = [(element.object, element.room) for element in panorama.elements if element.object]
     for view in range(VIEWS):
-        caption, found = _caption(rng, panorama, panorama.weights[:, view]), []
+        caption, detections = _caption(rng, panorama, panorama.weights[:, view]), []
         for index in np.flatnonzero(panorama.boxed[:, view]):
             (thing, room), (x, y, w, h) = shown[index], panorama.boxes[index, view].tolist()
             words = rng.choice(templates.OBJECT_CAPTIONS).format(thing=thing.name, place=room)
-            found.append(
+            detections.append(
                 {
                     "obj_class": thing.kind.name,
                     "coordinates": f"{x} {y} {x + w} {y + h}",
@@ -236,7 +236,7 @@ def view_captions(rng: Random, panorama: Panorama) -> dict[str, Any]:
                     "caption": _with_articles(words),
                 }
             )
-        captions[str(view)] = {"global_cap": caption, "dense_cap": found}
+        captions[str(view)] = {"global_cap": caption, "dense_cap": detections}
     return captions
 
 

@@ -227,11 +227,11 @@ def reverie_records(
     rng = Random(f"{seed}/{building.scan}/{path_id}/reverie")
     goal = building.viewpoints[path.nodes[-1]]
     near = building.objects_near(path.nodes[-1])
-    here = [thing for thing in near if thing.region in goal.regions]
+    in_room = [thing for thing in near if thing.region in goal.regions]
     if goal.kind != ROOM or len(near) < CROWD:
         return []
     records, item = [], r2r_record(building, path, path_id, texts, split)
-    for order, target in enumerate(rng.sample(here, min(TARGETS, len(here)))):
+    for order, target in enumerate(rng.sample(in_room, min(TARGETS, len(in_room)))):
         # A generator, so that each description is followed by its request.
         described = (describe_object(rng, building, target) for _ in range(rng.randint(2, 3)))
         requests = [write_request(rng, building, target, description=d, path=path) for d in described if d]

@@ -1,4 +1,4 @@
-"""What is seen around a viewpoint, by annotators and detectors: REVERIE's object boxes, captions and observations."""
+"""REVERIE's object boxes, and captions and observations of views, as annotators and detectors give them."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -163,7 +163,7 @@ def _view_caption(entry: Any, place: str, faults: Faults) -> ViewCaption:
     with suppress(KeyError, TypeError, ValueError, AttributeError, OverflowError):
         if is_text(entry["global_cap"]) and isinstance(entry["dense_cap"], list):
             detections = tuple(map(_detection, entry["dense_cap"]))
-            wrong = [one for one in detections if not 0 <= one.confidence <= 1]
+            wrong = [detection for detection in detections if not 0 <= detection.confidence <= 1]
             if not wrong:
                 return ViewCaption(entry["global_cap"], detections)
             problem = f"detects {wrong[0].label} with a confidence of {wrong[0].confidence:g}, not of 0 to 1"
@@ -191,8 +191,8 @@ def read_observations(path: Path) -> list[PanoramaObservations]:
 def _observations_of(scan: str, viewpoint: str, headings: Any, faults: Faults) -> PanoramaObservations:
     place = f"viewpoint {viewpoint}"
     if not is_text(viewpoint) or not isinstance(headings, list) or len(headings) != HEADINGS:
-        found = f"holds {len(headings)} headings" if isinstance(headings, list) else "holds no list of headings"
-        faults.add(place, f"{found}, not {HEADINGS}", FETCH_AGAIN)
+        content = f"holds {len(headings)} headings" if isinstance(headings, list) else "holds no list of headings"
+        faults.add(place, f"{content}, not {HEADINGS}", FETCH_AGAIN)
         return PanoramaObservations(scan, viewpoint, ())
     captions = (_heading_captions(entry, f"{place} heading {number}", faults) for number, entry in enumerate(headings))
     return PanoramaObservations(scan, viewpoint, tuple(captions))

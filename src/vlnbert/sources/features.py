@@ -125,7 +125,7 @@ def check_width(width: int | None) -> None:
 
 
 def _values_problem(values: NDArray[np.float32], width: int | None, exact: bool) -> str:
-    """What is wrong with [any, width] features; `exact` where a wider one may not be sliced."""
+    """The fault of [any, width] features, or nothing; `exact` where a wider one may not be sliced."""
     if width is not None and (values.shape[1] != width if exact else values.shape[1] < width):
         return f"is {values.shape[1]} wide, where {width} is expected"
     if not np.isfinite(values).all():

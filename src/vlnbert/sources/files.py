@@ -139,20 +139,20 @@ def read_by_viewpoint(
     if not isinstance(document, dict):
         raise DataError(path, "does not hold an object with a key a viewpoint", FETCH_AGAIN)
     faults = Faults(path)
-    found = [panorama(path.stem, viewpoint, entry, faults) for viewpoint, entry in document.items()]
+    panoramas = [panorama(path.stem, viewpoint, entry, faults) for viewpoint, entry in document.items()]
     faults.raise_if_any()
-    return found
+    return panoramas
 
 
 def format_of(path: Path, document: Mapping[str, Any], newest: int) -> int:
     """The version of a document's format, from 1 to the newest that this program reads."""
-    found = document.get(FORMAT, FIRST)
-    if type(found) is not int or found < FIRST:
-        raise DataError(path, f"names its format {found!r}, which is no version", FETCH_AGAIN)
-    if found > newest:
-        problem = f"is of format {found}, made by a newer vlnbert; this one reads up to {newest}"
+    version = document.get(FORMAT, FIRST)
+    if type(version) is not int or version < FIRST:
+        raise DataError(path, f"names its format {version!r}, which is no version", FETCH_AGAIN)
+    if version > newest:
+        problem = f"is of format {version}, made by a newer vlnbert; this one reads up to {newest}"
         raise NewerFormatError(path, problem, "upgrade with: pip install --upgrade vlnbert")
-    return found
+    return version
 
 
 def stream_json_list(path: Path, what: str, remedy: str = "check the path") -> Iterator[Any]:

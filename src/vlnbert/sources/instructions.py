@@ -264,7 +264,7 @@ def read_labelled_words(path: Path) -> Mapping[str, Mapping[str, LabelledWords]]
     viewpoint those about stopping; a turn that is labelled is made there (tests/golden/test_word_labels.py).
     """
     paths: Any = read_json(path, LABEL_FILE, GET_LABELS)
-    faults, found = Faults(path), dict[str, dict[str, LabelledWords]]()
+    faults, labelled = Faults(path), dict[str, dict[str, LabelledWords]]()
     for name, viewpoints in _table(paths, "", "paths", faults).items():
         for viewpoint, labels in _table(viewpoints, f"path {name}", "viewpoints", faults).items():
             if viewpoint == PATH_NAME:
@@ -275,11 +275,11 @@ def read_labelled_words(path: Path) -> Mapping[str, Mapping[str, LabelledWords]]
                     problem = f"has no lists of words by {' and '.join(KINDS)}, each from 0 to {LONGEST_TEXT - 1:,}"
                     faults.add(f"{place} instruction {number}", problem, FETCH_AGAIN)
                 elif (words := LabelledWords(*(tuple(label.get(kind, ())) for kind in KINDS))).places:
-                    found.setdefault(f"{name}_{number}", {})[viewpoint] = words
-    if not found and not faults.found:
+                    labelled.setdefault(f"{name}_{number}", {})[viewpoint] = words
+    if not labelled and not faults.found:
         faults.add("", "holds no labels", FETCH_AGAIN)
     faults.raise_if_any()
-    return found
+    return labelled
 
 
 def _table(entry: Any, place: str, what: str, faults: Faults) -> Mapping[str, Any]:

@@ -110,7 +110,7 @@ def checked_tokenizer(path: Path | str, document: Any) -> Tokenizer:
 
 
 def numbers_problem(pieces: Mapping[Any, Any]) -> str | None:
-    """What is wrong with numbered pieces, or None.
+    """The fault of numbered pieces, or None.
 
     Numbers may hardly exceed the count of pieces: an embedding has a row for each number, used or not.
     """
@@ -207,7 +207,7 @@ def _check_ends(step: dict[str, Any], numbers: Mapping[str, int]) -> None:
 
 
 def charsmap_problem(encoded: object) -> str | None:
-    """What is wrong with SentencePiece's table of characters, as a tokenizer.json holds it, or None.
+    """The fault of SentencePiece's table of characters, as a tokenizer.json holds it, or None.
 
     It is a trie (a double array as darts-clone lays it out, in blocks of 256 units) and the texts that its leaves point
     to, each with a zero byte at its end.
@@ -258,7 +258,7 @@ def _encoded(tokenizer: Tokenizer, texts: Iterable[str], part: Callable[[Encodin
     """A part of each text's encoding: whole encodings would take hundreds of times the memory."""
     normalizer = tokenizer.normalizer
     lengthens = normalizer is not None and not isinstance(normalizer, BertNormalizer)
-    found = list[T]()
+    parts = list[T]()
     try:
         for batch in _batches(texts):
             # Several honest steps may multiply.
@@ -267,12 +267,12 @@ def _encoded(tokenizer: Tokenizer, texts: Iterable[str], part: Callable[[Encodin
                     piece = text[start : start + PIECE]
                     if len(normalizer.normalize_str(piece).encode()) > GROWTH * len(piece.encode()) + ROOM:
                         raise UsageError(f"the tokenizer makes a text more than {GROWTH} times longer; {USE_BERTS}")
-            found += map(part, tokenizer.encode_batch(batch))
+            parts += map(part, tokenizer.encode_batch(batch))
     except UsageError:
         raise
     except BaseException as error:
         raise UsageError(f"the tokenizer cannot read a text ({failure_gist(error)}); {USE_BERTS}") from None
-    return found
+    return parts
 
 
 def failure_gist(error: BaseException) -> str:

@@ -53,10 +53,10 @@ def refuse_full(folder: Path, besides: Collection[str] = ()) -> None:
 
 def require_writable(folder: Path) -> None:
     """Refuse, before long work, a folder in which files cannot be written; nothing is made."""
-    there = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
-    if not there.is_dir():
-        raise DataError(folder, "is a file" if there == folder else f"lies in {there}, a file", "choose a folder")
-    if not os.access(there, os.W_OK | os.X_OK):
+    existing = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
+    if not existing.is_dir():
+        raise DataError(folder, "is a file" if existing == folder else f"lies in {existing}, a file", "choose a folder")
+    if not os.access(existing, os.W_OK | os.X_OK):
         raise DataError(folder, "cannot be written (Permission denied)", "choose a folder you may write to")
 
 
@@ -238,10 +238,10 @@ def aside(folder: Path) -> Path:
     return folder.with_name(f"{folder.name}.old")
 
 
-def exchange(one: Path, other: Path) -> bool:
+def exchange(first: Path, second: Path) -> bool:
     """Exchange the names of two paths in one move, if the system can do that here; whether it could."""
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    return rename is not None and rename(HERE, os.fsencode(one), HERE, os.fsencode(other), EXCHANGE) == 0
+    return rename is not None and rename(HERE, os.fsencode(first), HERE, os.fsencode(second), EXCHANGE) == 0
 
 
 def remove(path: Path) -> None:
