@@ -1,8 +1,7 @@
-"""What can go wrong, in words a user can act on.
+"""Errors in words that a user can act on.
 
 Every fault that a user can cause is a `VlnbertError`. The command line prints its text, one line a fault, and exits
-with code 2; a library user catches it by type. Readers collect the faults of a file in a `Faults` and raise once, so
-that a file can be mended in one go.
+with code 2; a library user catches it by type. Readers collect the faults of a file in a `Faults` and raise once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -73,8 +72,9 @@ class UnknownNameError(VlnbertError, KeyError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str], where: str = "") -> None:
         known, name = sorted(known), cut(name, LONGEST_PATH)
-        near = near_names(name, known)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"known: {_some(known)}"
+        near, more = near_names(name, known), len(known) - SHOWN_NAMES
+        some = ", ".join(known[:SHOWN_NAMES]) + (f" and {more:,} more" if more > 0 else "") if known else "none"
+        hint = f"did you mean {' or '.join(near)}?" if near else f"known: {some}"
         super().__init__(f"no {kind} '{name}'{where and f' in {where}'}; {hint}")
 
     def __str__(self) -> str:
@@ -214,8 +214,3 @@ def _end(path: Path | str) -> str:
     """A path, or the end of a very long one, where the file's name stands."""
     text = printable(str(path))
     return text if len(text) <= LONGEST_PATH else f"...{text[3 - LONGEST_PATH :]}"
-
-
-def _some(names: list[str]) -> str:
-    more = len(names) - SHOWN_NAMES
-    return ", ".join(names[:SHOWN_NAMES]) + (f" and {more:,} more" if more > 0 else "") if names else "none"

@@ -22,6 +22,7 @@ from vlnbert.errors import UsageError, VlnbertError
 OURS = "vlnbert."  # how the names of our modules begin
 LONGEST_REASON = 200  # characters of what an exception says
 _FAILURE = "_vlnbert_failure"  # the attribute of an exception that keeps the line
+_END = object()  # behind the last item of an iterator
 
 Value = TypeVar("Value")
 
@@ -78,9 +79,6 @@ def _steps(what: str, answer: Iterator[Any]) -> Iterator[Any]:
         if item is _END:
             return
         yield item
-
-
-_END = object()
 
 
 def is_ours(thing: object) -> bool:
@@ -145,15 +143,12 @@ def _printable(error: BaseException) -> bool:
 
 def _where(trace: TracebackType | None) -> str:
     """The last line of the file that was called; nothing where what was called is not written in Python."""
-    between = tuple(str(Path(folder).parent) + os.sep for folder in _files("vlnbert", "torch"))
+    files = (getattr(sys.modules.get(name), "__file__", None) for name in ("vlnbert", "torch"))
+    between = tuple(str(Path(file).parent) + os.sep for file in files if file)
     called = [(frame.f_code.co_filename, line) for frame, line in walk_tb(trace)]
     called = [(file, line) for file, line in called if not file.startswith(between)]
     lines = [line for file, line in called if file == called[0][0]]
     return f" in line {lines[-1]} of {called[0][0]}" if lines else ""
-
-
-def _files(*modules: str) -> list[str]:
-    return [file for name in modules if (file := getattr(sys.modules.get(name), "__file__", None))]
 
 
 def _is_tensor(value: object) -> bool:

@@ -95,7 +95,7 @@ def load_recorded(plugins: Iterable[str], named_by: str = "the run was begun wit
             continue
         shown = name if len(name) <= LONGEST_PATH else f"...{name[3 - LONGEST_PATH :]}"
         path = Path(name) if name.endswith(SUFFIX) else _file_of(name, _path_without())
-        if name.endswith(SUFFIX) and not _is_file(path):
+        if name.endswith(SUFFIX) and not os.path.isfile(name):  # noqa: PTH113  # no error where a name is too long
             problem = f"{named_by} the plugin {shown}, which is no longer there"
             raise UsageError(f"{problem}; {LOAD_PLUGIN} from where it lies now")
         if path is None or not (known := _trusted_folder(path)).is_dir():
@@ -254,13 +254,6 @@ def _path_without(*folders: Path) -> list[str]:
     with suppress(OSError):  # it may be gone
         away.add(os.path.realpath(os.curdir))
     return [entry for entry in sys.path if Path(entry).is_absolute() and os.path.realpath(entry) not in away]
-
-
-def _is_file(path: Path | None) -> bool:
-    try:
-        return path is not None and path.is_file()
-    except (OSError, ValueError):  # such as a name that is too long, or has a NUL
-        return False
 
 
 def _announced_modules() -> list[str]:

@@ -30,7 +30,7 @@ NUCLEUS = Decoding("nucleus", top_p=0.8, temperature=1.3, seed=5)
 
 
 def generate(
-    speaker: Speaker, data: Data, paths: Paths, decoding: Decoding | None = None, precision: str = "float32"
+    speaker: Speaker, data: Data, paths: Paths, decoding: Decoding = GREEDY, precision: str = "float32"
 ) -> Generated:
     return InstructionGenerator(speaker, data.environment, precision).generate(paths, decoding)
 

@@ -57,10 +57,10 @@ def speak(
     with quiet(not bar):
         opened = open_speaker(speaker, data, options)
         if split is not None:
-            known = paths_of_split(opened.data, full_name(split, opened.task))
+            described = paths_of_split(opened.data, full_name(split, opened.task))
         else:
-            known = paths_by_name(opened.data.world, paths or ())
-        return opened.write(known, decoding, options.batch)
+            described = paths_by_name(opened.data.world, paths or ())
+        return opened.write(*described, decoding, options.batch)
 
 
 @checked("speaker", "navigator", "device")

@@ -156,16 +156,16 @@ class Environment:
         shown = copy(self)
         shown.wants, shown.panorama_bank = names, None
         if PANORAMA in names:
-            shown.panorama_bank = self._opened_panoramas(whose) if self.panorama_bank is None else self.panorama_bank
-            shown._around = _directions_around(self._facing.device)
+            bank = self.panorama_bank
+            if bank is None and self._open_panoramas is None:
+                problem = f"{whose} has {PANORAMA}, and this environment shows no features"
+                remedy = "take that of data with some: vln.open_data(DIR, features=...).environment"
+                raise UsageError(f"{problem}; {remedy}")
+            if bank is None and self._open_panoramas is not None:
+                bank = self._open_panoramas()
+                bank = bank if self._dtype is None else in_dtype(bank, self._dtype)
+            shown.panorama_bank, shown._around = bank, _directions_around(self._facing.device)
         return shown
-
-    def _opened_panoramas(self, whose: str) -> Bank:
-        if self._open_panoramas is None:
-            problem = f"{whose} has {PANORAMA}, and this environment shows no features"
-            raise UsageError(f"{problem}; take that of data with some: vln.open_data(DIR, features=...).environment")
-        bank = self._open_panoramas()
-        return bank if self._dtype is None else in_dtype(bank, self._dtype)
 
     def reset(self, start: Tensor, heading: Tensor) -> State:
         """Agents at their start viewpoints, looking level along the 30-degree heading nearest to theirs."""

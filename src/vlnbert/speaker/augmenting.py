@@ -125,11 +125,10 @@ class PathsToDescribe:
             result = AugmentedFile(out, paths, written, {why: count for why, count in left_out.items() if count})
             if not written:
                 raise UsageError(f"nothing to write, {result}; train the speaker longer, or ask for less")
-            settings = {"method" if name == "decoding" else name: value for name, value in asdict(decoding).items()}
             about = Provenance(
                 speaker=self.speaker.name,
                 held_out=self.speaker.held_out,
-                decoding=settings,
+                decoding={"method" if name == "decoding" else name: value for name, value in asdict(decoding).items()},
                 paths=paths,
                 tellings=tellings,
                 instructions=written,
@@ -149,9 +148,7 @@ class PathsToDescribe:
                 target = draw_targets(self.bank, self.episodes, decoding.seed, repetition)
             paths = Paths.of(self.episodes, target)
             for rows in torch.split(torch.arange(len(self.episodes)), BLOCK):
-                generated = self.speaker.generator.generate(
-                    paths, decoding, repetition=repetition, batch=batch, rows=rows
-                )
+                generated = self.speaker.generator.generate(paths, decoding, repetition, batch, rows)
                 part = self.episodes.select(rows)
                 objects: list[str | None] = [None] * len(rows)
                 seen = torch.ones(len(rows), dtype=torch.bool)
@@ -171,12 +168,7 @@ class PathsToDescribe:
                 yield len(rows), list(compress(zip(records, metres, strict=True), good)), unusable
 
     def _records(
-        self,
-        episodes: Episodes,
-        objects: list[str | None],
-        repetition: int,
-        texts: list[str],
-        tokens: list[list[int]],
+        self, episodes: Episodes, objects: list[str | None], repetition: int, texts: list[str], tokens: list[list[int]]
     ) -> Iterator[EpisodeRecord]:
         """The instructions as records, named by path, object where one was drawn, and repetition."""
         rows = zip(episodes.path.tolist(), episodes.path_length.tolist(), episodes.heading.tolist(), strict=True)

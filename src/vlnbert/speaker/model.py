@@ -45,8 +45,7 @@ class Attention(nn.Module):
         """[row, token, hidden]; `mask` is bool and broadcasts to [row, head, query, key], false where it is hidden."""
         query = self._split(self.query(tokens))
         mixed = scaled_dot_product_attention(query, over.keys, over.values, mask, is_causal=causal)
-        output: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
-        return output
+        return self.output(mixed.transpose(1, 2).flatten(2))
 
     def _split(self, tokens: Tensor) -> Tensor:
         return tokens.view(*tokens.shape[:2], self.heads, -1).transpose(1, 2)
@@ -58,8 +57,7 @@ class FeedForward(nn.Module):
         self.up, self.down = nn.Linear(hidden, inner), nn.Linear(inner, hidden)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        output: Tensor = self.down(gelu(self.up(tokens)))
-        return output
+        return self.down(gelu(self.up(tokens)))
 
 
 class EncoderLayer(nn.Module):
@@ -74,8 +72,7 @@ class EncoderLayer(nn.Module):
     def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
         normed = self.attention_norm(tokens)
         tokens = tokens + self.dropout(self.attention(normed, self.attention.project(normed), mask))
-        output: Tensor = tokens + self.dropout(self.feed_forward(self.feed_forward_norm(tokens)))
-        return output
+        return tokens + self.dropout(self.feed_forward(self.feed_forward_norm(tokens)))
 
 
 class DecoderLayer(nn.Module):
@@ -110,8 +107,7 @@ class DecoderLayer(nn.Module):
 
     def _attend_and_feed_forward(self, words: Tensor, path: KeyValues, path_mask: Tensor) -> Tensor:
         words = words + self.dropout(self.cross_attention(self.cross_norm(words), path, path_mask))
-        output: Tensor = words + self.dropout(self.feed_forward(self.feed_forward_norm(words)))
-        return output
+        return words + self.dropout(self.feed_forward(self.feed_forward_norm(words)))
 
 
 @dataclass(frozen=True)
@@ -186,9 +182,7 @@ class SpeakerModel(nn.Module):
         self.layers = nn.ModuleList(DecoderLayer(*sizes, config.dropout) for _ in range(config.decoder_layers))
         self.bias = nn.Parameter(torch.zeros(config.vocabulary))
         self.register_buffer("spoken", torch.ones(config.vocabulary, dtype=torch.bool))  # may be written
-        self._initialise(DEVIATION * (768 / config.hidden) ** 0.5)
-
-    def _initialise(self, deviation: float) -> None:
+        deviation = DEVIATION * (768 / config.hidden) ** 0.5
         for module in self.modules():
             if isinstance(module, nn.Linear | nn.Embedding):
                 nn.init.normal_(module.weight, std=deviation)
@@ -198,10 +192,8 @@ class SpeakerModel(nn.Module):
 
     def encode(self, sights: PathSights) -> EncodedPaths:
         """Encode some paths, once for all words."""
-        if sights.present.shape[1] > self.config.max_hops:
-            hops, most = sights.present.shape[1], self.config.max_hops
-            problem = f"a path has {hops} viewpoints, the speaker reads at most {most}"
-            raise UsageError(f"{problem}; give shorter ones")
+        if (hops := sights.present.shape[1]) > (most := self.config.max_hops):
+            raise UsageError(f"a path has {hops} viewpoints, the speaker reads at most {most}; give shorter ones")
         tokens, present = self.encoder(sights)
         key_values = tuple(layer.cross_attention.project(tokens) for layer in self._decoder_layers())
         return EncodedPaths(key_values, present[:, None, None])
@@ -216,8 +208,7 @@ class SpeakerModel(nn.Module):
         words = self.dropout(self.word_norm(words))
         for layer, path in zip(self._decoder_layers(), paths.key_values, strict=True):
             words = layer(words, path, paths.mask)
-        output: Tensor = self.out_norm(words)
-        return output
+        return self.out_norm(words)
 
     def step(self, token: Tensor, position: Tensor, cache: tuple[KeyValues, ...], paths: EncodedPaths) -> Tensor:
         """[row, hidden] the output for one more word [row] at `position` [1]; the cache has the words before it."""
@@ -226,8 +217,7 @@ class SpeakerModel(nn.Module):
         seen = (places <= position)[None, None, None]
         for layer, own, path in zip(self._decoder_layers(), cache, paths.key_values, strict=True):
             words = layer.step(words, position, own, seen=seen, path=path, path_mask=paths.mask)
-        output: Tensor = self.out_norm(words)
-        return output[:, 0]
+        return self.out_norm(words)[:, 0]
 
     def logits(self, output: Tensor) -> Tensor:
         """[..., piece] scores of the next word; the output weights are tied to the embeddings."""

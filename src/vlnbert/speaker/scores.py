@@ -1,6 +1,6 @@
 """Scores of a speaker: words like people's, likely words, and above all instructions that a navigator can follow."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from json import dumps
 from typing import Any
 
@@ -45,12 +45,9 @@ class SpeakerScores:
 
     def values(self) -> dict[str, Any]:
         """As a JSON object."""
-        names = ("speaker", "split", "paths", "left_out", "bleu", "cider", "perplexity")
-        values = {name: getattr(self, name) for name in names}
-        if self.navigator is None:
-            return values
-        followed = {"navigator": self.navigator, "told": self.told, "people": self.people, "ratio": self.ratio}
-        return values | followed
+        values = asdict(self) | {"ratio": self.ratio}
+        followed = () if self.navigator else ("navigator", "told", "people", "ratio")
+        return {name: value for name, value in values.items() if name not in followed}
 
     def to_json(self, indent: int | None = None) -> str:
         """The same as text."""
@@ -85,7 +82,7 @@ def score_instructions(
     """Write an instruction for each path of a split and score it; a walker, opened with the split, follows it."""
     if walker is not None and task_and_split(split)[1] == DEV:
         speaker.require_same_houses(walker, split)
-    instructions = speaker.write(paths_of_split(speaker.data, split), decoding, batch)
+    instructions = speaker.write(*paths_of_split(speaker.data, split), decoding, batch)
     if not len(instructions):
         problem = f"{speaker.name} wrote nothing usable for {split}, so there is nothing to score ({instructions.note})"
         raise UsageError(f"{problem}; train it longer, or draw words: {setting('decoding', 'nucleus')}")

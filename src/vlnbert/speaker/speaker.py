@@ -110,17 +110,10 @@ class Speaker(
         local_files_only: bool = False,
         revision: str | None = None,
     ) -> Self:
-        """A speaker from its folder, or by its name on the hub, which the options are for."""
-        folder = find_folder(
-            pretrained_model_name_or_path,
-            GIVE,
-            force_download=force_download,
-            token=token,
-            cache_dir=cache_dir,
-            local_files_only=local_files_only,
-            revision=revision,
-        )
-        require_files(pretrained_model_name_or_path, folder, (CONFIG, WEIGHTS, TOKENIZER), GIVE)
+        """Open a speaker from its folder, or by its name on the hub, which the options are for."""
+        source, hub = pretrained_model_name_or_path, {"token": token, "cache_dir": cache_dir, "revision": revision}
+        folder = find_folder(source, GIVE, force_download=force_download, local_files_only=local_files_only, **hub)
+        require_files(source, folder, (CONFIG, WEIGHTS, TOKENIZER), GIVE)
         return read_whole(folder, cls._opened)
 
     @classmethod
@@ -150,7 +143,9 @@ class Speaker(
         check_fit(path, stored_shapes(path), self._shapes(), SAVE_AGAIN)
         tensors, _ = read_safetensors(path)
         for name, tensor in tensors.items():
-            problem = weight_problem(tensor) if name != SPOKEN else _spoken_problem(tensor)
+            problem = weight_problem(tensor) if name != SPOKEN else None
+            if name == SPOKEN and (tensor.dtype != torch.bool or not tensor.any()):
+                problem = "does not hold which word pieces may be written"
             if problem is not None:
                 raise DataError(path, problem, WHOLE_WEIGHTS, name)
         return tensors
@@ -176,12 +171,6 @@ class Speaker(
             if mark is not None:
                 self.spoken[mark] = False
         self.spoken[end] = True
-
-
-def _spoken_problem(tensor: Tensor) -> str | None:
-    if tensor.dtype != torch.bool or not tensor.any():
-        return "does not hold which word pieces may be written"
-    return None
 
 
 def _read_config(path: Path) -> tuple[SpeakerConfig, FeatureSpec]:

@@ -112,14 +112,6 @@ class Instructions(Sequence[Instruction]):
 
 
 @dataclass(frozen=True)
-class KnownPaths:
-    """Paths, and what is known of each: an instruction that has no text yet."""
-
-    paths: Paths
-    facts: list[Instruction]
-
-
-@dataclass(frozen=True)
 class LoadedSpeaker:
     """A speaker that has no data yet, and what is known of its training."""
 
@@ -151,13 +143,13 @@ class OpenedSpeaker:
         chosen = chosen_precision(precision, self.data.device, self.speaker.config.hidden)
         self.generator = InstructionGenerator(self.speaker, self.data.environment, chosen)
 
-    def write(self, known: KnownPaths, decoding: Decoding, batch: int | None = None) -> Instructions:
-        """An instruction for each path; those without a usable one are named, and a line says so."""
-        generated = self.generator.generate(known.paths, decoding, batch=batch)
+    def write(self, paths: Paths, blank: Sequence[Instruction], decoding: Decoding, batch: int | None) -> Instructions:
+        """Fill in the blank instruction of each path; paths without a usable one are named, and a line says so."""
+        generated = self.generator.generate(paths, decoding, batch=batch)
         texts, usable = generated.texts(self.data.tokenizer), generated.usable.tolist()
-        rows = zip(known.facts, texts, generated.log_probability.tolist(), usable, strict=True)
+        rows = zip(blank, texts, generated.log_probability.tolist(), usable, strict=True)
         instructions = [replace(one, text=text, log_probability=score) for one, text, score, good in rows if good]
-        left_out = [one.id for one, good in zip(known.facts, usable, strict=True) if not good]
+        left_out = [one.id for one, good in zip(blank, usable, strict=True) if not good]
         result = Instructions(self.name, instructions, left_out, ", ".join(generated.problems()))
         if result.problem:
             say(result.problem)
@@ -176,8 +168,8 @@ class OpenedSpeaker:
             raise UsageError(f"{problem}; keep the same out of both: {setting('holdout', 'N')}")
 
 
-def paths_of_split(data: Data, split: str) -> KnownPaths:
-    """The paths of a split, each once, with what people said of it."""
+def paths_of_split(data: Data, split: str) -> tuple[Paths, list[Instruction]]:
+    """The paths of a split, each once, and their blank instructions with those that people gave."""
     episodes = data.episodes(split)
     if not episodes.scored:
         raise UsageError(f"{split} withholds its paths, so there is nothing to describe; choose another split")
@@ -192,13 +184,12 @@ def paths_of_split(data: Data, split: str) -> KnownPaths:
     paths = Paths.of(some, None if bank is None else target_index(bank.object_table, some))
     require_connected(data.world, paths)
     ids = [name.rpartition("_")[0] or name for name in some.ids]
-    facts = _facts(data.world, paths, ids)
-    rest = zip(facts, people.values(), some.targets, strict=True)
-    return KnownPaths(paths, [replace(one, people=tuple(texts), target=target) for one, texts, target in rest])
+    rest = zip(_blank(data.world, paths, ids), people.values(), some.targets, strict=True)
+    return paths, [replace(one, people=tuple(texts), target=target) for one, texts, target in rest]
 
 
-def paths_by_name(world: World, routes: Sequence[str]) -> KnownPaths:
-    """Paths that are written as scan:viewpoint,viewpoint."""
+def paths_by_name(world: World, routes: Sequence[str]) -> tuple[Paths, list[Instruction]]:
+    """Paths that are written as scan:viewpoint,viewpoint, and their blank instructions."""
     named = []
     for route in [routes] if isinstance(routes, str) else routes:
         scan, colon, viewpoints = str(route).partition(":")
@@ -207,10 +198,10 @@ def paths_by_name(world: World, routes: Sequence[str]) -> KnownPaths:
             raise UsageError(f"'{str(route)[:60]}' is no path; write it like {EXAMPLE}")
         named.append((scan, names))
     paths = Paths.through(world, named)
-    return KnownPaths(paths, _facts(world, paths, [str(number) for number in range(1, len(named) + 1)]))
+    return paths, _blank(world, paths, [str(number) for number in range(1, len(named) + 1)])
 
 
-def _facts(world: World, paths: Paths, ids: Sequence[str]) -> list[Instruction]:
+def _blank(world: World, paths: Paths, ids: Sequence[str]) -> list[Instruction]:
     metres = world.metres(paths.viewpoint[:, :-1], paths.viewpoint[:, 1:]).sum(dim=1).tolist()
     rows = zip(ids, paths.viewpoint.tolist(), paths.length.tolist(), paths.heading.tolist(), metres, strict=True)
     return [

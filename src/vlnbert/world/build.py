@@ -41,9 +41,8 @@ def find_candidates(graph: ScanGraph) -> Candidates:
     """All candidates of a scan, those of each viewpoint in the simulator's order."""
     start, end = np.nonzero(graph.adjacent)
     # The simulator computes angles from positions in single precision.
-    east, north, up = (graph.position.astype(np.float32)[end] - graph.position.astype(np.float32)[start]).T.astype(
-        float
-    )
+    position = graph.position.astype(np.float32)
+    east, north, up = (position[end] - position[start]).T.astype(float)
     heading, elevation = np.arctan2(east, north), np.arctan2(up, np.hypot(east, north))
 
     views = np.arange(VIEWS)
@@ -107,13 +106,9 @@ def open_world(
         built = build_world(graphs)
         return built.tensors(), {"scans": list(built.scans), "viewpoints": list(built.viewpoints)}
 
-    tensors, names = cached(world_key(paths), build)
+    tensors, names = cached(Key.of("world", paths.values(), f"version {VERSION}"), build)
     world = World(scans=tuple(names["scans"]), viewpoints=tuple(names["viewpoints"]), **tensors)
     return world.to(device)
-
-
-def world_key(paths: dict[str, Path]) -> Key:
-    return Key.of("world", paths.values(), f"version {VERSION}")
 
 
 def build_world(graphs: Sequence[ScanGraph]) -> World:
@@ -125,13 +120,9 @@ def build_world(graphs: Sequence[ScanGraph]) -> World:
     starts = np.concatenate(([0], np.cumsum(sizes)))  # the first viewpoint of each scan
     pair_starts = np.concatenate(([0], np.cumsum(np.square(sizes))))  # its first pair
     slots = 2 + max((int(found.slot.max(initial=-1)) for found in candidates), default=-1)
-    itself = np.arange(starts[-1])[:, None]
-    table = {
-        "neighbour": np.broadcast_to(itself, (len(itself), slots)).copy(),
-        "view": np.zeros((len(itself), slots), dtype=np.int64),
-        "heading": np.zeros((len(itself), slots), dtype=np.float32),
-        "elevation": np.zeros((len(itself), slots), dtype=np.float32),
-    }
+    kinds = {"neighbour": np.int64, "view": np.int64, "heading": np.float32, "elevation": np.float32}
+    table = {name: np.zeros((starts[-1], slots), dtype=kind) for name, kind in kinds.items()}
+    table["neighbour"] += np.arange(starts[-1])[:, None]  # padding leads to the viewpoint itself
     distance, next_slot = [], []
     for graph, found, start in zip(graphs, candidates, starts, strict=False):
         where = found.viewpoint + start, found.slot + 1  # slot 0 stops
@@ -140,7 +131,9 @@ def build_world(graphs: Sequence[ScanGraph]) -> World:
             table[name][where] = getattr(found, name)
         metres, hops = shortest_paths(graph)
         distance.append(metres.ravel())
-        next_slot.append(_slots_of(hops, found).ravel())
+        slot_of = np.zeros_like(hops)  # a hop to itself is a stop
+        slot_of[found.viewpoint, found.neighbour] = found.slot + 1
+        next_slot.append(np.take_along_axis(slot_of, hops, axis=1).ravel())
     columns = [np.arange(size) for size in sizes]
     rows = [pair_start + size * column for pair_start, size, column in zip(pair_starts, sizes, columns, strict=False)]
     arrays = {
@@ -174,10 +167,3 @@ def shortest_paths(graph: ScanGraph) -> tuple[NDArray[np.float64], NDArray[np.in
     distance, before = dijkstra(edges, directed=True, return_predecessors=True)
     itself = np.arange(count)[:, None]
     return distance, np.where(before.T == NOWHERE, itself, before.T).astype(np.int64)
-
-
-def _slots_of(hops: np.ndarray, found: Candidates) -> np.ndarray:
-    """Next hops [from, to] as slots."""
-    slot = np.zeros_like(hops)  # a hop to itself is a stop
-    slot[found.viewpoint, found.neighbour] = found.slot + 1
-    return np.take_along_axis(slot, hops, axis=1)
