@@ -77,6 +77,19 @@ class Table:
         return self.html()
 
 
+class Tabled:
+    """Something that prints as its table, in a terminal and in a notebook."""
+
+    def table(self) -> Table:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return self.table().text()
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
+
+
 def escaped(text: str) -> str:
     """Text as HTML, in which control characters can be seen."""
     return escape(printable_text(text))

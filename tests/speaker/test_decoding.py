@@ -14,6 +14,7 @@ from vlnbert.errors import UnknownNameError, UsageError
 from vlnbert.rollout.mixed import keys, uniform
 from vlnbert.speaker.config import Decoding
 from vlnbert.speaker.decoding import (
+    GREEDY,
     TRIES,
     Draft,
     Generated,

@@ -13,7 +13,7 @@ from vlnbert.tasks.batches import take
 from vlnbert.tasks.splits import Split, open_split, without_houses
 from vlnbert.tasks.tokens import load_tokenizer
 from vlnbert.tasks.word_labels import align_words, words_to_attend
-from vlnbert.world import World
+from vlnbert.world.world import World
 
 GO, UP, THE, STAIR, S, AND, STOP = range(1, 8)  # tokens of the second instruction, after [CLS]; 8 is [SEP]
 STAIRS = 3  # a word of it, which is two word pieces

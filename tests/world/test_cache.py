@@ -14,8 +14,9 @@ from safetensors import SafetensorError
 
 from tests.processes import PATIENCE
 from vlnbert.features.views import open_features, open_labels
-from vlnbert.world import build, open_world
+from vlnbert.world import build
 from vlnbert.world import cache as cache_module
+from vlnbert.world.build import open_world
 from vlnbert.world.cache import Key, cache_folder, cached, cached_in_pieces, content_digest
 
 
