@@ -17,7 +17,7 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from hashlib import sha256
 from importlib import import_module
@@ -56,7 +56,7 @@ class Source:
 class _Plugin:
     module: ModuleType
     source: Source | None  # None for what Python itself imports, such as a part of a package
-    named: bool = field(default=False)  # by whoever uses this process
+    named: bool = False  # by whoever uses this process
 
 
 _loaded: dict[str, _Plugin] = {}  # by name, files by their whole paths

@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from vlnbert.navigator import Navigator
     from vlnbert.rollout.agents import Agent, AgentFactory
     from vlnbert.rollout.policy import Policy
-    from vlnbert.speaker.scores import SpeakerScores
     from vlnbert.speaker.speaker import Speaker
-    from vlnbert.speaker.speaking import Instructions, OpenedSpeaker
+    from vlnbert.speaker.speaking import Instructions, OpenedSpeaker, SpeakerScores
 
 
 @checked("speaker", "paths", "device")
@@ -92,7 +91,7 @@ def score_speaker(
     from vlnbert.api.agents import load_agent
     from vlnbert.evaluation.text_metrics import require_sacrebleu
     from vlnbert.evaluation.walker import Walker
-    from vlnbert.speaker.scores import score_instructions
+    from vlnbert.speaker.speaking import score_instructions
 
     require_sacrebleu()
     with quiet(not bar):

@@ -5,12 +5,11 @@ checked in order, from those that later checks rely on to distances and shortest
 """
 
 import math
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from vlnbert.environment.environment import Observation, Panorama, State
+from vlnbert.environment.environment import Environment, Observation, Panorama, State
 from vlnbert.errors import VlnbertError
 from vlnbert.world.objects import VisibleObjects
 from vlnbert.world.world import (
@@ -34,19 +33,6 @@ class ContractError(VlnbertError):
     """A world or an environment breaks its promises; one line for each."""
 
 
-class AnyEnvironment(Protocol):
-    """The part of an environment that is checked: three functions and their world."""
-
-    @property
-    def world(self) -> World: ...
-
-    def reset(self, start: Tensor, heading: Tensor) -> State: ...
-
-    def observe(self, state: State) -> Observation: ...
-
-    def step(self, state: State, slot: Tensor) -> State: ...
-
-
 def require(broken: list[str]) -> None:
     """Raise all broken promises together."""
     if broken:
@@ -59,7 +45,7 @@ def check_world(world: World) -> list[str]:
     return check_tables(world) or [fault for check in checks for fault in check(world)]
 
 
-def check_environment(environment: AnyEnvironment, agents: int = 256, steps: int = 8, seed: int = 0) -> list[str]:
+def check_environment(environment: Environment, agents: int = 256, steps: int = 8, seed: int = 0) -> list[str]:
     """Walk some agents at random and check each result of the environment, always from the expected state."""
     world, generator = environment.world, torch.Generator().manual_seed(seed)
     if broken := check_tables(world):

@@ -197,12 +197,17 @@ DEFAULTS = {
 
 def shown_to_speaker(speaker: Speaker, data: Data, name: str = "the speaker") -> Data:
     """The data with the features of a speaker; those that the data was opened with must be the same."""
-    learned = speaker.features
-    _require_same_features(speaker, data.features, name)
-    objects = learned.objects if speaker.config.object_width else OFF
-    shown = data.seen_as(replace(learned, objects=objects))
+    config, opened, usual = speaker.config, data.features, FeatureSpec()
+    learned = replace(speaker.features, view_width=config.feature_width, object_width=config.object_width)
+    of_objects = ("objects", "object_width", "max_objects") if config.object_width else ()
+    for place in ("views", "view_width", "encoder", *of_objects):
+        value, known = getattr(opened, place), getattr(learned, place)
+        if value != getattr(usual, place) and _meaning(opened, place) != _meaning(learned, place):
+            problem = f"{name} was trained with {place} {known or DEFAULTS[place]}, and the data is opened with {value}"
+            raise UsageError(f"{problem}; open it with the same, or leave out {setting(f'features.{place}')}")
+    objects = speaker.features.objects if config.object_width else OFF
+    shown = data.seen_as(replace(speaker.features, objects=objects))
     require_vocabulary(speaker, shown, name)
-    config = speaker.config
     widths = (
         ("view", config.feature_width, shown.view_bank.width),
         ("object", config.object_width, shown.object_width),
@@ -221,18 +226,6 @@ def require_vocabulary(speaker: Speaker, data: Data, name: str) -> None:
         pieces = 0 if own is None else own.get_vocab_size()
         problem = f"{name} has another vocabulary, of {pieces:,} word pieces, than {data.folder.vocabulary}"
         raise UsageError(f"{problem}, of {known.get_vocab_size():,}; give the data that it belongs to")
-
-
-def _require_same_features(speaker: Speaker, opened: FeatureSpec, name: str) -> None:
-    """Refuse explicit features of the data that are others than those of the speaker's training."""
-    config, usual = speaker.config, FeatureSpec()
-    learned = replace(speaker.features, view_width=config.feature_width, object_width=config.object_width)
-    objects = ("objects", "object_width", "max_objects") if config.object_width else ()
-    for place in ("views", "view_width", "encoder", *objects):
-        value, known = getattr(opened, place), getattr(learned, place)
-        if value != getattr(usual, place) and _meaning(opened, place) != _meaning(learned, place):
-            problem = f"{name} was trained with {place} {known or DEFAULTS[place]}, and the data is opened with {value}"
-            raise UsageError(f"{problem}; open it with the same, or leave out {setting(f'features.{place}')}")
 
 
 def _meaning(features: FeatureSpec, place: str) -> object:

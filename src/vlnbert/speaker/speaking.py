@@ -1,8 +1,11 @@
-"""Instructions for paths: a speaker opened with its data, the paths of a split or by name, and what it writes."""
+"""Instructions for the paths of a split, or for paths by name, by a speaker opened with its data; and their scores.
+
+Scores say how much words are like people's, how likely people's are, and how well a navigator can follow.
+"""
 
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from json import dumps
 from pathlib import Path
 from typing import Any, overload
@@ -11,18 +14,21 @@ import torch
 
 from vlnbert.data.data import Data, open_data
 from vlnbert.errors import UsageError, listed, setting
+from vlnbert.evaluation.tables import Summary, is_rate, score_keys, shown
+from vlnbert.evaluation.text_metrics import bleu, cider
 from vlnbert.evaluation.walker import Walker
 from vlnbert.progress import say
 from vlnbert.runtime import Precision, chosen_precision
+from vlnbert.sources.instructions import EpisodeRecord
 from vlnbert.sources.writing import write_json
 from vlnbert.speaker.config import Decoding
 from vlnbert.speaker.decoding import InstructionGenerator
-from vlnbert.speaker.likelihood import instruction_likelihoods, perplexity
+from vlnbert.speaker.model import instruction_likelihoods, perplexity
 from vlnbert.speaker.paths import Paths, require_connected
 from vlnbert.speaker.speaker import Speaker, shown_to_speaker
 from vlnbert.tables import Table, Tabled
-from vlnbert.tasks.splits import target_index, task_and_split
-from vlnbert.tasks.task import R2R, TASKS
+from vlnbert.tasks.splits import DEV, file_of, target_index, task_and_split
+from vlnbert.tasks.task import METRICS, R2R, TASKS
 from vlnbert.world.world import World
 
 SHOWN = 5  # paths that a line names
@@ -210,3 +216,95 @@ def _blank(world: World, paths: Paths, ids: Sequence[str]) -> list[Instruction]:
         )
         for name, path, length, heading, distance in rows
     ]
+
+
+@dataclass(frozen=True, repr=False)
+class SpeakerScores(Tabled):
+    """The scores of a speaker on a split; those of a navigator where one followed."""
+
+    speaker: str
+    split: str
+    paths: int  # with a usable instruction; all else is of these alone
+    left_out: int
+    bleu: float  # BLEU-4, 0 to 100
+    cider: float  # CIDEr-D, times 10
+    perplexity: float  # of people's instructions, all of them
+    navigator: str | None = None
+    told: Summary | None = None  # how the navigator did by the speaker's instructions, rates as fractions
+    people: Summary | None = None  # and by what people said of the same paths
+
+    @property
+    def ratio(self) -> dict[str, float]:
+        """By rate, how well generated instructions are followed, where people's count 1; none where theirs have 0."""
+        ratio = dict[str, float]()
+        for name, people in (self.people or {}).items():
+            generated = (self.told or {}).get(name)
+            if name in METRICS and is_rate(name) and people and generated is not None:
+                ratio[name] = generated / people
+        return ratio
+
+    def values(self) -> dict[str, Any]:
+        """As a JSON object."""
+        values = asdict(self) | {"ratio": self.ratio}
+        followed = () if self.navigator else ("navigator", "told", "people", "ratio")
+        return {name: value for name, value in values.items() if name not in followed}
+
+    def to_json(self, indent: int | None = None) -> str:
+        """The same as text."""
+        return dumps(self.values(), indent=indent)
+
+    def table(self) -> Table:
+        """A row for each score: of the speaker's instructions, of people's, and their ratio."""
+        rows = [
+            ["BLEU-4", f"{self.bleu:.1f}", "-", "-"],
+            ["CIDEr", f"{self.cider:.2f}", "-", "-"],
+            ["perplexity", "-", f"{self.perplexity:.2f}", "-"],
+        ]
+        told, people, ratio = self.told or {}, self.people or {}, self.ratio
+        for name in score_keys([told]):
+            share = f"{ratio[name]:.2f}" if name in ratio else "-"
+            rows.append([METRICS[name].heading, shown(name, told[name]), shown(name, people[name]), share])
+        title = f"{self.speaker} on {self.split}, {self.paths:,} paths"
+        follower = f"; {self.navigator} follows (rates in %)" if self.navigator else ""
+        note = f"{self.left_out:,} paths left out, without a usable instruction" if self.left_out else ""
+        return Table(["", "speaker's", "people's", "ratio"], rows, title + follower, note)
+
+
+def score_instructions(
+    speaker: OpenedSpeaker, split: str, decoding: Decoding, batch: int | None = None, walker: Walker | None = None
+) -> SpeakerScores:
+    """Write an instruction for each path of a split and score it; a walker, opened with the split, follows it."""
+    if walker is not None and task_and_split(split)[1] == DEV:
+        speaker.require_same_houses(walker, split)
+    instructions = speaker.write(*paths_of_split(speaker.data, split), decoding, batch)
+    if not len(instructions):
+        problem = f"{speaker.name} wrote nothing usable for {split}, so there is nothing to score ({instructions.note})"
+        raise UsageError(f"{problem}; train it longer, or draw words: {setting('decoding', 'nucleus')}")
+    people = [one.people for one in instructions]
+    followed = (None, None) if walker is None else _followed(walker, instructions, split)
+    return SpeakerScores(
+        speaker=speaker.name,
+        split=split,
+        paths=len(instructions),
+        left_out=len(instructions.left_out),
+        bleu=bleu(instructions.texts, people),
+        cider=cider(instructions.texts, people),
+        perplexity=speaker.perplexity(split),
+        navigator=None if walker is None else walker.name,
+        told=followed[0],
+        people=followed[1],
+    )
+
+
+def _followed(walker: Walker, instructions: Instructions, split: str) -> tuple[Summary, Summary]:
+    """How a walker does by generated instructions, and by all that people said of the same paths."""
+    task, name = task_and_split(split)
+    file, episodes = file_of(walker.data.folder, task, name), walker.episodes[split]
+    records = [EpisodeRecord(one.id, one.scan, one.path, one.heading, one.text, one.target) for one in instructions]
+    ids = {one.id for one in instructions}
+    rows = [row for row, id in enumerate(episodes.ids) if (id.rpartition("_")[0] or id) in ids]
+    by_people = walker.walk_episodes(episodes.select(torch.tensor(rows, dtype=torch.long)), file).scores
+    by_speaker = walker.walk_records(records, file, task).scores
+    assert by_speaker is not None, "described paths have goals"
+    assert by_people is not None, "described paths have goals"
+    return by_speaker.summary(), by_people.summary()

@@ -131,19 +131,15 @@ class Pieces:
 
     key: Key  # of the whole; the names of the pieces' files begin with it
 
-    @property
-    def prefix(self) -> str:
-        return f"{self.key.kind}-{self.key.digest}-"
-
     def piece(self, name: str, part: str, build: Callable[[], Tensor]) -> Tensor:
         """The result of `build`, a part of what has this name; from disk where an interrupted process left it whole."""
-        key = Key("piece", f"{self.prefix}{name}-{part}")
+        key = Key("piece", f"{self.key.kind}-{self.key.digest}-{name}-{part}")
         tensors, _ = cached(key, lambda: ({"piece": build()}, {}))
         return tensors["piece"]
 
     def forget(self) -> None:
         """Remove all pieces, also those of other sizes that a process on another device made."""
-        for path in cache_folder().glob(f"piece-{self.prefix}*.safetensors"):
+        for path in cache_folder().glob(f"piece-{self.key.kind}-{self.key.digest}-*.safetensors"):
             with suppress(OSError):
                 path.unlink(missing_ok=True)
 
