@@ -109,9 +109,8 @@ def joined(device: str, timeout: float = TIMEOUT) -> Iterator[tuple[Ranks, str]]
     tell in the same words, one tells.
     """
     if not 1 <= timeout <= LONGEST_TIMEOUT:
-        raise UsageError(
-            f"{setting('rank_timeout', timeout)} is out of range; choose 1 to {LONGEST_TIMEOUT:,.0f} seconds"
-        )
+        problem = f"{setting('rank_timeout', timeout)} is out of range"
+        raise UsageError(f"{problem}; choose 1 to {LONGEST_TIMEOUT:,.0f} seconds")
     if STARTED not in os.environ:
         yield ALONE, device
         return
@@ -126,11 +125,14 @@ def joined(device: str, timeout: float = TIMEOUT) -> Iterator[tuple[Ranks, str]]
             store, rank, count = next(rendezvous("env://", timeout=wait))
             store.set(f"came {rank}", "")
             store.wait([f"came {number}" for number in range(count)], wait)
-            distributed.init_process_group(
-                "nccl" if cuda else "gloo", store=store, rank=rank, world_size=count, timeout=wait
-            )
+            backend = "nccl" if cuda else "gloo"
+            distributed.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=wait)
         except RuntimeError as error:
-            raise RankError(_absent(error, timeout)) from None
+            problem = f"the processes of this training cannot reach each other ({printable(str(error))[:100]})"
+            if isinstance(error, distributed.DistStoreError) or "time" in str(error).lower():
+                longer = f"where one takes longer to start, give more: {setting('rank_timeout', 'SECONDS')}"
+                problem = f"another process of this training did not come within {timeout:,.0f} s ({longer})"
+            raise RankError(f"{problem}; begin it again") from None
         ranks = Ranks(rank, count)
         with ranks.needed("begin it again, or resume the run"):
             yield ranks, device
@@ -140,14 +142,6 @@ def joined(device: str, timeout: float = TIMEOUT) -> Iterator[tuple[Ranks, str]]
     finally:
         if distributed.is_initialized():
             distributed.destroy_process_group()
-
-
-def _absent(error: RuntimeError, timeout: float) -> str:
-    """What to say where the processes that torchrun started did not find each other."""
-    longer = f"where one takes longer to start, give more: {setting('rank_timeout', 'SECONDS')}"
-    if isinstance(error, distributed.DistStoreError) or "time" in str(error).lower():
-        return f"another process of this training did not come within {timeout:,.0f} s ({longer}); begin it again"
-    return f"the processes of this training cannot reach each other ({printable(str(error))[:100]}); begin it again"
 
 
 def _lost(error: RuntimeError) -> str | None:

@@ -110,7 +110,7 @@ class Environment:
         self.panorama_bank: Bank | None = None
         self._open_panoramas = open_panoramas
         self._dtype: torch.dtype | None = None  # of features, where they are kept in another
-        self._around = torch.empty(0)  # [heading step, 36, 4], where the panorama is wanted
+        self._around = torch.empty(0)  # [heading step, 36, 4] directions of all views, where the panorama is wanted
         slots = torch.arange(world.slots, device=world.device)
         self._choosable = slots < world.choices[:, None]  # [viewpoint, slot]
         self._neighbour, self._view = world.neighbour.flatten(), world.view.flatten()
@@ -164,7 +164,11 @@ class Environment:
             if bank is None and self._open_panoramas is not None:
                 bank = self._open_panoramas()
                 bank = bank if self._dtype is None else in_dtype(bank, self._dtype)
-            shown.panorama_bank, shown._around = bank, _directions_around(self._facing.device)
+            view = torch.arange(VIEWS, device=self._facing.device)
+            step = torch.arange(STEPS, device=self._facing.device)[:, None]
+            heading = view_heading(view) - view_heading(step)
+            shown._around = angle_feature(heading, view_elevation(view).expand_as(heading), width=4)
+            shown.panorama_bank = bank
         return shown
 
     def reset(self, start: Tensor, heading: Tensor) -> State:
@@ -212,22 +216,29 @@ def _compass(world: World, real: Tensor) -> Tensor:
     return (direction * real[:, None, :, None]).flatten(0, 1)
 
 
-def _directions_around(device: torch.device) -> Tensor:
-    """[heading step, 36, 4] directions of all views as seen from each of the 12 headings an agent may face."""
-    view, step = torch.arange(VIEWS, device=device), torch.arange(STEPS, device=device)[:, None]
-    heading = view_heading(view) - view_heading(step)
-    return angle_feature(heading, view_elevation(view).expand_as(heading), width=4)
-
-
 def flip_observation(observation: Observation, flipped: Tensor) -> Observation:
     """The observation, mirrored in the rows `flipped` [row]."""
     seen, around = observation.visible_objects, observation.panorama
+    if seen is not None:
+        left, top, right, bottom, area = seen.position.unbind(dim=-1)
+        other = torch.stack((1 - right, top, 1 - left, bottom, area), dim=-1)
+        # Padding stays zero.
+        changed = (flipped[:, None] & seen.present)[..., None]
+        position = torch.where(changed, other, seen.position)
+        seen = replace(seen, position=position, direction=_flip_directions(seen.direction, flipped))
+    if around is not None:
+        # Each view changes places with that as far to the other side of heading 0, at the same elevation.
+        view = torch.arange(VIEWS, device=flipped.device)
+        mirrored, changed = view - view % STEPS + (-view) % STEPS, flipped[:, None, None]
+        features = torch.where(changed, around.features.index_select(1, mirrored), around.features)
+        direction = torch.where(changed, around.direction.index_select(1, mirrored), around.direction)
+        around = Panorama(features, _flip_directions(direction, flipped))
     return replace(
         observation,
         direction=_flip_directions(observation.direction, flipped),
         facing=_flip_directions(observation.facing[:, None], flipped).squeeze(1),
-        visible_objects=None if seen is None else _flip_objects(seen, flipped),
-        panorama=None if around is None else _flip_panorama(around, flipped),
+        visible_objects=seen,
+        panorama=around,
     )
 
 
@@ -254,24 +265,3 @@ def _flip_directions(direction: Tensor, flipped: Tensor) -> Tensor:
     """[row, any, 4] directions, in which the sine of the heading changes its sign."""
     sine = torch.where(flipped[:, None], -direction[..., 0], direction[..., 0])
     return torch.cat((sine[..., None], direction[..., 1:]), dim=-1)
-
-
-def _flip_panorama(seen: Panorama, flipped: Tensor) -> Panorama:
-    """Exchange each view with that as far to the other side of heading 0, at the same elevation."""
-    view = torch.arange(VIEWS, device=flipped.device)
-    other = view - view % STEPS + (-view) % STEPS
-    changed = flipped[:, None, None]
-    features = torch.where(changed, seen.features.index_select(1, other), seen.features)
-    direction = torch.where(changed, seen.direction.index_select(1, other), seen.direction)
-    return Panorama(features, _flip_directions(direction, flipped))
-
-
-def _flip_objects(seen: VisibleObjects, flipped: Tensor) -> VisibleObjects:
-    left, top, right, bottom, area = seen.position.unbind(dim=-1)
-    other = torch.stack((1 - right, top, 1 - left, bottom, area), dim=-1)
-    changed = flipped[:, None] & seen.present  # padding stays zero
-    return replace(
-        seen,
-        position=torch.where(changed[..., None], other, seen.position),
-        direction=_flip_directions(seen.direction, flipped),
-    )

@@ -84,13 +84,16 @@ def sample_paths(
     `count` None gives all. The seed decides their order: fewer are the first of more.
     """
     houses = train_houses(folder, held_out)
-    for scan in houses:
-        if scan not in world.scans:
-            file = TASKS["r2r"].file(folder, "train")
-            raise DataError(file, f"has paths in {scan}, which has no graph", "add the scan's connectivity file")
+    if lacking := [scan for scan in houses if scan not in world.scans]:
+        file = TASKS["r2r"].file(folder, "train")
+        raise DataError(file, f"has paths in {lacking[0]}, which has no graph", "add the scan's connectivity file")
     found = [_paths_of(world, world.scans.index(scan)) for scan in houses]
     path, length = torch.cat([path for path, _ in found]), torch.cat([length for _, length in found])
-    known, described = len(path), _described_rows(folder, world)
+    known, described, r2r = len(path), set[tuple[int, ...]](), TASKS["r2r"]
+    for record in r2r.read(r2r.file(folder, VAL_SEEN)) if VAL_SEEN in r2r.files(folder) else ():
+        hops = [world.find(record.scan, name) for name in record.path]
+        # In the width of the others; a longer path is of another kind.
+        described.add(tuple(hops + hops[-1:] * (HOPS[1] + 1 - len(hops))))
     kept = [tuple(row) not in described for row in path.tolist()]
     path, length = path[kept], length[kept]
     if not len(path):
@@ -126,18 +129,6 @@ def _paths_of(world: World, scan: int) -> tuple[Tensor, Tensor]:
     length = 1 + (path != end[:, None]).sum(dim=1)
     kept = (path[:, -1] == end) & (length > HOPS[0])
     return path[kept], length[kept]
-
-
-def _described_rows(folder: DataFolder, world: World) -> set[tuple[int, ...]]:
-    """The paths of val_seen as rows of the same width; a longer one than that is of another kind."""
-    r2r = TASKS["r2r"]
-    if VAL_SEEN not in r2r.files(folder):
-        return set()
-    rows = set()
-    for record in r2r.read(r2r.file(folder, VAL_SEEN)):
-        path = [world.find(record.scan, name) for name in record.path]
-        rows.add(tuple(path + path[-1:] * (HOPS[1] + 1 - len(path))))
-    return rows
 
 
 def write_r4r(folder: DataFolder, world: World) -> dict[str, tuple[int, int]]:
