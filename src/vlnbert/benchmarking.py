@@ -107,7 +107,8 @@ def time_training(setup: BenchSetup, config: TrainConfig, rounds: int, updates: 
     environment = random_environment(setup.world, setup.shape.feature_width, config.precision)
     torch.manual_seed(0)
     navigator = Navigator(setup.shape).to(device)
-    navigator.tokenizer = setup.tokenizer  # for flips
+    # Flips exchange words.
+    navigator.tokenizer = setup.tokenizer
     trainer = NavigatorRecipe().trainer(Path(), navigator, environment, [setup.split], {}, config, "")
 
     def advance(updates: int) -> None:

@@ -78,7 +78,8 @@ class UnknownNameError(VlnbertError, KeyError):
         super().__init__(f"no {kind} '{name}'{where and f' in {where}'}; {hint}")
 
     def __str__(self) -> str:
-        return cut(printable(str(self.args[0])), LONGEST_LINE)  # a KeyError would quote it
+        # A KeyError would quote its text.
+        return cut(printable(str(self.args[0])), LONGEST_LINE)
 
 
 class RenamedError(UnknownNameError):
@@ -114,7 +115,8 @@ class Faults:
         try:
             yield
         except DataError as error:
-            if error.faults is self.found:  # as many as are told
+            # These are its own faults, raised because they are many.
+            if error.faults is self.found:
                 raise
             self.found += [replace(fault, path=fault.path or error.path) for fault in error.faults]
             if len(self.found) >= MOST_FAULTS:
@@ -127,7 +129,8 @@ class Faults:
 
 def _in_python(place: str, value: object) -> str:
     name = place.rpartition(".")[2]
-    quoted = isinstance(value, str) and not value.isupper()  # DIR, FILE and their like stand for something
+    # DIR, FILE and the like are placeholders.
+    quoted = isinstance(value, str) and not value.isupper()
     return name if value is None else f"{name}={value!r}" if quoted else f"{name}={value}"
 
 
@@ -163,11 +166,13 @@ def near_names(name: str, known: Iterable[str]) -> list[str]:
     found = []
     for one in known:
         other_group, _, other = one.rpartition(".")
-        holds = min(len(word), len(other)) > 2 and (word in other or other in word)  # shorter ones are in everything
+        # Words of one or two letters are contained in too many names.
+        holds = min(len(word), len(other)) > 2 and (word in other or other in word)
         likeness = SequenceMatcher(None, word, other).ratio()
         if holds or likeness >= NEAR:
             found.append((not holds, -likeness, other_group != group, one))
-    same = [item for item in found if item[1] == -1]  # in another group
+    # The same word in another group.
+    same = [item for item in found if item[1] == -1]
     return [one for *_, one in sorted(same or found)[:3]]
 
 

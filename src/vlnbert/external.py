@@ -56,8 +56,10 @@ class ExternalCall:
         ends = not isinstance(error, Exception) or isinstance(error, StopIteration | StopAsyncIteration)
         if ends or not _printable(error):
             raise UsageError(line) from error
-        if failure(error) is None:  # else it was raised, and named, further in
-            object.__setattr__(error, _FAILURE, line)  # as setattr would, also where the class refuses
+        # An error with a line was already named further in.
+        if failure(error) is None:
+            # Works also where the class refuses attributes.
+            object.__setattr__(error, _FAILURE, line)
 
 
 def guarded(what: str, function: Callable[..., Value], *kept: object) -> Callable[..., Value]:

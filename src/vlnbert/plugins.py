@@ -112,7 +112,8 @@ def loaded_plugins() -> tuple[str, ...]:
 def trust_loaded() -> None:
     """Remember that this machine trains with what is loaded: runs may load the same bytes again by themselves."""
     for source in (plugin.source for plugin in _loaded.values() if plugin.source is not None):
-        with suppress(OSError):  # then they are named again
+        # A plugin that cannot be remembered has to be named again.
+        with suppress(OSError):
             folder = _trusted_folder(source.path)
             folder.mkdir(parents=True, exist_ok=True)
             (folder / source.digest).write_text(f"{source.path}\n", errors="backslashreplace")
@@ -123,7 +124,8 @@ def load_announced() -> None:
     global _announced
     if _announced:
         return
-    _announced = True  # first, since plugins look things up as well
+    # Set first, since plugins look things up as well.
+    _announced = True
     for name in _announced_modules():
         _imported(name, partial(read_source, None))
 
@@ -251,14 +253,16 @@ def _file_of(name: str, path: list[str]) -> Path | None:
 def _path_without(*folders: Path) -> list[str]:
     """Where modules are looked for, but for some folders and the working directory."""
     away = {os.path.realpath(folder) for folder in folders}
-    with suppress(OSError):  # it may be gone
+    # The working directory may be gone.
+    with suppress(OSError):
         away.add(os.path.realpath(os.curdir))
     return [entry for entry in sys.path if Path(entry).is_absolute() and os.path.realpath(entry) not in away]
 
 
 def _announced_modules() -> list[str]:
     """The modules that installed packages announce; what only lies in the working directory is not installed."""
-    from importlib.metadata import entry_points  # here, since it takes longer to import than all of this
+    # Imported here, since it takes longer than this whole module.
+    from importlib.metadata import entry_points
 
     installed = {os.path.realpath(entry) for entry in _path_without()}
     return [

@@ -177,7 +177,8 @@ class _NotebookBar:
     """A picture that is replaced in place. It needs no widgets, so that it shows in any notebook and once saved too."""
 
     def __init__(self, bar: Bar) -> None:
-        shown: Any = import_module("IPython.display")  # there is a notebook
+        # In a notebook this module is always there.
+        shown: Any = import_module("IPython.display")
         self.bar, self.picture, self.began = bar, shown.HTML, time.monotonic()
         self.begun_at, self.last, self.note = bar.done, self.began, ""
         self.handle = shown.display(self.picture(self._html()), display_id=True)

@@ -88,7 +88,8 @@ def with_changes(settings: Settings, changes: Mapping[str, Any], renamed: Mappin
                 raise RenamedError("setting", name, now)
             raise UnknownNameError("setting", name, names)
         place = known[name]
-        if isinstance(value, str) and f"{place}.name" in by_place:  # a group that is chosen by its name: policy="..."
+        # A group may be chosen by its name: policy="...".
+        if isinstance(value, str) and f"{place}.name" in by_place:
             place = f"{place}.name"
         _set(values, place, _plain(value, place in several))
     return from_plain(type(settings), values)

@@ -21,8 +21,9 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self._things: dict[str, Thing] = {}
-        self._homes: dict[str, str] = {}  # the module that registered each
-        self._members = dict[str, str]()  # of that module, where it is not imported yet
+        # The module that registers each, and its member where the module is not imported yet.
+        self._homes: dict[str, str] = {}
+        self._members: dict[str, str] = {}
         REGISTRIES.append(self)
 
     def register(self, name: str, thing: Thing, home: str | None = None) -> Thing:
@@ -35,7 +36,8 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
             first, second = place(self._homes[name]), place(home)
             if first == second:
                 return thing
-            kinds = f"{self.kind.removesuffix('s')}s"  # features have no singular
+            # The kind "features" has no singular.
+            kinds = f"{self.kind.removesuffix('s')}s"
             problem = f"two {kinds} are called '{name}', of {first} and of {second}"
             raise UsageError(f"{problem}; give one of them another name")
         self._things[name], self._homes[name] = thing, home

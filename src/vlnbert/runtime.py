@@ -53,7 +53,8 @@ def require_device(name: str) -> None:
     import torch
 
     try:
-        torch.zeros(1, device=name).tolist()  # who has no memory, such as meta, has nothing to tell
+        # Reading a value fails on a device without memory, such as meta.
+        torch.zeros(1, device=name).tolist()
     except (RuntimeError, AssertionError, NotImplementedError, TypeError):
         devices = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
         raise UsageError(f"no device '{name}' here; choose one of {', '.join(devices)}") from None

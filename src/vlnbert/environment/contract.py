@@ -181,7 +181,8 @@ def _check_ranges(world: World) -> list[str]:
     def within(table: Tensor, low: int, end: int) -> Tensor:
         return ((table >= low) & (table < end)).all()
 
-    measures = (getattr(world, name) for name in MEASURES if name != "distance")  # which may be infinite
+    # Distances may be infinite.
+    measures = (getattr(world, name) for name in MEASURES if name != "distance")
     return [
         *unless(len(world.numbers) == len(world), "a viewpoint occurs twice in its scan"),
         *unless(within(world.neighbour, 0, len(world)), "neighbour holds numbers that are no viewpoints"),
@@ -205,7 +206,8 @@ def _check_places(world: World) -> list[str]:
 def _check_slots(world: World) -> list[str]:
     itself, real = torch.arange(len(world), device=world.device)[:, None], real_slots(world)
     numbers = (world.view, world.heading, world.elevation)
-    blank = -1 - torch.arange(world.slots, device=world.device)  # all different
+    # Slots that are not real get numbers that all differ.
+    blank = -1 - torch.arange(world.slots, device=world.device)
     leads = torch.where(real, world.neighbour, blank).sort(dim=1).values
     stays = (world.neighbour == itself) == ~real
     return [
@@ -221,7 +223,8 @@ def _check_angles(world: World) -> list[str]:
     east, north, up = (position[world.neighbour] - position[:, None])[real].double().unbind(dim=-1)
     heading, elevation = torch.atan2(east, north), torch.atan2(up, torch.hypot(east, north))
     view = world.view[real]
-    level = (elevation / VIEW_ANGLE).round().clamp(-1, 1) * VIEW_ANGLE  # the nearest one's elevation
+    # The elevation of the nearest view.
+    level = (elevation / VIEW_ANGLE).round().clamp(-1, 1) * VIEW_ANGLE
     aside = wrapped(heading - view_heading(view)).abs() < VIEW_ANGLE / 2 + ANGLE_TOLERANCE
     above = (elevation - view_elevation(view)).abs() < (elevation - level).abs() + ANGLE_TOLERANCE
     return [
@@ -273,7 +276,8 @@ def _pairs(world: World) -> tuple[Tensor, Tensor]:
     """All pairs of viewpoints of the same scan."""
     size = world.scan_of.bincount(minlength=len(world.scans))
     order, first = world.scan_of.argsort(stable=True), size.cumsum(0) - size
-    rows = size[world.scan_of[order]]  # how many pairs begin with each viewpoint
+    # The number of pairs that begin with each viewpoint.
+    rows = size[world.scan_of[order]]
     start = order.repeat_interleave(rows)
     before = (rows.cumsum(0) - rows).repeat_interleave(rows)
     place = torch.arange(len(start), device=world.device) - before

@@ -193,7 +193,8 @@ class Environment:
 
     def step(self, state: State, slot: Tensor) -> State:
         """Move along the chosen slots. Stopping is final; a slot that is only padding leads nowhere."""
-        slot = slot.masked_fill(state.ended, STOP)  # stopped agents stop again
+        # Agents that have stopped stop again.
+        slot = slot.masked_fill(state.ended, STOP)
         place = slot.add(state.viewpoint, alpha=self.world.slots)
         viewpoint = rows_of(self._neighbour, place)
         view = torch.where(viewpoint != state.viewpoint, rows_of(self._view, place), state.view)

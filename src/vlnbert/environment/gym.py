@@ -58,7 +58,8 @@ class NavigationEnv(gymnasium.Env[Seen, np.int64]):
         self.episodes, self.tokens, self.task = split.episodes, split.tokens, TASKS[split.episodes.task]
         self.environment = copy(environment.for_task(self.task.name))
         self.bank = None if self.environment.object_bank is None else replace(self.environment.object_bank, fixed=True)
-        self.environment.object_bank = self.bank  # of one width everywhere, as Gymnasium needs it
+        # Gymnasium needs observations of one width everywhere.
+        self.environment.object_bank = self.bank
         self.targets = None if self.bank is None else target_index(self.bank.object_table, self.episodes)
         self.slots, self.render_mode = self.environment.world.slots, render_mode
         self.max_steps = max_steps or self.task.max_steps

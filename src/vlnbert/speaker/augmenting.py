@@ -103,7 +103,8 @@ class PathsToDescribe:
 
         Each path has its first instruction before any has its second. The file is written whole or not at all.
         """
-        if walker is not None and isinstance(walker.loaded.agent, Policy):  # others have learned nothing here
+        # Agents that are no policy have learned nothing in these houses.
+        if walker is not None and isinstance(walker.loaded.agent, Policy):
             self.speaker.require_same_houses(walker, f"{self.task}/{DEV}")
         paths, written, left_out = len(self.episodes), 0, Counter({"of an evaluation": self.leaks})
         width = max(MAX_TOKENS, self.speaker.speaker.config.max_tokens)
@@ -135,7 +136,8 @@ class PathsToDescribe:
                 keep_followed=None if walker is None else walker.name,
                 bytes=temporary.stat().st_size,
             )
-            write_provenance(out, about)  # first, so that no augmented file is without
+            # Written first, so that no augmented file lacks it.
+            write_provenance(out, about)
         return result
 
     def _blocks(
@@ -207,5 +209,6 @@ def draw_targets(bank: ObjectBank, episodes: Episodes, seed: int, repetition: in
     given = torch.tensor([target is not None for target in episodes.targets], device=goal.device)
     count, index = bank.count[goal], torch.arange(len(episodes), device=goal.device)
     key = keys(seed, repetition, index)
-    drawn = (uniform(key, torch.full_like(key, TARGET)) * count).long().minimum(count - 1)  # NONE where none is seen
+    # NONE where no object is seen.
+    drawn = (uniform(key, torch.full_like(key, TARGET)) * count).long().minimum(count - 1)
     return torch.where(given, own, drawn)

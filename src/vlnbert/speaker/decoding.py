@@ -144,7 +144,8 @@ def nucleus_sample(log_probability: Tensor, drawn: Tensor, top_p: float, tempera
     nucleus = reached - ordered < top_p
     within = (ordered.double() * nucleus).cumsum(dim=-1)
     chosen = torch.searchsorted(within, (drawn.double() * within[:, -1])[:, None], right=True)
-    chosen = chosen.minimum(nucleus.sum(dim=-1, keepdim=True) - 1)  # rounding must not lead beyond its end
+    # Rounding must not lead beyond the end of the nucleus.
+    chosen = chosen.minimum(nucleus.sum(dim=-1, keepdim=True) - 1)
     return order.gather(1, chosen).squeeze(1)
 
 
@@ -183,7 +184,8 @@ def beam_search(
         for layer in cache:
             layer.keys.copy_(layer.keys[chosen])
             layer.values.copy_(layer.values[chosen])
-        if device.type == "cpu" and bool(ended.all()):  # on a GPU the look would wait for it
+        # On a GPU this check would wait for the device.
+        if device.type == "cpu" and bool(ended.all()):
             break
     rank = _rank(score, length, decoding.length_penalty)
     best = torch.where(ended, rank, rank - UNENDED).argmax(dim=1, keepdim=True)
@@ -276,7 +278,8 @@ class InstructionGenerator:
         draft = Draft(self.model, self.words, encoded, limit, key)
         for _ in range(limit - 1):
             write_word(self.model, self.words, draft, decoding)
-            if key.device.type == "cpu" and bool(draft.ended.all()):  # on a GPU the look would wait for it
+            # On a GPU this check would wait for the device.
+            if key.device.type == "cpu" and bool(draft.ended.all()):
                 break
         return draft.result()
 
@@ -288,7 +291,8 @@ class _RecordedWord:
         self.draft, self.decoding, self.graph = draft, decoding, torch.cuda.CUDAGraph()
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):  # libraries that work for the first time may not be recorded
+        # The first run sets libraries up, which may not be recorded.
+        with torch.cuda.stream(stream):
             write_word(generator.model, generator.words, draft, decoding)
         torch.cuda.current_stream().wait_stream(stream)
         with torch.cuda.graph(self.graph):

@@ -187,7 +187,8 @@ class SpeakerModel(nn.Module):
         sizes = config.hidden, config.heads, config.inner
         self.layers = nn.ModuleList(DecoderLayer(*sizes, config.dropout) for _ in range(config.decoder_layers))
         self.bias = nn.Parameter(torch.zeros(config.vocabulary))
-        self.register_buffer("spoken", torch.ones(config.vocabulary, dtype=torch.bool))  # may be written
+        # The word pieces that may be written.
+        self.register_buffer("spoken", torch.ones(config.vocabulary, dtype=torch.bool))
         deviation = DEVIATION * (768 / config.hidden) ** 0.5
         for module in self.modules():
             if isinstance(module, nn.Linear | nn.Embedding):
@@ -265,7 +266,8 @@ def token_losses(logits: Tensor, tokens: Tensor, smoothing: float = 0.0) -> Toke
 def batch_losses(model: SpeakerModel, environment: Environment, batch: Batch, smoothing: float = 0.0) -> TokenLosses:
     """The losses of a batch's instructions for its paths. Nothing waits for the device."""
     sights = observe_paths(environment, Paths.of(batch, batch.target))
-    tokens = batch.tokens[:, : model.config.max_tokens]  # what a bucket adds is padding
+    # A bucket may be wider than the speaker reads; the rest is padding.
+    tokens = batch.tokens[:, : model.config.max_tokens]
     return token_losses(model.logits(model(sights, tokens[:, :-1])), tokens, smoothing)
 
 

@@ -75,10 +75,11 @@ def observe_paths(environment: Environment, paths: Paths) -> PathSights:
     """Walk along some paths, all hops at once, and look around at each. Nothing waits for the device."""
     world, here = environment.world, paths.viewpoint
     taken = taken_slots(world, paths)
-    arrived = world.view[here, taken]  # the view faced after each step
+    arrived = world.view[here, taken]
     view = torch.cat((level_view(paths.heading)[:, None], arrived[:, :-1]), dim=1)
     rows, hops = here.shape
-    seen = environment.for_task("r2r").observe(  # without objects other than the target
+    # No objects other than the target are seen.
+    seen = environment.for_task("r2r").observe(
         State(here.flatten(), view.flatten(), torch.zeros_like(here.flatten(), dtype=torch.bool))
     )
     if seen.features is None:

@@ -127,7 +127,8 @@ class Speaker(
         """A speaker in the shape that a folder describes, with its tokenizer; its weights are on the meta device."""
         config, features = _read_config(folder / CONFIG)
         stored, layers = stored_shapes(folder / WEIGHTS), config.encoder_layers + config.decoder_layers
-        if layers > max(len(stored), FEW_LAYERS):  # as many as that are not even built
+        # A network of so many layers is not even built.
+        if layers > max(len(stored), FEW_LAYERS):
             problem = f"describes {layers:,} layers, but {WEIGHTS} holds {len(stored):,} weights"
             raise DataError(folder / CONFIG, problem, SAVE_AGAIN)
         with torch.device("meta"):

@@ -138,8 +138,9 @@ class OpenedSpeaker:
         if data is None:
             raise UsageError(f"no data is given; name a data folder: {setting('data', 'DIR')}")
         opened = open_data(data, device=device)
-        self.opened = opened.holding_out(self.held_out) if self.held_out else opened  # as it was given
-        self.data = shown_to_speaker(self.speaker, self.opened, self.name)  # with the speaker's features
+        self.opened = opened.holding_out(self.held_out) if self.held_out else opened
+        # The same data with the speaker's features.
+        self.data = shown_to_speaker(self.speaker, self.opened, self.name)
         chosen = chosen_precision(precision, self.data.device, self.speaker.config.hidden)
         self.generator = InstructionGenerator(self.speaker, self.data.environment, chosen)
 
@@ -157,7 +158,8 @@ class OpenedSpeaker:
 
     def perplexity(self, split: str) -> float:
         """The perplexity of people's instructions in a split, in float32."""
-        model = deepcopy(self.speaker).to(self.data.device)  # the caller's stays where it is
+        # A copy, since the caller's speaker stays on its device.
+        model = deepcopy(self.speaker).to(self.data.device)
         opened = self.data.split(split, model.tokenizer, model.config.max_tokens)
         return perplexity(*instruction_likelihoods(model, self.data.environment, opened))
 

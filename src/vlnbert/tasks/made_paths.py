@@ -138,7 +138,8 @@ def write_r4r(folder: DataFolder, world: World) -> dict[str, tuple[int, int]]:
     if not there:
         raise UsageError(f"{folder.root} holds none of R2R's {', '.join(JOINED_SPLITS)}; R4R is made of them")
     for split in there:
-        list(read_r2r(r2r[split]))  # reports all faults of a file before anything is written
+        # All faults of a file are reported before anything is written.
+        list(read_r2r(r2r[split]))
         items = list(track(joined_items(read_json(r2r[split], "R2R file"), world), f"r4r {split}"))
         write_json(folder.root / R4R.name / f"R4R_{split}.json", items)
         made[split] = len(items), sum(len(item["instructions"]) for item in items)
@@ -218,7 +219,8 @@ def _houses_and_paths(folder: DataFolder, split: str) -> tuple[set[str], set[tup
     houses, paths = set[str](), set[tuple[str, ...]]()
     for task in LOOKED_AT:
         file = TASKS[task].files(folder).get(split)
-        if file is not None and any(True for _ in stream_json_list(file, "instruction file")):  # small houses have none
+        # Small houses have empty files.
+        if file is not None and any(True for _ in stream_json_list(file, "instruction file")):
             for record in TASKS[task].read(file):
                 houses.add(record.scan)
                 paths.add((record.scan, *record.path))

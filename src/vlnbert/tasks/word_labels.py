@@ -203,7 +203,8 @@ def labelled_words(episodes: Episodes, labels: WordLabels, world: World) -> tupl
     paths = zip(episodes.path.tolist(), episodes.path_length.tolist(), strict=True)
     for id, text, (path, length) in zip(episodes.ids, episodes.texts, paths, strict=True):
         own, words = labels.get(id, {}), list(split_words(text))
-        hops = {world.viewpoints[number]: hop for hop, number in reversed([*enumerate(path[:length])])}  # first visits
+        # A viewpoint that is passed twice counts as its first visit.
+        hops = {world.viewpoints[number]: hop for hop, number in reversed([*enumerate(path[:length])])}
         unlabelled += not own
         elsewhere += sum(viewpoint not in hops for viewpoint in own)
         beyond += sum(place >= len(words) for places in own.values() for place in places)
@@ -237,7 +238,8 @@ def align_words(split: "Split", labels: WordLabels, tokenizer: Tokenizer, world:
     words, misfits = labelled_words(episodes, labels, world)
     unread = 0
     for row, spans in enumerate(token_spans(tokenizer, episodes.texts)):
-        tokens = spans[: counts[row] - 1]  # without [SEP], which stands last also where an instruction is cut
+        # [SEP] stands last, also where an instruction is cut.
+        tokens = spans[: counts[row] - 1]
         read = {hop: [_overlapping(tokens, word) for word in due] for hop, due in words[row].items()}
         unread += sum(not places for due in read.values() for places in due)
         labelled = {hop: sorted(set(chain(*due))) for hop, due in read.items() if any(due)}
@@ -255,7 +257,8 @@ def words_to_attend(aligned: Tensor, path: Tensor, viewpoint: Tensor) -> Tensor:
     `aligned` [row, hop, token], `path` [row, hop] and `viewpoint` [row].
     """
     here = path == viewpoint[:, None]
-    hop = here.int().argmax(dim=1)  # the first; padding repeats the last
+    # The first hop there: padding repeats the last.
+    hop = here.int().argmax(dim=1)
     rows = torch.arange(len(hop), device=hop.device)
     return aligned[rows, hop] & here.any(dim=1)[:, None]
 

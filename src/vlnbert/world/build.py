@@ -52,11 +52,13 @@ def find_candidates(graph: ScanGraph) -> Candidates:
     distance[np.abs(aside) > HALF_WIDTH] = np.inf
 
     edges = np.arange(len(start))
-    first = np.argmax(np.isfinite(distance), axis=1) if len(start) else edges  # earliest view that shows it
-    best = np.argmin(distance, axis=1) if len(start) else edges  # the earliest of equals wins
+    # The earliest view that shows each edge decides its place in the list.
+    first = np.argmax(np.isfinite(distance), axis=1) if len(start) else edges
+    best = np.argmin(distance, axis=1) if len(start) else edges
     order = np.lexsort((distance[edges, first], first, start))
     slot = np.empty_like(order)
-    slot[order] = edges - np.searchsorted(start, start)[order]  # `start` is sorted, so groups keep their ranges
+    # `start` is sorted, so groups keep their ranges.
+    slot[order] = edges - np.searchsorted(start, start)[order]
     return Candidates(
         viewpoint=start[order],
         neighbour=end[order],
@@ -117,21 +119,25 @@ def build_world(graphs: Sequence[ScanGraph]) -> World:
         raise UsageError("a world of no scans cannot be made; name at least one, or none to take all of a folder")
     candidates = [find_candidates(graph) for graph in graphs]
     sizes = [len(graph.viewpoints) for graph in graphs]
-    starts = np.concatenate(([0], np.cumsum(sizes)))  # the first viewpoint of each scan
-    pair_starts = np.concatenate(([0], np.cumsum(np.square(sizes))))  # its first pair
+    # The first viewpoint of each scan, and its first pair.
+    starts = np.concatenate(([0], np.cumsum(sizes)))
+    pair_starts = np.concatenate(([0], np.cumsum(np.square(sizes))))
     slots = 2 + max((int(found.slot.max(initial=-1)) for found in candidates), default=-1)
     kinds = {"neighbour": np.int64, "view": np.int64, "heading": np.float32, "elevation": np.float32}
     table = {name: np.zeros((starts[-1], slots), dtype=kind) for name, kind in kinds.items()}
-    table["neighbour"] += np.arange(starts[-1])[:, None]  # padding leads to the viewpoint itself
+    # Padding leads to the viewpoint itself.
+    table["neighbour"] += np.arange(starts[-1])[:, None]
     distance, next_slot = [], []
     for graph, found, start in zip(graphs, candidates, starts, strict=False):
-        where = found.viewpoint + start, found.slot + 1  # slot 0 stops
+        # Slot 0 stops, so neighbours begin at 1.
+        where = found.viewpoint + start, found.slot + 1
         table["neighbour"][where] = found.neighbour + start
         for name in ("view", "heading", "elevation"):
             table[name][where] = getattr(found, name)
         metres, hops = shortest_paths(graph)
         distance.append(metres.ravel())
-        slot_of = np.zeros_like(hops)  # a hop to itself is a stop
+        # A hop to itself is a stop.
+        slot_of = np.zeros_like(hops)
         slot_of[found.viewpoint, found.neighbour] = found.slot + 1
         next_slot.append(np.take_along_axis(slot_of, hops, axis=1).ravel())
     columns = [np.arange(size) for size in sizes]
@@ -156,7 +162,8 @@ def shortest_paths(graph: ScanGraph) -> tuple[NDArray[np.float64], NDArray[np.in
 
     The first hop is the viewpoint itself at the goal, and where no path leads.
     """
-    from scipy.sparse import csr_array  # late: most commands find the distances in the cache
+    # Imported late: most commands find the distances in the cache.
+    from scipy.sparse import csr_array
     from scipy.sparse.csgraph import dijkstra
 
     count = len(graph.viewpoints)

@@ -104,7 +104,8 @@ def _remembered_digest(path: Path) -> str:
     known = {name: entry for name, entry in known.items() if is_list_of(entry, str) and len(entry) == 2}
     if known.get(name, [""])[0] != stamp:
         known[name] = [stamp, _hashed(path)]
-        if _stamp(path) == stamp:  # else it was written to meanwhile
+        # Nothing is remembered of a file that was written to meanwhile.
+        if _stamp(path) == stamp:
             with suppress(DataError):
                 write_json(memory, {FORMAT: VERSION, **known})
     digest: str = known[name][1]
