@@ -16,7 +16,7 @@ from unicodedata import category
 SHOWN_FAULTS = 20  # a file that is wrong everywhere need not fill the screen
 MOST_FAULTS = 10_000  # after so many the rest of a file is not read: it is another kind of file
 PREFIX = "vlnbert: "  # before every line of the command line
-LONGEST_LINE = 500 - len(PREFIX)  # characters of a line that tells a fault
+LONGEST_LINE = 500 - len(PREFIX)  # characters of a line that reports a fault
 LONGEST_PATH = 250  # of the path in it, whose end is kept
 SHOWN_NAMES = 12  # nor need a long catalogue
 NEAR = 0.6  # likeness, of at most 1, from which a name may have been meant
@@ -25,7 +25,7 @@ NEAR = 0.6  # likeness, of at most 1, from which a name may have been meant
 class VlnbertError(Exception):
     """The root of everything vlnbert raises on purpose. Its text can be printed, whatever it quotes."""
 
-    repeated: bool | None = None  # whether another of the processes that learn together tells the same, if asked
+    repeated: bool | None = None  # whether another rank reports the same; None where there are no others
 
     def __str__(self) -> str:
         return "\n".join(cut(printable(line), LONGEST_LINE) for line in super().__str__().split("\n"))
@@ -37,12 +37,12 @@ class VlnbertError(Exception):
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing that is wrong: where, what and what to do about it."""
+    """A fault: its place, the problem and the remedy."""
 
     place: str
     problem: str
     remedy: str
-    path: Path | None = None  # of the file, where the faults of several are told together
+    path: Path | None = None  # of the file, where faults of several are reported together
 
 
 class DataError(VlnbertError):
@@ -55,7 +55,7 @@ class DataError(VlnbertError):
 
 
 class InvalidFileError(DataError):
-    """A file has one fault or many; `faults` lists them all."""
+    """A file has one fault or several; `faults` lists them all."""
 
     def __init__(self, path: Path | str, faults: list[Fault]) -> None:
         super().__init__(path, faults[0].problem, faults[0].remedy, faults[0].place)
@@ -138,11 +138,11 @@ _spelling: ContextVar[Callable[[str, object], str]] = ContextVar("spelling", def
 
 
 def setting(place: str, value: object = None) -> str:
-    """A setting as whoever reads the message writes it: batch=4 in Python, --training.batch 4 on the command line.
+    """Spell a setting as the user writes it: batch=4 in Python, --training.batch 4 on the command line.
 
     Args:
         place: Where the setting is in an experiment, such as training.batch; or the name of an argument, such as data.
-        value: What to say of it, if anything.
+        value: Its value, if the message shows one.
     """
     return _spelling.get()(place, value)
 

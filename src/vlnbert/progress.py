@@ -34,7 +34,7 @@ def quiet(silent: bool = True) -> Iterator[None]:
 
 
 def say(line: str) -> None:
-    """Tell people something along the way."""
+    """Print a line for people on standard error."""
     if not _quiet.get():
         print(printable_text(line), file=sys.stderr)
 
@@ -142,8 +142,8 @@ class _TerminalBar:
         self.task = self.progress.add_task(bar.what, total=bar.total, completed=bar.done, count=self._count(), note="")
 
     def update(self, done: int, note: str | None) -> None:
-        told: dict[str, Any] = {} if note is None else {"note": note}
-        self.progress.update(self.task, completed=done, count=self._count(), **told)
+        noted: dict[str, Any] = {} if note is None else {"note": note}
+        self.progress.update(self.task, completed=done, count=self._count(), **noted)
 
     def close(self) -> None:
         if self.inner:

@@ -1,4 +1,4 @@
-"""Things by name, ours and other people's: registered in code, or brought by a plugin."""
+"""Registries of named things, registered in our code or by a plugin."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -44,7 +44,7 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
         return thing
 
     def announce(self, name: str, home: str, member: str) -> None:
-        """Add a member of a module that is imported when the thing is asked for."""
+        """Add a member of a module that is imported when the thing is looked up."""
         self._homes[name], self._members[name] = home, member
 
     def home(self, name: str) -> str:
@@ -52,7 +52,7 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
         return self._homes[name]
 
     def registered(self) -> dict[str, Thing]:
-        """What is registered so far, by name; nothing is imported for it."""
+        """The things registered so far, by name, without importing any."""
         return dict(self._things)
 
     def __getitem__(self, name: str) -> Thing:

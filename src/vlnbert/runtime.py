@@ -1,4 +1,4 @@
-"""How a process uses its machine: devices, threads, precision, memory."""
+"""Use of the machine by a process: devices, threads, precision, memory."""
 
 import ctypes
 import sys
@@ -77,14 +77,14 @@ def use_threads(threads: int | None) -> None:
 
 
 def usual_batch(device: "torch.device") -> int:
-    """Episodes that are walked together, unless told otherwise."""
+    """The default number of episodes that are walked together."""
     return 64 if device.type == "cpu" else 1024
 
 
-def chosen_precision(asked: Precision, device: "torch.device", width: int) -> str:
-    """float32 or bfloat16; which one is the fastest for tokens of a width is measured, and told."""
-    if asked != "fastest":
-        return asked
+def chosen_precision(precision: Precision, device: "torch.device", width: int) -> str:
+    """float32 or bfloat16; "fastest" is measured for tokens of a width, and the result is printed."""
+    if precision != "fastest":
+        return precision
     chosen = fastest_precision(device, width)
     say(f"the fastest precision here is {chosen}")
     return chosen

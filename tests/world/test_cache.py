@@ -250,7 +250,7 @@ def test_a_world_from_the_cache_needs_no_scipy(tiny, world):
     subprocess.run([sys.executable, "-c", code, str(tiny.root)], env=environment, stdout=subprocess.PIPE, check=True)
 
 
-OPEN = "import sys; from vlnbert.world import open_world; print(open_world(sys.argv[1]).fingerprint())"
+OPEN = "import sys; from vlnbert.world.build import open_world; print(open_world(sys.argv[1]).fingerprint())"
 
 
 def test_two_processes_at_once(tiny, cache, world):

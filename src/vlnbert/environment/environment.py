@@ -104,7 +104,7 @@ class Environment:
         object_bank: ObjectBank | None = None,
         open_panoramas: Callable[[], Bank] | None = None,
     ) -> None:
-        """`open_panoramas` opens the bank of all 36 views; it is called where an agent wants the panorama."""
+        """`open_panoramas` opens the bank of all 36 views; it is called once an agent wants the panorama."""
         self.world, self.view_bank, self.object_bank = world, view_bank, object_bank
         self.wants: frozenset[str] = frozenset()
         self.panorama_bank: Bank | None = None

@@ -51,7 +51,7 @@ class NavigationEnv(gymnasium.Env[Seen, np.int64]):
         max_steps: int | None = None,
         render_mode: str | None = None,
     ) -> None:
-        """`vocabulary` is how many word pieces there are. The environment shows objects where the task asks for one.
+        """`vocabulary` is the number of word pieces. The environment shows objects where the task asks for one.
 
         Optional fields are those of `Environment.showing`: neighbours; panorama, with panorama_direction.
         """

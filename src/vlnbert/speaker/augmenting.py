@@ -150,7 +150,9 @@ class PathsToDescribe:
                 target = draw_targets(self.bank, self.episodes, decoding.seed, repetition)
             paths = Paths.of(self.episodes, target)
             for rows in torch.split(torch.arange(len(self.episodes)), BLOCK):
-                generated = self.speaker.generator.generate(paths, decoding, repetition, batch, rows)
+                generated = self.speaker.generator.generate(
+                    paths, decoding, repetition=repetition, batch=batch, rows=rows
+                )
                 part = self.episodes.select(rows)
                 objects: list[str | None] = [None] * len(rows)
                 seen = torch.ones(len(rows), dtype=torch.bool)

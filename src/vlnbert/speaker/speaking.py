@@ -113,12 +113,12 @@ class Instructions(Tabled, Sequence[Instruction]):
 
 @dataclass(frozen=True)
 class LoadedSpeaker:
-    """A speaker that has no data yet, and what is known of its training."""
+    """A speaker that has no data yet, with facts of its training."""
 
     name: str
     speaker: Speaker
     data: str | None = None  # the folder that a run was trained on
-    held_out: tuple[str, ...] | None = None  # the houses of dev_unseen; None where nobody knows
+    held_out: tuple[str, ...] | None = None  # the houses of dev_unseen; None where they are unknown
     task: str = R2R.name
 
 

@@ -25,7 +25,7 @@ class Extra(dict[str, Any]):
     """User-defined fields by name: a tensor [row, ...], or a sequence with a value for each row."""
 
     def __missing__(self, name: str) -> Any:
-        raise UnknownNameError("field of one's own", name, self, "these episodes")
+        raise UnknownNameError("user-defined field", name, self, "these episodes")
 
     def each(self, change: Callable[[Tensor], Tensor]) -> "Extra":
         """A copy with each tensor changed."""

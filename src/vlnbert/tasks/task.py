@@ -1,6 +1,6 @@
 """Tasks: the files of an episode and their reader, its bounds, its teacher, success, and the metrics of each task.
 
-A task of one's own is a subclass that is registered; nothing else asks for a task by name:
+A user-defined task is a registered subclass; nothing else refers to a task by name:
 
     @vln.register_task
     class Backwards(vln.R2R):
@@ -112,7 +112,7 @@ def check_metrics(task: str, metrics: object) -> tuple[str, ...]:
 AUGMENTED_FILE = "prevalent_aug.json"  # R2R's split "aug"
 SUB_INSTRUCTIONS = "sub_instructions"  # R2R's split of parts of train
 MOST_STEPS = 1000  # that a teacher may take to its end
-NEAR = 3.0  # metres: who stops closer than this to the goal has arrived, and the scale of nDTW and CLS
+NEAR = 3.0  # metres: stopping closer than this to the goal is a success; also the scale of nDTW and CLS
 
 TeacherMemory = tuple[Tensor, ...]  # each [row, ...]: the state of the teacher
 # Goals, paths, sightings and user-defined fields, one row an episode, have the same names in both.
@@ -330,7 +330,7 @@ class R2R(Task):
 
 @register_task
 class REVERIE(Task):
-    """Go where the object is that the instruction asks for, stop there and name it."""
+    """Go to the object that the instruction describes, stop there and name it."""
 
     name = "reverie"
     max_tokens = 50
