@@ -26,9 +26,12 @@ class VlnbertError(Exception):
     """The root of everything vlnbert raises on purpose. Its text can be printed, whatever it quotes."""
 
     repeated: bool | None = None  # whether another rank reports the same; None where there are no others
+    one_line = False  # whether the text stays one line, whatever names it quotes
 
     def __str__(self) -> str:
-        return "\n".join(cut(printable(line), LONGEST_LINE) for line in super().__str__().split("\n"))
+        # Not that of another base: a KeyError quotes its text.
+        text = Exception.__str__(self)
+        return "\n".join(cut(printable(line), LONGEST_LINE) for line in ([text] if self.one_line else text.split("\n")))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Cross process borders with text and attributes; what an error was made from is not needed again."""
@@ -70,16 +73,14 @@ class InvalidFileError(DataError):
 class UnknownNameError(VlnbertError, KeyError):
     """A name that is not in the catalogue, with the nearest ones that are."""
 
+    one_line = True
+
     def __init__(self, kind: str, name: str, known: Iterable[str], where: str = "") -> None:
         known, name = sorted(known), cut(name, LONGEST_PATH)
         near, more = near_names(name, known), len(known) - SHOWN_NAMES
         some = ", ".join(known[:SHOWN_NAMES]) + (f" and {more:,} more" if more > 0 else "") if known else "none"
         hint = f"did you mean {' or '.join(near)}?" if near else f"known: {some}"
         super().__init__(f"no {kind} '{name}'{where and f' in {where}'}; {hint}")
-
-    def __str__(self) -> str:
-        # A KeyError would quote its text.
-        return cut(printable(str(self.args[0])), LONGEST_LINE)
 
 
 class RenamedError(UnknownNameError):
@@ -90,10 +91,9 @@ class RenamedError(UnknownNameError):
 
 
 class UsageError(VlnbertError):
-    """Options that do not go together, or a value out of range. It is one line, whatever names it quotes."""
+    """Options that do not go together, or a value out of range."""
 
-    def __str__(self) -> str:
-        return cut(printable(Exception.__str__(self)), LONGEST_LINE)
+    one_line = True
 
 
 @dataclass
@@ -158,22 +158,22 @@ def spelling(spell: Callable[[str, object], str]) -> Iterator[None]:
 
 
 def near_names(name: str, known: Iterable[str]) -> list[str]:
-    """The three that may have been meant: first those that hold the name or that it holds, then those spelt alike.
+    """The three likeliest known names: first those that contain the name or that it contains, then those spelt alike.
 
     Of names like training.batch the last words are compared; the same group comes first among equals.
     """
     group, _, word = name.rpartition(".")
-    found = []
-    for one in known:
-        other_group, _, other = one.rpartition(".")
+    near = []
+    for candidate in known:
+        other_group, _, other = candidate.rpartition(".")
         # Words of one or two letters are contained in too many names.
         holds = min(len(word), len(other)) > 2 and (word in other or other in word)
         likeness = SequenceMatcher(None, word, other).ratio()
         if holds or likeness >= NEAR:
-            found.append((not holds, -likeness, other_group != group, one))
+            near.append((not holds, -likeness, other_group != group, candidate))
     # The same word in another group.
-    same = [item for item in found if item[1] == -1]
-    return [one for *_, one in sorted(same or found)[:3]]
+    same = [item for item in near if item[1] == -1]
+    return [candidate for *_, candidate in sorted(same or near)[:3]]
 
 
 def listed(names: Sequence[str], most: int) -> str:

@@ -49,15 +49,15 @@ def from_plain(kind: type[Settings], values: Any, place: str = "") -> Settings:
 
 def field_docs(kind: type[Any]) -> dict[str, str]:
     """The help of a dataclass's fields: the text that stands below each, here or in a class that it inherits from."""
-    found = dict[str, str]()
-    for one in (one for one in reversed(kind.__mro__) if is_dataclass(one)):
-        (body,) = ast.parse(textwrap.dedent(inspect.getsource(one))).body
+    docs = dict[str, str]()
+    for base in filter(is_dataclass, reversed(kind.__mro__)):
+        (body,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
         lines = body.body if isinstance(body, ast.ClassDef) else []
         for line, below in pairwise(lines):
             match line, below:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                    found[name] = " ".join(text.split())
-    return found
+                    docs[name] = " ".join(text.split())
+    return docs
 
 
 def missing(kind: type[Any], values: Mapping[str, Any], place: str = "") -> Iterator[str]:

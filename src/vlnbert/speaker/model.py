@@ -58,6 +58,8 @@ class Attention(nn.Module):
 
 
 class FeedForward(nn.Module):
+    """Two linear layers with a GELU between them."""
+
     def __init__(self, hidden: int, inner: int) -> None:
         super().__init__()
         self.up, self.down = nn.Linear(hidden, inner), nn.Linear(inner, hidden)

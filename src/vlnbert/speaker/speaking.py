@@ -74,21 +74,21 @@ class Instructions(Tabled, Sequence[Instruction]):
 
     @property
     def texts(self) -> list[str]:
-        return [one.text for one in self]
+        return [item.text for item in self]
 
     def to_json(self, indent: int | None = None) -> str:
         """As a JSON list of items in R2R's form."""
-        return dumps([one.values() for one in self], indent=indent)
+        return dumps([item.values() for item in self], indent=indent)
 
     def write(self, path: str | Path) -> Path:
         """Write that list to a file."""
-        write_json(Path(path), [one.values() for one in self])
+        write_json(Path(path), [item.values() for item in self])
         return Path(path)
 
     def table(self) -> Table:
         """A row for each path, with what people said of it where they did."""
-        people = any(one.people for one in self)
-        rows = [[one.id, one.text, *((one.people[0] if one.people else "",) if people else ())] for one in self]
+        people = any(item.people for item in self)
+        rows = [[item.id, item.text, *((item.people[0] if item.people else "",) if people else ())] for item in self]
         names = ["path", "the speaker", *(("people, first",) if people else ())]
         return Table(names, rows, f"{self.speaker}, {len(self):,} paths", note=self.problem)
 
@@ -149,8 +149,8 @@ class OpenedSpeaker:
         generated = self.generator.generate(paths, decoding, batch=batch)
         texts, usable = generated.texts(self.data.tokenizer), generated.usable.tolist()
         rows = zip(blank, texts, generated.log_probability.tolist(), usable, strict=True)
-        instructions = [replace(one, text=text, log_probability=score) for one, text, score, good in rows if good]
-        left_out = [one.id for one, good in zip(blank, usable, strict=True) if not good]
+        instructions = [replace(item, text=text, log_probability=score) for item, text, score, good in rows if good]
+        left_out = [item.id for item, good in zip(blank, usable, strict=True) if not good]
         result = Instructions(self.name, instructions, left_out, ", ".join(generated.problems()))
         if result.problem:
             say(result.problem)
@@ -187,7 +187,7 @@ def paths_of_split(data: Data, split: str) -> tuple[Paths, list[Instruction]]:
     require_connected(data.world, paths)
     ids = [name.rpartition("_")[0] or name for name in some.ids]
     rest = zip(_blank(data.world, paths, ids), people.values(), some.targets, strict=True)
-    return paths, [replace(one, people=tuple(texts), target=target) for one, texts, target in rest]
+    return paths, [replace(item, people=tuple(texts), target=target) for item, texts, target in rest]
 
 
 def paths_by_name(world: World, routes: Sequence[str]) -> tuple[Paths, list[Instruction]]:
@@ -282,7 +282,7 @@ def score_instructions(
     if not len(instructions):
         problem = f"{speaker.name} wrote nothing usable for {split}, so there is nothing to score ({instructions.note})"
         raise UsageError(f"{problem}; train it longer, or draw words: {setting('decoding', 'nucleus')}")
-    people = [one.people for one in instructions]
+    people = [item.people for item in instructions]
     followed = (None, None) if walker is None else _followed(walker, instructions, split)
     return SpeakerScores(
         speaker=speaker.name,
@@ -302,8 +302,10 @@ def _followed(walker: Walker, instructions: Instructions, split: str) -> tuple[S
     """How a walker does by generated instructions, and by all that people said of the same paths."""
     task, name = task_and_split(split)
     file, episodes = file_of(walker.data.folder, task, name), walker.episodes[split]
-    records = [EpisodeRecord(one.id, one.scan, one.path, one.heading, one.text, one.target) for one in instructions]
-    ids = {one.id for one in instructions}
+    records = [
+        EpisodeRecord(item.id, item.scan, item.path, item.heading, item.text, item.target) for item in instructions
+    ]
+    ids = {item.id for item in instructions}
     rows = [row for row, id in enumerate(episodes.ids) if (id.rpartition("_")[0] or id) in ids]
     by_people = walker.walk_episodes(episodes.select(torch.tensor(rows, dtype=torch.long)), file).scores
     by_speaker = walker.walk_records(records, file, task).scores

@@ -149,7 +149,7 @@ def cut_train_instructions(folder: DataFolder, world: World) -> SubInstructions:
 def labels_of_parts(parts: Episodes, train: Episodes, labels: WordLabels) -> WordLabels:
     """The labels of parts: those of the whole instruction's words that a part has, by their places in the part."""
     texts = dict(zip(train.ids, train.texts, strict=True))
-    found = dict[str, dict[str, tuple[int, ...]]]()
+    labels_of = dict[str, dict[str, tuple[int, ...]]]()
     for name, text in zip(parts.ids, parts.texts, strict=True):
         whole, kind, _ = name.rsplit("_", 2)
         size = len(list(split_words(text)))
@@ -159,8 +159,8 @@ def labels_of_parts(parts: Episodes, train: Episodes, labels: WordLabels) -> Wor
             viewpoint: tuple(place - first for place in places if 0 <= place - first < stop)
             for viewpoint, places in labels[whole].items()
         }
-        found[name] = {viewpoint: places for viewpoint, places in inside.items() if places}
-    return found
+        labels_of[name] = {viewpoint: places for viewpoint, places in inside.items() if places}
+    return labels_of
 
 
 def cut_in_parts(text: str, due: Sequence[LabelledWords | None]) -> Iterator[Part]:

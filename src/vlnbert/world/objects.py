@@ -179,8 +179,8 @@ def _order(item: BoxedObject) -> tuple[bool, int, str, str]:
 
 def _seen(item: BoxedObject) -> tuple[int, tuple[float, ...]]:
     """The view in which an object's box is largest, the earliest of equals, and the box there."""
-    found = zip(item.views, map(_shares, item.boxes), strict=True)
-    return max(found, key=lambda seen: (seen[1][AREA], -seen[0]))
+    views = zip(item.views, map(_shares, item.boxes), strict=True)
+    return max(views, key=lambda seen: (seen[1][AREA], -seen[0]))
 
 
 def _shares(box: Box) -> tuple[float, ...]:
