@@ -38,7 +38,8 @@ from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.runtime import chosen_precision, require_within, usual_batch
 from vlnbert.tables import Table
 from vlnbert.tasks.splits import Split
-from vlnbert.world import FeatureBank, World
+from vlnbert.world.banks import FeatureBank
+from vlnbert.world.world import World
 
 
 def add_options(parser: ArgumentParser) -> None:

@@ -35,7 +35,7 @@ from vlnbert.runtime import require_within
 from vlnbert.tables import Table
 from vlnbert.tasks.splits import Split
 from vlnbert.tasks.tokens import piece_count
-from vlnbert.world import World
+from vlnbert.world.world import World
 
 WORDS = 32  # tokens of an instruction, where they are not what varies: R2R's mean
 WARM_UP = 2  # updates of each size before any is timed, on a GPU: one to try the kernels, one to record them

@@ -39,8 +39,8 @@ from vlnbert.navigator import Navigator, NavigatorConfig, fast
 from vlnbert.runtime import require_within
 from vlnbert.tables import Table
 from vlnbert.tasks.splits import Split
-from vlnbert.world import World
 from vlnbert.world.banks import Bank
+from vlnbert.world.world import World
 
 COUNTED = 3  # updates whose operations are counted, which is slow
 

@@ -93,10 +93,10 @@ if TYPE_CHECKING:  # what is public, and where it is; `_homes` reads these lines
     from vlnbert.speaker.config import SpeakerConfig as SpeakerConfig
     from vlnbert.speaker.experiment import SpeakerExperiment as SpeakerExperiment
     from vlnbert.speaker.experiment import SpeakerTrainConfig as SpeakerTrainConfig
-    from vlnbert.speaker.scores import SpeakerScores as SpeakerScores
     from vlnbert.speaker.speaker import Speaker as Speaker
     from vlnbert.speaker.speaking import Instruction as Instruction
     from vlnbert.speaker.speaking import Instructions as Instructions
+    from vlnbert.speaker.speaking import SpeakerScores as SpeakerScores
     from vlnbert.tasks.task import R2R as R2R
     from vlnbert.tasks.task import REVERIE as REVERIE
     from vlnbert.tasks.task import Metric as Metric

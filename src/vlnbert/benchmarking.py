@@ -32,7 +32,8 @@ from vlnbert.sources.layout import DataFolder, open_folder
 from vlnbert.tasks.splits import Split
 from vlnbert.tasks.tokens import piece_count
 from vlnbert.tasks.word_labels import align_words
-from vlnbert.world import FeatureBank, World
+from vlnbert.world.banks import FeatureBank
+from vlnbert.world.world import World
 
 NEVER = -1e4  # the logit of stopping: never the best nor ever sampled, and yet a number, so that losses are numbers
 WARM_UP = 40  # updates before any is timed, on a GPU: most shapes of a batch have then been met twice
@@ -106,7 +107,8 @@ def time_training(setup: BenchSetup, config: TrainConfig, rounds: int, updates: 
     environment = random_environment(setup.world, setup.shape.feature_width, config.precision)
     torch.manual_seed(0)
     navigator = Navigator(setup.shape).to(device)
-    navigator.tokenizer = setup.tokenizer  # for flips
+    # Flips exchange words.
+    navigator.tokenizer = setup.tokenizer
     trainer = NavigatorRecipe().trainer(Path(), navigator, environment, [setup.split], {}, config, "")
 
     def advance(updates: int) -> None:

@@ -11,8 +11,8 @@ from tests.learning.samples import trainer
 from vlnbert.benchmarking import NeverStops, first_episodes
 from vlnbert.learning.experiment import TrainConfig
 from vlnbert.learning.navigator_recipe import NAVIGATOR
-from vlnbert.world import World
 from vlnbert.world.build import open_world
+from vlnbert.world.world import World
 
 
 def test_the_first_scans_are_a_world(tiny: TinyData, world: World) -> None:

@@ -91,7 +91,7 @@ BAD: dict[str, tuple[str, tuple[str, ...], str]] = {
     "a task whose measure fails": (
         TASK.format(gives="{'wins': episodes.extra['length']}"),
         ON_MINE,
-        "no field of one's own 'length' in these episodes; known: none",
+        "no user-defined field 'length' in these episodes; known: none",
     ),
     "a task with fields that do not fit": (
         TASK.format(gives="{}").replace("{}", "{}\n" + RAGGED, 1),

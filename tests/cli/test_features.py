@@ -10,7 +10,7 @@ import pytest
 
 from tests.features.samples import write_bert
 from vlnbert.features.views import facing_views, index_captions, open_labels
-from vlnbert.world import open_world
+from vlnbert.world.build import open_world
 
 WORDS = ("features", "captions", "--data")
 

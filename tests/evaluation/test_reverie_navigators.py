@@ -19,9 +19,10 @@ from vlnbert.rollout.baselines import Shortest
 from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.rollout.policy import encode_tokens
 from vlnbert.sources.layout import DataFolder, open_folder
-from vlnbert.tasks import Episodes, load_episodes
+from vlnbert.tasks.episodes import Episodes, load_episodes
 from vlnbert.tasks.tokens import Tokens, load_tokenizer, tokenise
-from vlnbert.world import open_object_table, open_world
+from vlnbert.world.build import open_world
+from vlnbert.world.objects import open_object_table
 
 LIMIT = 4
 

@@ -14,8 +14,8 @@ from vlnbert.features.views import (
     shares_across,
 )
 from vlnbert.sources.annotations import read_captions
-from vlnbert.world import FeatureBank, JoinedBank, open_world
-from vlnbert.world.banks import in_dtype, side_by_side
+from vlnbert.world.banks import FeatureBank, JoinedBank, in_dtype, side_by_side
+from vlnbert.world.build import open_world
 
 HDF5, TSV = "features/tiny.hdf5", "features/tiny.tsv"
 

@@ -71,7 +71,7 @@ def word_labels(root: Path, path: Path) -> object:
     data = vln.open_data(root / "data")
     labels = read_word_labels(path)
     split, report = align_words(data.split("r2r/train"), labels, data.tokenizer, data.world)
-    TOLD.extend(report.lines())
+    TOLD.extend(report)
     return labels, split.aligned
 
 

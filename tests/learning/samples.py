@@ -30,7 +30,7 @@ from vlnbert.sources.writing import LOCK
 from vlnbert.tasks.splits import Split, open_split
 from vlnbert.tasks.tokens import load_tokenizer
 from vlnbert.tasks.word_labels import align_words
-from vlnbert.world import open_world
+from vlnbert.world.build import open_world
 
 CONFIG = TrainConfig(
     iterations=24,

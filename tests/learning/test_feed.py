@@ -12,7 +12,7 @@ from vlnbert.rollout.mixed import SAMPLE, TEACHER
 from vlnbert.sources.layout import open_folder
 from vlnbert.tasks.splits import Split, open_split
 from vlnbert.tasks.tokens import load_tokenizer
-from vlnbert.world import open_world
+from vlnbert.world.build import open_world
 
 CPU = torch.device("cpu")
 

@@ -17,7 +17,8 @@ from vlnbert.navigator import Navigator
 from vlnbert.rollout.mixed import SAMPLE, TEACHER, MixedAgent, Rollout, keys
 from vlnbert.rollout.policy import encode_tokens
 from vlnbert.tasks.episodes import pad_paths
-from vlnbert.world import FeatureBank, World
+from vlnbert.world.banks import FeatureBank
+from vlnbert.world.world import World
 
 LIMIT = 6
 WALKS = ["a0 a3 a4", "a1 a2 a3", "a5 a4 a3 a0", "a3"]

@@ -16,7 +16,8 @@ from vlnbert.rollout.agents import Agent, EpisodeBatch, Explanation, as_agent
 from vlnbert.rollout.baselines import Stop
 from vlnbert.rollout.episodes import run_episodes
 from vlnbert.rollout.greedy import GreedyAgent
-from vlnbert.world import FeatureBank, World
+from vlnbert.world.banks import FeatureBank
+from vlnbert.world.world import World
 
 
 @pytest.fixture

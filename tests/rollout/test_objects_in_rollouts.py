@@ -19,8 +19,9 @@ from vlnbert.rollout.mixed import SAMPLE, TEACHER, MixedAgent, Rollout, keys
 from vlnbert.rollout.policy import encode_tokens
 from vlnbert.sources.annotations import BoxedObject, ViewpointObjects
 from vlnbert.tasks.episodes import pad_paths
-from vlnbert.world import STOP, FeatureBank, ObjectBank, World
-from vlnbert.world.objects import NONE, build_object_table
+from vlnbert.world.banks import FeatureBank
+from vlnbert.world.objects import NONE, ObjectBank, build_object_table
+from vlnbert.world.world import STOP, World
 
 LIMIT = 6
 SHOWN = {"a3": 2, "a4": 5, "a5": 1, "g0": 13}  # how many objects a viewpoint shows; the others show none

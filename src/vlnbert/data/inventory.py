@@ -168,7 +168,7 @@ def _word_labels(world: World, folder: DataFolder) -> tuple[str, list[str]]:
     except VlnbertError:
         # Its faults are those of that file.
         return holds, [f"was not held against {LABELLED}, which cannot be read"]
-    return holds, labelled_words(episodes, labels, world)[1].lines()
+    return holds, labelled_words(episodes, labels, world)[1]
 
 
 def _captions(world: World, folder: Path) -> tuple[str, list[str]]:

@@ -16,7 +16,7 @@ from vlnbert.fetching.download import KEPT, Attempts, Broken, SourceError, is_ad
 from vlnbert.fetching.manifest import GITHUB, ListedFile, Manifest, Source
 from vlnbert.progress import Bar, say, track
 from vlnbert.sources.writing import written_beside
-from vlnbert.tables import Table
+from vlnbert.tables import Table, Tabled
 
 BLOCK = 4096  # bytes by which most disks allocate
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -42,7 +42,7 @@ class FetchedPart:
 
 
 @dataclass(frozen=True, repr=False)
-class FetchReport:
+class FetchReport(Tabled):
     """The files fetched into a data folder, or to be fetched."""
 
     folder: Path
@@ -66,12 +66,6 @@ class FetchReport:
         """As JSON can hold it."""
         totals = {"folder": str(self.folder), "dry_run": self.dry_run, "missing_bytes": self.missing_bytes}
         return {**totals, "parts": [vars(part) for part in self.parts]}
-
-    def __repr__(self) -> str:
-        return self.table().text()
-
-    def _repr_html_(self) -> str:
-        return self.table().html()
 
 
 def fetch(

@@ -185,7 +185,7 @@ def aligned(splits: Mapping[str, Split], data: Data, tokenizer: Tokenizer) -> tu
     """
     path, whole = data.folder.word_labels, splits[LABELLED]
     labels = read_word_labels(path)
-    found, report = align_words(whole, labels, tokenizer, data.world)
+    found, misfits = align_words(whole, labels, tokenizer, data.world)
     if found.aligned is None or not found.aligned.any():
         remedy = f"do without: {setting('training.objective.alignment', 0)}, or fetch the file again"
         raise DataError(path, f"no label is of a word that the navigator reads in {whole.name}", remedy)
@@ -194,7 +194,7 @@ def aligned(splits: Mapping[str, Split], data: Data, tokenizer: Tokenizer) -> tu
         if is_cut_from_train(data.folder, *task_and_split(name)):
             own = labels_of_parts(split.episodes, whole.episodes, labels)
             labelled[name], _ = align_words(split, own, tokenizer, data.world)
-    return labelled, [f"{LABELLED}: {line}" for line in report.lines()]
+    return labelled, [f"{LABELLED}: {line}" for line in misfits]
 
 
 Importable = Literal["one-stream", "two-stream"]  # the backbones that other people's weights can fill
