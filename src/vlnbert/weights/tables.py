@@ -2,11 +2,11 @@
 
 A row pairs a source with a target; both stand for their `.weight` and `.bias` unless one is named. `{n}` is the number
 of a layer, the same on both sides; `{top}` counts so that the last layer of the source matches the last of the target.
-Rows are in the order in which the source has its keys, so that an export has the same order.
+Rows of published agents are in the order in which these have their keys, so that an export has it, too.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import groupby
@@ -29,8 +29,8 @@ class Family:
     name: str
     title: str
     marks: tuple[str, ...]  # prefixes of keys that identify the family
-    prefixes: tuple[str, ...]  # possible prefixes of the names in the table
     rows: dict[str, Rows]  # for each backbone that it can fill
+    prefixes: tuple[str, ...] = ("",)  # possible prefixes of the names in the table
     kept: tuple[str, ...] = ()  # sources that only an export needs; their rows name a target of the same shape
     unused: tuple[tuple[str, str], ...] = ()  # patterns of other keys, and why they are unused
     optional: tuple[str, ...] = ()  # targets that may be missing in the source
@@ -115,10 +115,8 @@ BERT_TOP_ROWS: Rows = (
     *_under("encoder.layer.{top}", "backbone.cross_layers.{n}", LAYER),
 )
 LXMERT_ROWS: Rows = (
-    *_under("embeddings", "backbone.embeddings", EMBEDDINGS),
-    *_under("encoder.layer.{n}", "backbone.layers.{n}", LAYER),
+    *BERT_ROWS,
     *_under("encoder.x_layers.{n}", "backbone.cross_layers.{n}", (*ACROSS, *VISUAL_HALF)),
-    *POOLER,
 )
 PREVALENT_ROWS: Rows = (
     *_under("embeddings", "backbone.embeddings", EMBEDDINGS),
@@ -162,14 +160,12 @@ PUBLISHED_ONE_STREAM = Family(
     name="published one-stream agent",
     title="a published Recurrent VLN-BERT agent, one-stream",
     marks=("vln_bert.bert.",),
-    prefixes=("",),
     rows={"one-stream": ONE_STREAM_AGENT},
 )
 PUBLISHED_TWO_STREAM = Family(
     name="published two-stream agent",
     title="a published Recurrent VLN-BERT agent, two-stream",
     marks=("vln_bert.lalayer.", "vln_bert.addlayer."),
-    prefixes=("",),
     rows={"two-stream": TWO_STREAM_AGENT},
     kept=("vln_bert.addlayer.{n}.lang_", "img_projection.", "cand_LayerNorm."),
 )
@@ -315,8 +311,7 @@ class KeyTable:
         if target in names:
             return names[target]
         pattern, number = _generic(target)
-        source = names.get(pattern)
-        if source is None:
+        if (source := names.get(pattern)) is None:
             return None
         return source.replace("{n}", str(number)).replace("{top}", str(number + self.top_shift))
 
@@ -329,11 +324,9 @@ def expand_rows(rows: Rows) -> list[tuple[str, str]]:
     return pairs
 
 
-def ordered_keys(rows: Rows, counts: Mapping[str, int]) -> list[tuple[str, str, str]]:
-    """Every source key, its pattern and its target, layer by layer as in the source.
-
-    `counts` is the number of layers under each target.
-    """
+def ordered_keys(rows: Rows, layers: int, cross_layers: int) -> list[tuple[str, str, str]]:
+    """Every source key, its pattern and its target, layer by layer as in the source."""
+    counts = {"backbone.layers.": layers, "backbone.cross_layers.": cross_layers}
     keys = list[tuple[str, str, str]]()
     for before, group in groupby(expand_rows(rows), key=lambda pair: pair[1].partition("{n}")[0]):
         members = list(group)
@@ -344,7 +337,6 @@ def ordered_keys(rows: Rows, counts: Mapping[str, int]) -> list[tuple[str, str, 
 
 def _generic(key: str) -> tuple[str, int]:
     """A key with its layer's number replaced by {n}, and the number."""
-    number = NUMBER.search(key)
-    if number is None:
+    if (number := NUMBER.search(key)) is None:
         return key, 0
     return f"{key[: number.start()]}.{{n}}.{key[number.end() :]}", int(number[1])

@@ -57,7 +57,13 @@ def noting(folder: Path, files: Mapping[str, Tensors | None]) -> Iterator[None]:
         for name, tensors in files.items():
             if (path := folder / name).exists():
                 known = {key: one.result() for key, one in digests.get(name, {}).items()}
-                noted[name] = _digest_file(path) if tensors is None else _digest_written(path, tensors, known)
+                if tensors is None:
+                    noted[name] = _digest_file(path)
+                    continue
+                # A safetensors file stores shared tensors once.
+                with safe_open(path, framework="pt") as file:
+                    stored = {key: tensors[key] for key in file.keys()}  # noqa: SIM118
+                    noted[name] = _digest_tensors(stored, known, file.metadata() or {})
     write_json(folder / DIGESTS, {FORMAT: NEWEST, "files": noted, "digest": _digest_json(noted)}, indent=2)
 
 
@@ -108,13 +114,6 @@ def check_tensors(path: Path, tensors: Tensors, metadata: Mapping[str, str]) -> 
 def _digest_tensor(tensor: Tensor) -> str:
     """The digest of a tensor's bytes; hashing releases the GIL."""
     return xxh3_128(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data).hexdigest()
-
-
-def _digest_written(path: Path, tensors: Tensors, digests: Mapping[str, str]) -> str:
-    """The digest of a file that was just written; it stores shared tensors once."""
-    with safe_open(path, framework="pt") as file:
-        stored = {name: tensors[name] for name in file.keys()}  # noqa: SIM118
-        return _digest_tensors(stored, digests, file.metadata() or {})
 
 
 def _digest_tensors(tensors: Tensors, digests: Mapping[str, str], metadata: Mapping[str, str]) -> str:

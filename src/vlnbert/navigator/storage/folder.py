@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from huggingface_hub import snapshot_download
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from vlnbert.errors import DataError, UnknownNameError, UsageError, VlnbertError
 from vlnbert.navigator.model.backbone import BACKBONES
 from vlnbert.navigator.model.config import LARGEST, NavigatorConfig
+from vlnbert.navigator.model.huggingface import gist
 from vlnbert.navigator.model.navigator import RecurrentVLNBert, key_shapes
 from vlnbert.navigator.storage.digests import DIGESTS, check_file, check_tensors
 from vlnbert.navigator.storage.shown import FEATURES, Shown, read_shown, require_no_path
@@ -42,6 +43,7 @@ NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 FILE_ENDINGS = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".safetensors")
 
 Shapes = Mapping[str, tuple[int, ...]]
+Weight = TypeVar("Weight")
 
 
 def find_folder(source: str | Path, remedy: str, **options: Any) -> Path:
@@ -78,29 +80,19 @@ def fetch_model(name: str, weight_files: tuple[str, ...], **options: Any) -> Pat
     """
     try:
         for weights in weight_files:
-            folder = Path(
-                snapshot_download(
-                    name, allow_patterns=[*CONFIG_FILES, *OTHER_VOCABULARIES, DIGESTS, weights], **options
-                )
-            )
+            wanted = [*CONFIG_FILES, *OTHER_VOCABULARIES, DIGESTS, weights]
+            folder = Path(snapshot_download(name, allow_patterns=wanted, **options))
             if (folder / weights).exists():
                 break
     # The hub's library passes on whatever the network's raises.
     except Exception as error:
-        raise NoSuchSourceError(
-            name,
-            f"no such file or folder, and the hub gave no model of that name ({_reason(error)})",
-            "check the name and the network, or fetch the model's folder and give its path",
-        ) from None
+        reason = gist(error)
+        if isinstance(error, HfHubHTTPError) and getattr(error, "response", None) is not None:
+            reason = f"{type(error).__name__}, status {error.response.status_code}"
+        problem = f"no such file or folder, and the hub gave no model of that name ({reason})"
+        remedy = "check the name and the network, or fetch the model's folder and give its path"
+        raise NoSuchSourceError(name, problem, remedy) from None
     return folder
-
-
-def _reason(error: Exception) -> str:
-    """The first line, or the HTTP status, of the hub library's long error."""
-    if isinstance(error, HfHubHTTPError) and getattr(error, "response", None) is not None:
-        return f"{type(error).__name__}, status {error.response.status_code}"
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0][:100]}" if lines else type(error).__name__
 
 
 def require_files(source: str | Path, folder: Path, names: Sequence[str], remedy: str) -> None:
@@ -224,17 +216,12 @@ def read_weights(path: Path, expected: Shapes) -> dict[str, Tensor]:
 
 def check_header(path: Path, expected: Shapes) -> None:
     """Check the shapes that a file's header declares, before reading any weights."""
-    version = format_of(path.with_name(CONFIG), _settings(path.with_name(CONFIG)), NEWEST)
-    check_fit(path, {_key_today(name, version): shape for name, shape in stored_shapes(path).items()}, expected)
+    check_fit(path, _with_current_keys(path, stored_shapes(path)), expected)
 
 
 def checked_weights(path: Path, tensors: Mapping[str, Tensor], expected: Shapes) -> dict[str, Tensor]:
-    """The tensors of a file of ours under today's keys, if they are exactly the expected ones, finite floats.
-
-    The format in the config.json beside it determines which keys the file has.
-    """
-    version = format_of(path.with_name(CONFIG), _settings(path.with_name(CONFIG)), NEWEST)
-    tensors = {_key_today(name, version): tensor for name, tensor in tensors.items()}
+    """The tensors of a file of ours under today's keys, if they are exactly the expected ones, finite floats."""
+    tensors = _with_current_keys(path, tensors)
     check_fit(path, {name: tuple(tensor.shape) for name, tensor in tensors.items()}, expected)
     for name, tensor in tensors.items():
         if (problem := weight_problem(tensor)) is not None:
@@ -252,10 +239,12 @@ def weight_problem(tensor: Tensor) -> str | None:
     return None
 
 
-def _key_today(name: str, version: int) -> str:
-    """Today's name of a key in a file of this format."""
-    part, dot, rest = name.partition(".")
-    return f"{RENAMED_IN_2[part]}{dot}{rest}" if version < 2 and part in RENAMED_IN_2 else name
+def _with_current_keys(path: Path, weights: Mapping[str, Weight]) -> dict[str, Weight]:
+    """The weights of a file under today's keys; the format of the config.json beside it says which keys it has."""
+    if format_of(path.with_name(CONFIG), _settings(path.with_name(CONFIG)), NEWEST) >= 2:
+        return dict(weights)
+    split = {name: name.partition(".") for name in weights}
+    return {RENAMED_IN_2.get(part, part) + dot + rest: weights[name] for name, (part, dot, rest) in split.items()}
 
 
 def stored_shapes(path: Path) -> dict[str, tuple[int, ...]]:
