@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import vlnbert as vln
-from vlnbert.features.in_memory import bank_digest, tensor_bank
+from vlnbert.features.opening import bank_digest, tensor_bank
 from vlnbert.features.spec import IN_MEMORY
 from vlnbert.world.banks import FeatureBank
 from vlnbert.world.world import VIEWS, World

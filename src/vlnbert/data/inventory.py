@@ -38,6 +38,10 @@ NEEDS = {  # beside the tasks themselves
 }
 
 
+# The contents of a part and, for misfits, notes.
+Described = str | tuple[str, list[str]]
+
+
 def describe_need(need: str) -> str:
     """Name the files of a kind of data: of a task, of a speaker's generated instructions, or as in `NEEDS`."""
     if need.endswith("_aug"):
@@ -60,11 +64,7 @@ def take_inventory(folder: DataFolder) -> list[Part]:
     """Read everything in a data folder. Faults are collected, never raised."""
     world, parts = _graphs(folder)
     if folder.vocabulary.exists():
-
-        def count() -> str:
-            return f"{load_tokenizer(folder.vocabulary).get_vocab_size():,} word pieces"
-
-        parts.append(_part("vocabulary", folder.vocabulary, count))
+        parts.append(_part("vocabulary", folder.vocabulary, partial(_word_pieces, folder.vocabulary)))
     if world is None:
         return parts  # nothing else can be compared with the graphs
     objects, boxes = _boxes(world, folder.boxes)
@@ -75,12 +75,11 @@ def take_inventory(folder: DataFolder) -> list[Part]:
     if folder.word_labels.exists():
         parts.append(_part("landmarks", folder.word_labels, partial(_word_labels, world, folder)))
     parts += boxes
-    if folder.captions.is_dir():
-        parts.append(_part("captions", folder.captions, partial(_captions, world, folder.captions)))
-    if folder.observations.is_dir():
-        parts.append(_part("observations", folder.observations, partial(_observations, world, folder.observations)))
-    if folder.plans.is_dir():
-        parts.append(_part("plans", folder.plans, partial(_plans, world, folder.plans)))
+    readers: dict[str, Callable[[World, Path], Described]]
+    readers = {"captions": _captions, "observations": _observations, "plans": _plans}
+    for need, read in readers.items():
+        if (path := getattr(folder, need)).is_dir():
+            parts.append(_part(need, path, partial(read, world, path)))
     for path in folder.feature_files():
         parts.append(_part("features", path, partial(_features, world, path)))
     for path in folder.object_feature_files():
@@ -96,7 +95,7 @@ def meets(need: str, parts: Iterable[Part]) -> bool:
     return need in whole
 
 
-def _part(need: str, path: Path, read: Callable[[], str | tuple[str, list[str]]]) -> Part:
+def _part(need: str, path: Path, read: Callable[[], Described]) -> Part:
     """A part as `read` describes it: its contents and, for misfits, notes; an error becomes its faults."""
     try:
         described = read()
@@ -125,6 +124,10 @@ def _graphs(folder: DataFolder) -> tuple[World | None, list[Part]]:
     return world, [Part("graphs", folder.connectivity, holds)]
 
 
+def _word_pieces(path: Path) -> str:
+    return f"{load_tokenizer(path).get_vocab_size():,} word pieces"
+
+
 def _boxes(world: World, folder: Path) -> tuple[ObjectTable | None, list[Part]]:
     """The objects that viewpoints show, where the boxes are there and whole."""
     if not folder.is_dir():
@@ -145,9 +148,7 @@ def _boxes(world: World, folder: Path) -> tuple[ObjectTable | None, list[Part]]:
     return objects, [Part("boxes", folder, holds, notes=tuple(ranged.lines()))]
 
 
-def _episodes(
-    world: World, task: str, split: str, path: Path, objects: ObjectTable | None
-) -> str | tuple[str, list[str]]:
+def _episodes(world: World, task: str, split: str, path: Path, objects: ObjectTable | None) -> Described:
     sightings = find_sightings(world, objects) if TASKS[task].sees_objects and objects is not None else None
     episodes = bind(path, TASKS[task].read(path), world, task=task, split=split, sightings=sightings)
     holds = f"{len(episodes):,} instructions" + ("" if episodes.scored else ", goals withheld")
@@ -199,7 +200,7 @@ def _features(world: World, path: Path) -> str:
     return f"{count:,} panoramas, {width} wide"
 
 
-def _object_features(world: World, path: Path, objects: ObjectTable | None) -> str | tuple[str, list[str]]:
+def _object_features(world: World, path: Path, objects: ObjectTable | None) -> Described:
     featured, viewpoints, width = list[tuple[int, str]](), 0, 0
     for number, place in placed_objects(world, read_object_features(path), path):
         featured += [(number, id) for id in place.ids]

@@ -128,20 +128,17 @@ def open_overlaps(source: ObjectSource, name: str) -> Tensor:
     trains on, at the ends of their paths, the best IoU is 0.05 in the median there, and 0.26 over all views.
     """
     world, objects, boxes = source.world, source.objects, source.folder.boxes
-    if name == OVERLAPS:
-        key = source.key_of_boxes("object-overlaps", source.caption_files)
-    else:
-        files = [*source.caption_files, *box_files(boxes)]
-        key = source.key_of_boxes("object-overlaps-in-all-views", files)
+    largest = name == OVERLAPS
+    files = source.caption_files + ([] if largest else box_files(boxes))
 
     def index() -> Index:
-        if name != OVERLAPS:
-            return _index_overlaps(world, objects, source.folder.captions, boxes_by_view(world, objects, boxes))
         positions = objects.position[:, :AREA].double().tolist()
-        largest = [[(view, tuple(box))] for view, box in zip(objects.view.tolist(), positions, strict=True)]
-        return _index_overlaps(world, objects, source.folder.captions, largest)
+        boxed = [[(view, tuple(box))] for view, box in zip(objects.view.tolist(), positions, strict=True)]
+        shown = boxed if largest else boxes_by_view(world, objects, boxes)
+        return _index_overlaps(world, objects, source.folder.captions, shown)
 
-    tables = source.embedded(key, index)
+    kind = "object-overlaps" if largest else "object-overlaps-in-all-views"
+    tables = source.embedded(source.key_of_boxes(kind, files), index)
     code, weight, first = tables["code"].long(), tables["weight"], tables["first"].long()
     texts = embedding_bag(code, tables["vectors"].float(), first, mode="sum", per_sample_weights=weight)
     return torch.cat((tables["classes"], texts), dim=1)

@@ -234,9 +234,8 @@ def shares_across(box: Box, parts: int) -> list[float]:
     return [max(0.0, min(right, last) - max(left, first)) / (right - left) for first, last in pairwise(edges)]
 
 
-def index_captions(world: World, folder: Path, views: KeptViews | None = None) -> tuple[list[str], Tensor]:
+def index_captions(world: World, folder: Path, views: KeptViews) -> tuple[list[str], Tensor]:
     """Index the distinct captions of views: the texts, and the code of each [viewpoint, slot or view], from 1."""
-    views = views or facing_views(world)
     texts, code = _coded_captions(world, folder, views.number > 0)
     code_of = np.zeros(views.count + 1, dtype=np.int64)
     code_of[views.number] = code
@@ -312,8 +311,8 @@ def captions_of(
     world: World, folder: Path, needed: NDArray[np.bool_] | None = None
 ) -> Iterator[tuple[int, PanoramaCaptions]]:
     """The captions of each viewpoint, by its number, one scan in memory at a time."""
-    files = track(scan_files(world, folder), "captions")
-    return placed(world, (one for path in files for one in read_captions(path)), folder, needed)
+    panoramas = (one for path in track(scan_files(world, folder), "captions") for one in read_captions(path))
+    return placed(world, panoramas, folder, needed)
 
 
 def observations_of(

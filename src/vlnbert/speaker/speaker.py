@@ -18,6 +18,7 @@ from vlnbert.features.spec import OFF, FeatureSpec
 from vlnbert.navigator.storage.digests import check_file, noting
 from vlnbert.navigator.storage.folder import (
     CONFIG,
+    FEATURES,
     FEW_LAYERS,
     SPEAKER,
     TOKENIZER,
@@ -26,13 +27,13 @@ from vlnbert.navigator.storage.folder import (
     check_fit,
     find_folder,
     read_safetensors,
+    read_shown,
     read_tokenizer,
     require_files,
     stored_shapes,
     weight_problem,
     write_tokenizer,
 )
-from vlnbert.navigator.storage.shown import FEATURES, read_shown
 from vlnbert.sources.files import FORMAT, format_of, read_json
 from vlnbert.sources.writing import read_whole
 from vlnbert.speaker.config import SpeakerConfig

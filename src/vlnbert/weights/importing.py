@@ -18,9 +18,8 @@ from vlnbert.sources.files import read_json
 from vlnbert.sources.writing import built_beside, refuse_full
 from vlnbert.tasks.tokens import load_tokenizer, require_fit
 from vlnbert.weights.options import ImportOptions, resolve_source
-from vlnbert.weights.plan import make_plan
+from vlnbert.weights.plan import ImportReport, make_plan
 from vlnbert.weights.reading import KEPT, Checkpoint, is_navigator, read_checkpoint, read_navigator_folder
-from vlnbert.weights.report import ImportReport
 
 DEFAULTS = ImportOptions()
 VOCABULARY_FILES = ("vocab.txt", "tokenizer.json")

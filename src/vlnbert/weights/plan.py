@@ -3,9 +3,10 @@
 Everything is decided and checked before any weight is moved.
 """
 
+import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,16 @@ from torch import Tensor
 from vlnbert.errors import DataError, Faults, UsageError, setting
 from vlnbert.navigator import SIZES, NavigatorConfig, key_shapes
 from vlnbert.navigator.model.bert import EPS
-from vlnbert.navigator.storage.folder import WHOLE_WEIGHTS, first_names, shape_text, weight_problem
+from vlnbert.navigator.storage.folder import (
+    WHOLE_WEIGHTS,
+    Shown,
+    describe_shown,
+    first_names,
+    shape_text,
+    weight_problem,
+)
 from vlnbert.weights.options import ImportOptions
 from vlnbert.weights.reading import Checkpoint
-from vlnbert.weights.report import ImportReport
 from vlnbert.weights.tables import BERT_TOP_ROWS, KeyTable, modern_names, prefix_of, recognise
 
 Shapes = Mapping[str, tuple[int, ...]]  # by the names of the family's table
@@ -53,6 +60,54 @@ GELU = ("gelu", "gelu_python")
 
 
 @dataclass(frozen=True)
+class ImportReport:
+    """Keys by their fate; `loaded`, `unused` and `kept` are the source's names, `new` the navigator's."""
+
+    source: str
+    family: str
+    title: str
+    config: NavigatorConfig
+    loaded: list[str] = field(default_factory=list)
+    new: list[str] = field(default_factory=list)
+    unused: dict[str, str] = field(default_factory=dict)  # with the reason
+    kept: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    features: Shown | None = None  # that one of our navigators was trained with, if its folder states them
+
+    def as_json(self) -> dict[str, Any]:
+        """One object of plain lists; the reasons are separate, by key."""
+        return {
+            "source": self.source,
+            "family": self.family,
+            "config": asdict(self.config),
+            "features": self.features,
+            "loaded": self.loaded,
+            "new": self.new,
+            "unused": list(self.unused),
+            "reasons": self.unused,
+            "kept": self.kept,
+            "notes": self.notes,
+        }
+
+    def lines(self) -> list[str]:
+        """A readable summary: counts, names in groups, reasons."""
+        shape = self.config
+        size = f"{shape.layers} layers" + (f" + {shape.cross_layers} cross layers" if shape.cross_layers else "")
+        about = f"{shape.backbone}, {size}, {shape.hidden} wide, {shape.heads} heads, {shape.vocabulary:,} word pieces"
+        sees = f"features {shape.feature_width} wide, directions {shape.angle_width}"
+        if shape.object_width:
+            sees += f", objects {shape.object_width}"
+        lines = [f"{self.source}: {self.title}", f"  {about}; {sees}"]
+        lines += [] if self.features is None else [f"  shown {describe_shown(self.features)}"]
+        lines += _section("loaded", Counter(map(_group, self.loaded)))
+        lines += _section("newly initialised", Counter(map(_group, self.new)))
+        reasons = (f"{_group(name)}  ({reason})" for name, reason in self.unused.items())
+        lines += _section("unused", Counter(reasons))
+        lines += _section("kept beside, for an export", Counter(map(_group, self.kept)))
+        return lines + [f"note: {note}" for note in self.notes]
+
+
+@dataclass(frozen=True)
 class ImportPlan:
     """The source's key for each key of the navigator that it fills, and the keys that only an export needs."""
 
@@ -64,10 +119,10 @@ class ImportPlan:
 
 def make_plan(checkpoint: Checkpoint, options: ImportOptions) -> ImportPlan:
     """Decide what becomes of every key, or report all faults of the checkpoint at once."""
-    for field in fields(options):
-        value, least = getattr(options, field.name), 0 if field.name in ("object_width", "seed") else 1
+    for option in fields(options):
+        value, least = getattr(options, option.name), 0 if option.name in ("object_width", "seed") else 1
         if isinstance(value, int) and value < least:
-            raise UsageError(f"{setting(f'navigator.{field.name}', value)} is too few; choose {least} or more")
+            raise UsageError(f"{setting(f'navigator.{option.name}', value)} is too few; choose {least} or more")
     family, names = recognise(checkpoint), modern_names(checkpoint)
     backbone: str = options.backbone or next(iter(family.rows))
     if backbone not in family.rows:
@@ -271,3 +326,17 @@ def _check_settings(path: Path, table: KeyTable, found: Mapping[str, int], setti
     if (act := settings.get("hidden_act", GELU[0])) not in GELU:
         faults.add("hidden_act", f"is {act}; a navigator computes gelu", "choose a BERT with gelu")
     faults.raise_if_any()
+
+
+def _group(name: str) -> str:
+    """The group of a key, up to a layer's number: `bert.encoder.layer.*` of `bert.encoder.layer.3.attention.output`."""
+    number = re.search(r"\.\d+\.", name)
+    parts = name[: number.start()].split(".") if number else name.split(".")[:-1][:2]
+    return ".".join([*parts, "*"])
+
+
+def _section(title: str, groups: dict[str, int]) -> list[str]:
+    """A heading with the total, and a line for each group of keys."""
+    if not groups:
+        return [f"{title}: none"]
+    return [f"{title}: {sum(groups.values()):,}", *(f"  {count:>5,}  {name}" for name, count in groups.items())]

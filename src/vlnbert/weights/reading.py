@@ -23,6 +23,7 @@ from vlnbert.navigator.storage.folder import (
     CONFIG,
     Limits,
     NoSuchSourceError,
+    Shown,
     checked_weights,
     exists,
     expected_shapes,
@@ -33,7 +34,6 @@ from vlnbert.navigator.storage.folder import (
     read_limits,
     read_safetensors,
 )
-from vlnbert.navigator.storage.shown import Shown
 from vlnbert.sources.files import FETCH_AGAIN, MEGABYTE, open_for_reading, read_json
 
 WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")

@@ -17,6 +17,8 @@ from vlnbert.navigator.storage.folder import (
     TOKENIZER,
     WEIGHTS,
     Limits,
+    Shown,
+    describe_shown,
     expected_shapes,
     find_folder,
     read_config,
@@ -28,7 +30,6 @@ from vlnbert.navigator.storage.folder import (
     write_config,
     write_tokenizer,
 )
-from vlnbert.navigator.storage.shown import Shown, describe_shown
 from vlnbert.sources.writing import read_whole
 from vlnbert.tasks.tokens import SPECIAL, require_fit
 
