@@ -9,7 +9,7 @@ import re
 import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -171,20 +171,15 @@ def _unpickled(path: Path) -> Any:
         if name is not None:
             problem = f"holds code or objects ({name[1]}), not tensors alone; nothing in it was run"
             raise DataError(path, problem, ASK) from None
-        # torch's reason, without its advice to trust the file.
-        gist = re.search(r"WeightsUnpickler error: (.*)", str(error))
-        reason = (gist[1] if gist else next(iter(str(error).splitlines()), ""))[:100] or type(error).__name__
-        raise _no_checkpoint(path, head, reason) from None
-
-
-def _no_checkpoint(path: Path, head: bytes, reason: str) -> DataError:
-    """The error for a file that torch cannot load, by the type that its first bytes show."""
-    if any(head[: len(mark)] == mark[: len(head)] for mark in TORCH_MARKS):
-        return DataError(path, f"is not a whole torch checkpoint ({reason})", FETCH_AGAIN)
-    if PICKLE_MARK.match(head):
-        problem = "is a plain pickle, which may hold code; it was not opened"
-        return DataError(path, problem, "ask for a checkpoint that torch saved, or for safetensors")
-    return DataError(path, "is no torch checkpoint", NOT_WEIGHTS)
+        if any(head[: len(mark)] == mark[: len(head)] for mark in TORCH_MARKS):
+            # torch's reason, without its advice to trust the file.
+            gist = re.search(r"WeightsUnpickler error: (.*)", str(error))
+            reason = (gist[1] if gist else next(iter(str(error).splitlines()), ""))[:100] or type(error).__name__
+            raise DataError(path, f"is not a whole torch checkpoint ({reason})", FETCH_AGAIN) from None
+        if PICKLE_MARK.match(head):
+            problem = "is a plain pickle, which may hold code; it was not opened"
+            raise DataError(path, problem, "ask for a checkpoint that torch saved, or for safetensors") from None
+        raise DataError(path, "is no torch checkpoint", NOT_WEIGHTS) from None
 
 
 def _agent(path: Path, document: dict[Any, Any]) -> Checkpoint:
@@ -198,7 +193,9 @@ def _agent(path: Path, document: dict[Any, Any]) -> Checkpoint:
         notes += [f"{part}: {note}" for note in unwrapped]
         if "optimizer" in entry:
             notes.append(f"{part}: the optimiser's state is not imported")
-            parameters += _parameters(entry["optimizer"])
+            # A state of another form does not tell their number.
+            with suppress(TypeError, KeyError, IndexError):
+                parameters += sum(len(group["params"]) for group in entry["optimizer"]["param_groups"])
         if twice := sorted(set(found) & set(tensors)):
             raise DataError(path, "is in both parts", FETCH_AGAIN, twice[0])
         tensors |= found
@@ -214,14 +211,6 @@ def _agent(path: Path, document: dict[Any, Any]) -> Checkpoint:
         notes=tuple(notes),
         extras=extras if isinstance(extras, dict) else {},
     )
-
-
-def _parameters(optimizer: Any) -> int:
-    """Number of parameters in an optimiser's saved state; 0 if it cannot be read."""
-    try:
-        return sum(len(group["params"]) for group in optimizer["param_groups"])
-    except (TypeError, KeyError, IndexError):
-        return 0
 
 
 def _state_dict(path: Path, document: Any) -> dict[str, Tensor]:

@@ -43,12 +43,6 @@ def _under(source: str, target: str, rows: Rows) -> Rows:
     return tuple((f"{source}.{theirs}", f"{target}.{ours}" if target else ours) for theirs, ours in rows)
 
 
-EMBEDDINGS: Rows = (
-    ("word_embeddings.weight", "words.weight"),
-    ("position_embeddings.weight", "positions.weight"),
-    ("token_type_embeddings.weight", "types.weight"),
-    ("LayerNorm", "norm"),
-)
 ATTENTION: Rows = (
     ("self.query", "query"),
     ("self.key", "key"),
@@ -56,18 +50,26 @@ ATTENTION: Rows = (
     ("output.dense", "output"),
     ("output.LayerNorm", "norm"),
 )
-LAYER: Rows = (
-    *_under("attention", "attention", ATTENTION),
-    ("intermediate.dense", "feed_forward.inner"),
-    ("output.dense", "feed_forward.outer"),
-    ("output.LayerNorm", "feed_forward.norm"),
+
+
+def _layer(attention: str, inner: str, outer: str) -> Rows:
+    """The rows of self-attention and feed-forward, by what the source calls them."""
+    return (
+        *_under(attention, "attention", ATTENTION),
+        (f"{inner}.dense", "feed_forward.inner"),
+        (f"{outer}.dense", "feed_forward.outer"),
+        (f"{outer}.LayerNorm", "feed_forward.norm"),
+    )
+
+
+EMBEDDINGS: Rows = (
+    ("word_embeddings.weight", "words.weight"),
+    ("position_embeddings.weight", "positions.weight"),
+    ("token_type_embeddings.weight", "types.weight"),
+    ("LayerNorm", "norm"),
 )
-VISUAL_HALF: Rows = (
-    *_under("visn_self_att", "attention", ATTENTION),
-    ("visn_inter.dense", "feed_forward.inner"),
-    ("visn_output.dense", "feed_forward.outer"),
-    ("visn_output.LayerNorm", "feed_forward.norm"),
-)
+LAYER = _layer("attention", "intermediate", "output")
+VISUAL_HALF = _layer("visn_self_att", "visn_inter", "visn_output")
 ACROSS: Rows = (
     ("visual_attention.att.query", "cross.query"),
     ("visual_attention.att.key", "cross.key"),
@@ -76,12 +78,7 @@ ACROSS: Rows = (
     ("visual_attention.output.LayerNorm", "cross.norm"),
 )
 # No navigator has these; each has the shape of its visual counterpart.
-LANGUAGE_HALF: Rows = (
-    *_under("lang_self_att", "attention", ATTENTION),
-    ("lang_inter.dense", "feed_forward.inner"),
-    ("lang_output.dense", "feed_forward.outer"),
-    ("lang_output.LayerNorm", "feed_forward.norm"),
-)
+LANGUAGE_HALF = _layer("lang_self_att", "lang_inter", "lang_output")
 POOLER: Rows = (("pooler.dense", "backbone.pooler.dense"),)
 VISION_ENCODER: Rows = (
     ("vision_encoder.visn_fc", "view_embedding.project"),

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
@@ -148,8 +148,7 @@ def read_limits(path: Path) -> Limits:
 
 def read_features(path: Path) -> Shown | None:
     """The features stored in a config.json that a navigator was trained with; None in older files."""
-    settings = _settings(path)
-    if FEATURES not in settings:
+    if FEATURES not in (settings := _settings(path)):
         return None
     features = read_shown(path, settings[FEATURES], "navigator", SAVE_AGAIN)
     require_no_path(path, features, SAVE_AGAIN)
@@ -191,19 +190,17 @@ def require_fit(folder: Path, config: NavigatorConfig) -> None:
 
 def describes_navigator(path: Path) -> bool:
     """Whether a config.json is a navigator's, even if its format is newer or its values are invalid."""
-    try:
+    with suppress(DataError):
         return bool(_settings(path))
-    except DataError:
-        return False
+    return False
 
 
 def describes_speaker(folder: Path) -> bool:
     """Whether a folder is a speaker's, be it whole or not."""
-    try:
+    with suppress(DataError):
         settings = read_json(folder / CONFIG, "configuration")
-    except DataError:
-        return False
-    return isinstance(settings, dict) and SPEAKER in settings
+        return isinstance(settings, dict) and SPEAKER in settings
+    return False
 
 
 def _settings(path: Path) -> dict[str, Any]:
