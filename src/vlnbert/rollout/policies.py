@@ -23,7 +23,6 @@ from vlnbert.navigator.storage.folder import (
     find_folder,
     read_shown,
     read_tokenizer,
-    require_files,
     require_no_path,
     stored_shapes,
 )
@@ -118,9 +117,7 @@ def open_policy(source: str | Path) -> Policy:
     Args:
         source: The folder that `save_pretrained` wrote, here or on the hub.
     """
-    folder = find_folder(source, GIVE)
-    require_files(source, folder, (CONFIG, WEIGHTS), GIVE)
-    return read_whole(folder, _opened)
+    return read_whole(find_folder(source, (CONFIG, WEIGHTS), GIVE), _opened)
 
 
 def open_weights(folder: Path) -> Policy:

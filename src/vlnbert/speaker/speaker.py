@@ -29,7 +29,6 @@ from vlnbert.navigator.storage.folder import (
     read_safetensors,
     read_shown,
     read_tokenizer,
-    require_files,
     stored_shapes,
     weight_problem,
     write_tokenizer,
@@ -114,6 +113,7 @@ class Speaker(
         """A speaker from its folder, or by its name on the hub, which the options are for."""
         folder = find_folder(
             pretrained_model_name_or_path,
+            (CONFIG, WEIGHTS, TOKENIZER),
             GIVE,
             force_download=force_download,
             token=token,
@@ -121,7 +121,6 @@ class Speaker(
             local_files_only=local_files_only,
             revision=revision,
         )
-        require_files(pretrained_model_name_or_path, folder, (CONFIG, WEIGHTS, TOKENIZER), GIVE)
         return read_whole(folder, cls._opened)
 
     @classmethod

@@ -54,13 +54,16 @@ Shapes = Mapping[str, tuple[int, ...]]
 Weight = TypeVar("Weight")
 
 
-def find_folder(source: str | Path, remedy: str, **options: Any) -> Path:
-    """The folder at a path, or the local copy of a model on the hub, fetched with these options."""
+def find_folder(source: str | Path, names: Sequence[str], remedy: str, **options: Any) -> Path:
+    """The folder of these files at a path, or the local copy of a model on the hub, fetched with these options."""
     folder = Path(source)
     if not exists(folder) and is_hub_name(str(source)):
         folder = fetch_model(str(source), (WEIGHTS,), **options)
     if not folder.is_dir():
         raise DataError(source, "is not a folder" if exists(folder) else "no such folder", remedy)
+    for name in names:
+        if not exists(folder / name):
+            raise DataError(source, f"holds no {name}", remedy)
     return folder
 
 
@@ -103,13 +106,6 @@ def fetch_model(name: str, weight_files: tuple[str, ...], **options: Any) -> Pat
     return folder
 
 
-def require_files(source: str | Path, folder: Path, names: Sequence[str], remedy: str) -> None:
-    """Raise an error if a source's folder lacks one of these files."""
-    for name in names:
-        if not exists(folder / name):
-            raise DataError(source, f"holds no {name}", remedy)
-
-
 def write_tokenizer(path: Path, tokenizer: Tokenizer) -> None:
     """Write a tokenizer.json; the library's own `save` raises a bare Exception when the disk is full."""
     path.write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
@@ -125,8 +121,8 @@ class Limits:
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> "Limits":
         """The limits among untrusted values; anything but a whole number in range is ignored."""
-        found = {field.name: values.get(field.name) for field in fields(cls)}
-        return cls(**{name: one for name, one in found.items() if type(one) is int and 1 <= one <= LARGEST})
+        known = {field.name: values.get(field.name) for field in fields(cls)}
+        return cls(**{name: one for name, one in known.items() if type(one) is int and 1 <= one <= LARGEST})
 
     def values(self) -> dict[str, int]:
         """The limits that are set, by name."""

@@ -26,7 +26,6 @@ from vlnbert.navigator.storage.folder import (
     read_limits,
     read_tokenizer,
     read_weights,
-    require_files,
     write_config,
     write_tokenizer,
 )
@@ -129,9 +128,9 @@ class Navigator(
 
         Loads every weight or fails: a checkpoint that fits in part is an error.
         """
-        source = pretrained_model_name_or_path
         folder = find_folder(
-            source,
+            pretrained_model_name_or_path,
+            (CONFIG, WEIGHTS),
             "give a navigator's folder, or its name on the hub",
             force_download=force_download,
             token=token,
@@ -139,7 +138,6 @@ class Navigator(
             local_files_only=local_files_only,
             revision=revision,
         )
-        require_files(source, folder, (CONFIG, WEIGHTS), "give a navigator's folder")
         return read_whole(folder, cls._opened)
 
     @classmethod
