@@ -66,7 +66,8 @@ def take_inventory(folder: DataFolder) -> list[Part]:
     if folder.vocabulary.exists():
         parts.append(_part("vocabulary", folder.vocabulary, partial(_word_pieces, folder.vocabulary)))
     if world is None:
-        return parts  # nothing else can be compared with the graphs
+        # Nothing else can be compared with the graphs.
+        return parts
     objects, boxes = _boxes(world, folder.boxes)
     for task in TASKS:
         for split, path in TASKS[task].files(folder).items():
@@ -117,7 +118,7 @@ def _graphs(folder: DataFolder) -> tuple[World | None, list[Part]]:
         return None, [Part("graphs", folder.connectivity, "", (str(error),))]
     if faults:
         # Other files that name those scans would be reported as faulty as well.
-        faults.append(f"{folder.connectivity}: the rest of the folder was not held against the graphs; mend them first")
+        faults.append(f"{folder.connectivity}: the rest of the folder was not compared with the graphs; fix them first")
         return None, [Part("graphs", folder.connectivity, "", tuple(faults))]
     world = build_world(graphs)
     holds = f"{len(graphs):,} scans, {len(world):,} viewpoints"

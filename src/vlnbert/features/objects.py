@@ -1,9 +1,8 @@
 """Object banks: from feature files, or by names, captions, detections and observations.
 
-Detections and boxes are given in one frame, a view of 640 x 480 pixels, so they can be compared. In the open data the
-edges of detections reach 640 and 480 and pile up there. And where the detector and REVERIE's annotators agree on a word
-(928 chairs, beds, sinks and the like in 20 scans), the best of these detections overlaps the box by an IoU of 0.78 in
-the median; were they given in the 1280 x 1024 of Matterport's own images, by 0.
+Detections and boxes are given in one frame, a view of 640 x 480 pixels, so they can be compared: in the open data the
+edges of detections reach 640 and 480, and where the detector and REVERIE's annotators agree on a word (928 cases in 20
+scans), the best detection overlaps the box by an IoU of 0.78 in the median.
 """
 
 import hashlib

@@ -51,7 +51,8 @@ def open_view_file(source: ViewSource, name: str) -> FeatureBank:
     """The bank of the file of view features that a spec names, or else of the only one in the data folder."""
     spec = source.spec
     if spec.view_width is not None:
-        view_file_width(source.folder, spec)  # one line, in place of one for each viewpoint
+        # One line, in place of one for each viewpoint.
+        view_file_width(source.folder, spec)
     return open_features(source.world, view_feature_file(source.folder, spec), spec.view_width, source.views)
 
 
@@ -75,7 +76,7 @@ def open_object_bank(source: ObjectSource) -> tuple[ObjectBank, tuple[str, ...]]
 
 def _require_width(whose: str, width: int, expected: int | None) -> None:
     if expected is not None and width != expected:
-        problem = f"the {whose} features are {width} wide, not {expected} as asked for"
+        problem = f"the {whose} features are {width} wide, not {expected} as requested"
         settings = ", ".join(setting(f"features.{name}") for name in ("views", "objects", "encoder"))
         raise UsageError(f"{problem}; name what it was trained with ({settings})")
 
@@ -161,12 +162,12 @@ def from_kept(shown: Shown | None) -> FeatureSpec:
     return FeatureSpec(**(shown or {}))  # type: ignore[arg-type]  # types were checked when they were read
 
 
-def in_data_folder(spec: FeatureSpec, folder: DataFolder, said: FeatureSpec) -> FeatureSpec:
-    """Find files that a navigator's folder names in the data folder's features/; those that a user `said` stay."""
+def in_data_folder(spec: FeatureSpec, folder: DataFolder, requested: FeatureSpec) -> FeatureSpec:
+    """Find files that a navigator's folder names in the data folder's features/; those of a user's request stay."""
     views, objects = spec.views, spec.objects
-    if views is not None and said.views is None:
+    if views is not None and requested.views is None:
         views = _in_features(folder, views, (*VIEW_NAMES, *FEATURES))
-    if objects is not None and said.objects is None:
+    if objects is not None and requested.objects is None:
         objects = _in_features(folder, objects, OBJECT_NAMES)
     return replace(spec, views=views, objects=objects)
 
@@ -246,7 +247,7 @@ def tensor_bank(world: World, values: Tensor, whose: str = "the features") -> Fe
     """A bank of [viewpoint, 36, width] values by view or [viewpoint, slot, width] ones by choice; stopping is zero."""
     if not is_plain(values) or not values.is_floating_point():
         problem = f"{whose} are {kind_of(values)}, not floating-point numbers that lie open"
-        raise UsageError(f"{problem}; mend them, or see by something else")
+        raise UsageError(f"{problem}; fix them, or use other features")
     count = values.shape[1] if values.dim() == 3 else 0
     if values.dim() != 3 or len(values) != len(world) or count not in (world.slots, VIEWS):
         expected = f"[{len(world)}, {VIEWS}, width] by view or [{len(world)}, {world.slots}, width] by choice"
@@ -290,5 +291,5 @@ def _looks(world: World, bank: Bank, whose: str, count: int) -> Iterator[Tensor]
         elif seen.device.type == "cpu" and not bool(seen.isfinite().all()):
             problem = "are not finite everywhere"
         if problem:
-            raise UsageError(f"{whose} {problem}; mend them, or see by something else")
+            raise UsageError(f"{whose} {problem}; fix them, or use other features")
         yield seen

@@ -1,8 +1,7 @@
 """Feature banks of views: image features, detected labels, captions and observations.
 
 Most agents look only at the views that face a neighbour, one in ten, so only those are kept. Panorama banks have all
-36. A table of all 380,412 views of the open data would take 580 MB for each channel of 384 numbers, so they keep the
-distinct texts and which of them each viewpoint has, and mix them when an agent looks.
+36: of texts they keep the distinct ones, and mix them when an agent looks, since a table would take 580 MB a channel.
 """
 
 from collections.abc import Callable, Iterable, Iterator

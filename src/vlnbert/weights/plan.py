@@ -141,7 +141,7 @@ def make_plan(checkpoint: Checkpoint, options: ImportOptions) -> ImportPlan:
     for target in group:
         found = tensors.get(wanted[target])
         if found is not None and found.shape != expected[target]:
-            widths = f"{shape_text(tuple(found.shape))}, where {shape_text(expected[target])} was asked for"
+            widths = f"{shape_text(tuple(found.shape))}, where {shape_text(expected[target])} was requested"
             left_out |= dict.fromkeys(group, f"of another width: {widths}")
             break
     needed = [(source, target) for target, source in wanted.items() if target not in left_out] + list(twins.items())
@@ -150,7 +150,7 @@ def make_plan(checkpoint: Checkpoint, options: ImportOptions) -> ImportPlan:
     # The file's keys that fill nothing, with the reason; None for an unknown key.
     unused = dict[str, str | None]()
     for source in (name for name in names if name not in used):
-        known = "no part of the navigator that was asked for" if table.knows(source) else None
+        known = "no part of the navigator that was requested" if table.knows(source) else None
         unused[names[source]] = reasons.get(source) or table.reason_unused(source) or known
     _check(checkpoint, names, [(source, expected[target]) for source, target in needed], unused)
     filled = {target: names[source] for target, source in wanted.items() if target not in left_out}
@@ -303,7 +303,7 @@ def _heads(path: Path, hidden: int, settings: Mapping[str, Any], options: Import
     stated = settings.get("num_attention_heads")
     if options.heads is not None:
         same = stated is None or stated == options.heads
-        return options.heads, [] if same else [f"{options.heads} heads, as asked for; the weights come with {stated}"]
+        return options.heads, [] if same else [f"{options.heads} heads, as requested; the weights come with {stated}"]
     if isinstance(stated, int) and stated > 0:
         return stated, []
     like = _named(hidden, "one-stream")

@@ -1,11 +1,9 @@
 """Any encoder of the transformers library as the language half of the two-stream backbone, with its own tokenizer.
 
-`backbone_settings` name it: `encoder`, a folder or a name on the hub, and `frozen`, whether its weights stay fixed. It
-reads an instruction once; our cross-modal layers follow, `hidden` wide, after a linear map if the encoder has another
-width. The first token of its output, pooled by us, is the initial state; a pooler of the encoder's is removed.
-
-The encoder's configuration is stored in the navigator's (`encoder_config`, as JSON, and `padding`), and its weights are
-saved with all others: a saved navigator no longer needs the encoder's folder.
+`backbone_settings` name it: `encoder`, a folder or a name on the hub, and `frozen`, whether its weights stay fixed. The
+first token of its output, pooled by us, is the initial state; our cross-modal layers follow, after a linear map if the
+encoder has another width. Its configuration is stored in the navigator's (`encoder_config`, as JSON, and `padding`), so
+that a saved navigator no longer needs the encoder's folder.
 """
 
 import json

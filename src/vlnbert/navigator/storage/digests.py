@@ -1,8 +1,7 @@
 """Digests of a folder's files, stored in it as `digests.json`, to detect damage when they are read.
 
-They guard against accidents, not attacks: whoever can change a file can change its digest too. So they are 128-bit
-XXH3, which finds a flipped bit as fast as memory is read. Tensors are hashed in a separate thread while they are
-written, and after they are read, so that no file is read twice: the digest of a safetensors file covers its tensors'
+They guard against accidents, not attacks, so they are 128-bit XXH3, as fast as memory is read. Tensors are hashed while
+they are written and after they are read, so that no file is read twice: a safetensors file's digest covers its tensors'
 digests and its whole header. Folders without digests, such as older ones, open unchecked.
 """
 

@@ -319,11 +319,11 @@ def first_names(names: Sequence[str]) -> str:
     return ", ".join(names[:NAMED_AT_ONCE]) + (f" and {more:,} more" if more > 0 else "")
 
 
-def read_shown(path: Path, said: Any, whose: str, remedy: str) -> Shown:
+def read_shown(path: Path, stored: Any, whose: str, remedy: str) -> Shown:
     """Check the features in a config.json of `whose` network; names of other versions are left out."""
-    if not isinstance(said, dict):
+    if not isinstance(stored, dict):
         raise DataError(path, f"does not say what the {whose} was shown", remedy, FEATURES)
-    known = {name: said[name] for name in (*WORDS, *SIZES) if said.get(name) is not None}
+    known = {name: stored[name] for name in (*WORDS, *SIZES) if stored.get(name) is not None}
     for name, value in known.items():
         if problem := _problem(name, value):
             place = f"{FEATURES}.{name}"
