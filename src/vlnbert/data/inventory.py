@@ -153,7 +153,8 @@ def _episodes(world: World, task: str, split: str, path: Path, objects: ObjectTa
     sightings = find_sightings(world, objects) if TASKS[task].sees_objects and objects is not None else None
     episodes = bind(path, TASKS[task].read(path), world, task=task, split=split, sightings=sightings)
     holds = f"{len(episodes):,} instructions" + ("" if episodes.scored else ", goals withheld")
-    joined = world.joined(episodes.path[:, :-1], episodes.path[:, 1:])  # padding stays where it is
+    # Padding stays where it is.
+    joined = world.joined(episodes.path[:, :-1], episodes.path[:, 1:])
     jumps = [episodes.ids[row] for row in (~joined).any(dim=1).nonzero().flatten().tolist()]
     problem = f"{len(jumps):,} paths step where no edge is, so that nobody can walk them"
     notes = [f"{problem}: {listed(jumps, SHOWN)}"] if jumps else []

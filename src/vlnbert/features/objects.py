@@ -33,7 +33,8 @@ VERSION = 1  # of tables of feature files; a new one makes old caches unused
 SHOWN = 5  # viewpoints that a line names
 ONE_SET = "use the object features, boxes and graphs of one data set"
 LOG_USUAL_SIZE = 5.0  # of about 150 pixels
-FOCAL = (IMAGE_HEIGHT / 2) / math.tan(math.radians(30))  # pixels; the vertical field of view is 60 degrees
+# Pixels; the vertical field of view is 60 degrees.
+FOCAL = (IMAGE_HEIGHT / 2) / math.tan(math.radians(30))
 
 Floats = NDArray[np.float64]
 

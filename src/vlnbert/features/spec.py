@@ -5,6 +5,7 @@ named twice, alone or within another, is there once.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from importlib import import_module
 from itertools import chain
@@ -79,7 +80,8 @@ VIEW_GROUPS = {
 }
 OBJECT_GROUPS = {NAMES: (NAME, VIEW_CAPTION), "detections": (VIEW_CAPTION, OVERLAPS)}
 VIEW_NAMES, OBJECT_NAMES = (*VIEW_GROUPS, *VIEW_CHANNELS), (*OBJECT_GROUPS, *OBJECT_CHANNELS)
-WITHOUT_NAMES = ",".join((VIEW_CAPTION, OVERLAPS_IN_ALL_VIEWS, BOX_SHAPE, OBSERVATIONS))  # the best of them
+# The best of them.
+WITHOUT_NAMES = ",".join((VIEW_CAPTION, OVERLAPS_IN_ALL_VIEWS, BOX_SHAPE, OBSERVATIONS))
 
 # Features that no channel names; `name` is how an error calls them. A file of objects may lack some of them, so it is
 # opened as a bank of its own, by `open_object_bank`.
@@ -216,11 +218,10 @@ def as_spec(features: Any) -> FeatureSpec:
 def _named_channels(text: str, groups: Mapping[str, tuple[str, ...]], *known: Mapping[str, object]) -> tuple[str, ...]:
     """The channels that a text such as captions,observations names, each once; none where it names a file."""
     if text not in groups and not any(text in channels for channels in known):
-        try:
+        # A text may be too long for a path.
+        with suppress(OSError):
             if "," not in text or Path(text).exists():
                 return ()
-        except OSError:  # too long for a path
-            pass
     named = dict[str, None]()
     for name in (part.strip() for part in text.split(",")):
         if not name:

@@ -12,7 +12,8 @@ from vlnbert.sources.layout import DataFolder
 from vlnbert.world.objects import ObjectTable
 from vlnbert.world.world import STEPS, STOP, VIEWS, World
 
-HELD = 256  # scans whose texts are held in memory; each has about a megabyte in the open data
+# Scans whose texts are held in memory; each has about a megabyte in the open data.
+HELD = 256
 CHANNELS = ("captions", "observations", "detections")
 NEAREST = [round(view % STEPS * HEADINGS / STEPS) % HEADINGS for view in range(VIEWS)]  # [view] described heading
 
@@ -47,7 +48,8 @@ class TextReader:
 
     def _read_captions(self, scan: str) -> dict[str, Captioned]:
         path = self.folder.captions / f"{scan}.json"
-        known = dict[tuple[str, ...], tuple[str, ...]]()  # most views have the labels of another
+        # Most views have the labels of another.
+        known = dict[tuple[str, ...], tuple[str, ...]]()
 
         def labels(view: ViewCaption) -> tuple[str, ...]:
             surest = sorted(view.detections, key=lambda detection: -detection.confidence)

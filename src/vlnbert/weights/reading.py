@@ -46,10 +46,13 @@ ASK = "ask for a checkpoint of plain tensors"
 NO_WEIGHTS = "give a navigator's folder, such as a run's best/, or a checkpoint file"
 ZIP_MARK = b"PK"
 HEAD = 16  # bytes that identify a file's type
-TORCH_MARKS = (ZIP_MARK, b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.")  # today's archive, and the old format's number
+# Today's archive, and the old format's number.
+TORCH_MARKS = (ZIP_MARK, b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.")
 PICKLE_MARK = re.compile(rb"\x80[\x00-\x05]")  # and the protocol
-LARGEST_PICKLE = MEGABYTE  # bytes; that of a base agent with its optimiser has 0.2 MB
-SHARED = 2  # times the file's size: limit for all tensors together, since some share their numbers
+# Bytes; that of a base agent with its optimiser has 0.2 MB.
+LARGEST_PICKLE = MEGABYTE
+# Times the file's size: limit for all tensors together, since some share their numbers.
+SHARED = 2
 # torch's loader would let these allocate any size. Everything else that it allows takes its numbers from the file.
 MAKERS = re.compile(rb"c(?:__builtin__|builtins)\n(bytearray)\n|ctorch(?:\.cuda)?\n(\w*Tensor)\n")
 
@@ -278,7 +281,8 @@ def check_declared(path: Path, tensors: Mapping[str, Tensor]) -> None:
     declared = 0
     for name, tensor in tensors.items():
         if tensor.layout != torch.strided:
-            continue  # an import reports these
+            # An import reports these.
+            continue
         if tensor.device.type != "cpu":
             raise DataError(path, "has no numbers in the file", ASK, name)
         size = tensor.numel() * tensor.element_size()

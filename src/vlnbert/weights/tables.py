@@ -226,7 +226,8 @@ BERT = Family(
         ("classifier.*", "a head of another task"),
         ("qa_outputs.*", "a head of another task"),
     ),
-    optional=("backbone.pooler.",),  # models trained on masked words alone come without
+    # Models trained on masked words alone come without.
+    optional=("backbone.pooler.",),
     settings=(*BERT_SETTINGS, LAYER_COUNT),
 )
 

@@ -49,7 +49,8 @@ class HuggingFace(CrossModal):
         settings = config.backbone_settings
         if unknown := sorted(set(settings) - set(SETTINGS)):
             raise UsageError(f"backbone_settings has {', '.join(unknown)}; huggingface knows encoder and frozen")
-        self.tokenizer: Tokenizer | None = None  # a saved navigator has it in its folder
+        # A saved navigator has it in its folder.
+        self.tokenizer: Tokenizer | None = None
         if "encoder_config" in settings:
             self.encoder, self.padding = _rebuilt(settings), int(settings["padding"])
         else:

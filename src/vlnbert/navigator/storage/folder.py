@@ -28,14 +28,16 @@ from vlnbert.tasks.tokens import ENDS, SPECIAL
 
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
 SPEAKER = "speaker"  # in config.json, the settings of a speaker
-NEWEST = 2  # format of config.json; 2 renamed two modules, and files of format 1 do not state theirs
+# Format of config.json; 2 renamed two modules, and files of format 1 do not state theirs.
+NEWEST = 2
 RENAMED_IN_2 = {"views": "view_embedding", "objects": "object_embedding"}
 KNOWN = frozenset(field.name for field in fields(NavigatorConfig))
 SAVE_AGAIN = "save the navigator again"
 WEIGHT_TYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 WHOLE_WEIGHTS = "give other weights; those of a training that diverged are of no use"
 NAMED_AT_ONCE = 3  # more would not fit into a line
-FEW_LAYERS = 64  # so many are built in a moment, whatever the weights are
+# So many are built in a moment, whatever the weights are.
+FEW_LAYERS = 64
 CONFIG_FILES = ("config.json", "vocab.txt", "tokenizer.json", "tokenizer_config.json")  # beside the weights
 OTHER_VOCABULARIES = ("vocab.json", "merges.txt", "*.model")  # of tokenizers other than BERT's
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
