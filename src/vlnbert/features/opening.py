@@ -203,22 +203,13 @@ def registered_name(features: Any) -> str | None:
     return next((name for name, one in FEATURES.items() if one is features), None)
 
 
-def open_registered(source: ViewSource, name: str) -> Bank:
-    """Features that were registered by name."""
-    return _open_own(source, FEATURES[name], name)
-
-
-def open_held(source: ViewSource, name: str) -> Bank:
-    """Features that the user holds in memory."""
-    if source.in_memory is None:
+def open_user_features(source: ViewSource, name: str) -> Bank:
+    """User-defined features, registered or held in memory, as a bank that is checked at every viewpoint."""
+    if (held := source.spec.views == IN_MEMORY) and source.in_memory is None:
         problem = "these views look like what was held in memory"
         raise UsageError(f"{problem}; give it again: data=vln.open_data(DIR, features=...)")
-    return _open_own(source, source.in_memory, IN_MEMORY)
-
-
-def _open_own(source: ViewSource, features: Features, name: str) -> Bank:
-    """Features as a bank on the world's device, checked at every viewpoint; a misfit is one line."""
-    world, panorama, whose = source.world, source.panorama, f"the features '{name}'"
+    features: Features = source.in_memory if held else FEATURES[name]
+    world, panorama, whose = source.world, source.panorama, f"the features '{IN_MEMORY if held else name}'"
     makes = isinstance(features, type) or not (isinstance(features, Tensor) or hasattr(features, "look"))
     with ExternalCall(whose, world):
         bank: Any = features(world) if makes else features  # type: ignore[operator]  # callable, then

@@ -87,8 +87,7 @@ WITHOUT_NAMES = ",".join((VIEW_CAPTION, OVERLAPS_IN_ALL_VIEWS, BOX_SHAPE, OBSERV
 # opened as a bank of its own, by `open_object_bank`.
 VIEW_FILE = Channel("a file of image features", "features", "opening:open_view_file", embeds=False, sided=True)
 OBJECT_FILE = Channel("a file of objects' features", "object features", "", embeds=False, sided=True)
-HELD = Channel("features held in memory", "", "opening:open_held", embeds=False, sided=True)
-REGISTERED = "opening:open_registered"
+HELD = Channel("features held in memory", "", "opening:open_user_features", embeds=False, sided=True)
 
 AnyMaker = TypeVar("AnyMaker", bound=Callable[..., Any])
 FEATURES: Registry[Callable[..., Any]] = Registry("features")
@@ -155,7 +154,7 @@ class FeatureSpec:
     def of_views(self) -> tuple[Channel, ...]:
         """Parts of a view's feature: its channels, or a file or features in memory as one."""
         if names := self.view_channels:
-            return tuple(VIEW_CHANNELS.get(name) or replace(HELD, name=name, opener=REGISTERED) for name in names)
+            return tuple(VIEW_CHANNELS.get(name) or replace(HELD, name=name) for name in names)
         return (HELD if self.views == IN_MEMORY else VIEW_FILE,)
 
     @property
