@@ -30,9 +30,8 @@ from vlnbert.navigator.storage.folder import (
     fetch_model,
     is_hub_name,
     read_config,
-    read_features,
-    read_limits,
     read_safetensors,
+    read_training_facts,
 )
 from vlnbert.sources.files import FETCH_AGAIN, MEGABYTE, open_for_reading, read_json
 
@@ -118,15 +117,8 @@ def read_navigator_folder(checkpoint: Checkpoint) -> NavigatorFolder:
     kept, metadata = dict[str, Tensor](), dict[str, str]()
     if (checkpoint.folder / KEPT).exists():
         kept, metadata = read_safetensors(checkpoint.folder / KEPT)
-    return NavigatorFolder(
-        path=checkpoint.path,
-        config=config,
-        limits=read_limits(checkpoint.folder / CONFIG),
-        features=read_features(checkpoint.folder / CONFIG),
-        tensors=tensors,
-        kept=kept,
-        metadata=metadata,
-    )
+    limits, features = read_training_facts(checkpoint.folder / CONFIG)
+    return NavigatorFolder(checkpoint.path, config, limits, features, tensors, kept=kept, metadata=metadata)
 
 
 def _weights_in(folder: Path) -> Path:

@@ -139,18 +139,15 @@ def write_config(path: Path, config: NavigatorConfig, limits: Limits, features: 
     path.write_text(json.dumps(document, sort_keys=True, indent=2))
 
 
-def read_limits(path: Path) -> Limits:
-    """The limits stored in a config.json; older files have none."""
-    return Limits.from_values(_settings(path))
-
-
-def read_features(path: Path) -> Shown | None:
-    """The features stored in a config.json that a navigator was trained with; None in older files."""
-    if FEATURES not in (settings := _settings(path)):
-        return None
+def read_training_facts(path: Path) -> tuple[Limits, Shown | None]:
+    """The limits and the features of the training, as a config.json stores them; older files have none."""
+    settings = _settings(path)
+    limits = Limits.from_values(settings)
+    if FEATURES not in settings:
+        return limits, None
     features = read_shown(path, settings[FEATURES], "navigator", SAVE_AGAIN)
     require_no_path(path, features, SAVE_AGAIN)
-    return features
+    return limits, features
 
 
 def read_config(path: Path) -> NavigatorConfig:

@@ -22,9 +22,8 @@ from vlnbert.navigator.storage.folder import (
     expected_shapes,
     find_folder,
     read_config,
-    read_features,
-    read_limits,
     read_tokenizer,
+    read_training_facts,
     read_weights,
     write_config,
     write_tokenizer,
@@ -146,7 +145,7 @@ class Navigator(
         weights = read_weights(folder / WEIGHTS, expected_shapes(folder / CONFIG, config, cls))
         navigator = cls(config)
         navigator.load_state_dict(weights)
-        navigator.limits, navigator.features = read_limits(folder / CONFIG), read_features(folder / CONFIG)
+        navigator.limits, navigator.features = read_training_facts(folder / CONFIG)
         navigator.read_tokenizer(folder)
         return navigator.eval()
 
