@@ -14,7 +14,7 @@ from vlnbert.errors import Faults
 from vlnbert.evaluation.results import parse_results
 from vlnbert.features.opening import as_kept
 from vlnbert.fetching.manifest import SHIPPED, read_manifest
-from vlnbert.navigator.storage.shown import read_shown
+from vlnbert.navigator.storage.folder import read_shown
 from vlnbert.sources.annotations import read_boxes, read_captions, read_observations
 from vlnbert.sources.connectivity import read_connectivity
 from vlnbert.sources.instructions import read_augmented, read_r2r, read_reverie, read_word_labels, split_words

@@ -26,7 +26,7 @@ def test_an_object_tells_what_was_made(run: Callable, house: Path, bert: Path, c
     facts = json.loads(outcome.out)
     world = open_world(house)
     classes = len(open_labels(world, house / "captions")[1])
-    captions = len(index_captions(world, house / "captions")[0])
+    captions = len(index_captions(world, house / "captions", facing_views(world))[0])
     seconds = facts.pop("seconds")
     assert facts == {
         "views": facing_views(world).count,

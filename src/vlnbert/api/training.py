@@ -12,7 +12,7 @@ from vlnbert.api.interrupts import stopped_by_signals, uninterrupted
 from vlnbert.api.runs import LOG, Run, open_run
 from vlnbert.data.data import Data, open_data
 from vlnbert.errors import DataError, setting
-from vlnbert.features.in_memory import Features, is_in_memory
+from vlnbert.features.opening import Features, is_in_memory
 from vlnbert.features.spec import FeatureSpec
 from vlnbert.learning.callbacks import Callback, JsonLog, ProgressBar, TensorBoard, Watching, require_callbacks
 from vlnbert.learning.experiment import ExperimentSettings

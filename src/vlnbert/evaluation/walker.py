@@ -17,8 +17,13 @@ from vlnbert.evaluation.episode_record import RecordedEpisode
 from vlnbert.evaluation.evaluate import Evaluation, evaluate_agent
 from vlnbert.evaluation.options import WalkOptions
 from vlnbert.evaluation.recording import Recorder
-from vlnbert.features.in_memory import is_in_memory
-from vlnbert.features.opening import in_data_folder, object_file_width, require_encoder_folder, view_file_width
+from vlnbert.features.opening import (
+    in_data_folder,
+    is_in_memory,
+    object_file_width,
+    require_encoder_folder,
+    view_file_width,
+)
 from vlnbert.features.spec import OFF, FeatureSpec, as_spec
 from vlnbert.navigator import fast
 from vlnbert.progress import quiet

@@ -15,8 +15,7 @@ from vlnbert.data.data import Data, open_data
 from vlnbert.errors import DataError, UsageError, setting
 from vlnbert.evaluation.metrics import try_measure
 from vlnbert.features.encoder import encoder_digest
-from vlnbert.features.in_memory import bank_digest
-from vlnbert.features.opening import object_feature_file, view_feature_file
+from vlnbert.features.opening import bank_digest, object_feature_file, view_feature_file
 from vlnbert.features.spec import OFF
 from vlnbert.learning.experiment import ExperimentSettings
 from vlnbert.learning.recipe import recipe_of

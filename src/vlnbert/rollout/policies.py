@@ -14,17 +14,18 @@ from vlnbert.navigator import Navigator
 from vlnbert.navigator.storage.digests import check_file
 from vlnbert.navigator.storage.folder import (
     CONFIG,
+    FEATURES,
     SAVE_AGAIN,
     TOKENIZER,
     WEIGHTS,
     Limits,
     check_fit,
     find_folder,
+    read_shown,
     read_tokenizer,
-    require_files,
+    require_no_path,
     stored_shapes,
 )
-from vlnbert.navigator.storage.shown import FEATURES, read_shown, require_no_path
 from vlnbert.plugins import LOAD_PLUGIN
 from vlnbert.records import from_plain
 from vlnbert.registry import Registry, require_name
@@ -116,9 +117,7 @@ def open_policy(source: str | Path) -> Policy:
     Args:
         source: The folder that `save_pretrained` wrote, here or on the hub.
     """
-    folder = find_folder(source, GIVE)
-    require_files(source, folder, (CONFIG, WEIGHTS), GIVE)
-    return read_whole(folder, _opened)
+    return read_whole(find_folder(source, (CONFIG, WEIGHTS), GIVE), _opened)
 
 
 def open_weights(folder: Path) -> Policy:

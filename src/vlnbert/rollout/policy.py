@@ -23,17 +23,18 @@ from vlnbert.navigator import Instruction, Navigator
 from vlnbert.navigator.storage.digests import noting
 from vlnbert.navigator.storage.folder import (
     CONFIG,
+    FEATURES,
     TOKENIZER,
     WEIGHTS,
     WHOLE_WEIGHTS,
     Limits,
+    Shown,
     check_fit,
     read_safetensors,
     stored_shapes,
     weight_problem,
     write_tokenizer,
 )
-from vlnbert.navigator.storage.shown import FEATURES, Shown
 from vlnbert.rollout.agents import HOPS_PER_STEP, EpisodeBatch
 from vlnbert.sources.files import FORMAT
 

@@ -18,6 +18,7 @@ from vlnbert.features.spec import OFF, FeatureSpec
 from vlnbert.navigator.storage.digests import check_file, noting
 from vlnbert.navigator.storage.folder import (
     CONFIG,
+    FEATURES,
     FEW_LAYERS,
     SPEAKER,
     TOKENIZER,
@@ -26,13 +27,12 @@ from vlnbert.navigator.storage.folder import (
     check_fit,
     find_folder,
     read_safetensors,
+    read_shown,
     read_tokenizer,
-    require_files,
     stored_shapes,
     weight_problem,
     write_tokenizer,
 )
-from vlnbert.navigator.storage.shown import FEATURES, read_shown
 from vlnbert.sources.files import FORMAT, format_of, read_json
 from vlnbert.sources.writing import read_whole
 from vlnbert.speaker.config import SpeakerConfig
@@ -112,8 +112,14 @@ class Speaker(
     ) -> Self:
         """Open a speaker from its folder, or by its name on the hub, which the options are for."""
         source, hub = pretrained_model_name_or_path, {"token": token, "cache_dir": cache_dir, "revision": revision}
-        folder = find_folder(source, GIVE, force_download=force_download, local_files_only=local_files_only, **hub)
-        require_files(source, folder, (CONFIG, WEIGHTS, TOKENIZER), GIVE)
+        folder = find_folder(
+            source,
+            (CONFIG, WEIGHTS, TOKENIZER),
+            GIVE,
+            force_download=force_download,
+            local_files_only=local_files_only,
+            **hub,
+        )
         return read_whole(folder, cls._opened)
 
     @classmethod
