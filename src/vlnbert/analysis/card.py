@@ -9,8 +9,8 @@ from vlnbert.analysis.page import laid_out, most_read, percent, table, text, way
 from vlnbert.analysis.still_card import facts, outcome, still_card
 from vlnbert.data.data import Data
 from vlnbert.errors import UsageError
-from vlnbert.evaluation.episode_record import RecordedEpisode, RecordedStep
-from vlnbert.evaluation.tables import score_table
+from vlnbert.evaluation.metrics import score_table
+from vlnbert.evaluation.recording import RecordedEpisode, RecordedStep
 from vlnbert.tables import WIDE, Table, escaped
 
 if TYPE_CHECKING:

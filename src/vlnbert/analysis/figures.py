@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from vlnbert.errors import UsageError
-from vlnbert.evaluation.tables import is_rate, own_keys
+from vlnbert.evaluation.metrics import is_rate, own_keys
 from vlnbert.learning.objective import PAPER_TERMS
 from vlnbert.sources.files import is_number
 from vlnbert.sources.writing import written_beside

@@ -9,8 +9,8 @@ from vlnbert.analysis.card import Cards
 from vlnbert.analysis.figures import draw_losses, draw_rates, figure_svg
 from vlnbert.analysis.findings import ENDINGS, Group, Mistakes
 from vlnbert.analysis.page import Markup, table, text, write_page
-from vlnbert.evaluation.episode_record import RecordedEpisode
-from vlnbert.evaluation.tables import Summary, is_rate, own_keys, score_keys, shown
+from vlnbert.evaluation.metrics import Summary, is_rate, own_keys, score_keys, shown
+from vlnbert.evaluation.recording import RecordedEpisode
 from vlnbert.tables import Table, escaped
 from vlnbert.tasks.task import METRICS, TASKS
 

@@ -9,7 +9,7 @@ from itertools import groupby, pairwise
 from typing import Any
 
 from vlnbert.analysis.page import Markup, laid_out, most_read, percent, table, text, way_to
-from vlnbert.evaluation.tables import own_keys, shown
+from vlnbert.evaluation.metrics import own_keys, shown
 from vlnbert.tables import Table, escaped
 from vlnbert.tasks.task import METRICS
 

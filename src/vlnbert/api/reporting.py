@@ -32,9 +32,9 @@ from vlnbert.api.runs import Run
 from vlnbert.data.data import Data, open_data
 from vlnbert.errors import UsageError, setting
 from vlnbert.evaluation.evaluate import Evaluation
+from vlnbert.evaluation.metrics import Summary, score_table
 from vlnbert.evaluation.options import WalkOptions
 from vlnbert.evaluation.recording import Recorder
-from vlnbert.evaluation.tables import Summary, score_table
 from vlnbert.evaluation.walker import Walker
 from vlnbert.plugins import load_recorded
 from vlnbert.records import to_plain

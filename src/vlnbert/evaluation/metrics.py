@@ -8,7 +8,7 @@ SR, SPL: Anderson et al. 2018, arXiv:1807.06757. CLS: Jain et al. 2019, arXiv:19
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, get_args
 
@@ -17,8 +17,9 @@ from torch import Tensor
 
 from vlnbert.errors import UnknownNameError, UsageError
 from vlnbert.evaluation.options import SplBy
+from vlnbert.tables import Table
 from vlnbert.tasks.episodes import Episodes
-from vlnbert.tasks.task import EPISODES, NEAR, TASKS, Metric, Walked, metres_to_nearest
+from vlnbert.tasks.task import BUILT_IN, EPISODES, METRICS, NEAR, PERCENT, TASKS, Metric, Walked, metres_to_nearest
 from vlnbert.world.world import World
 
 SHORTEST_WALK = 0.01  # metres: what SPL takes an agent that never moved to have walked
@@ -26,6 +27,9 @@ SHORTEST_WALK = 0.01  # metres: what SPL takes an agent that never moved to have
 MOST_CELLS = 1 << 24
 TRIED = 3  # episodes on which a task's own metrics are tried
 SUMMARY = ("sr", "osr", "spl", "ndtw", "sdtw", "cls", "rgs", "rgspl", "tl", "ne")
+VISIBLE = {"sr": "success: stopped where the target is visible", "osr": "oracle success: saw the target at any time"}
+
+Summary = Mapping[str, float | int | None]
 
 
 @dataclass(frozen=True)
@@ -320,3 +324,52 @@ def try_measure(world: World, episodes: Episodes) -> None:
     if len(some) and some.scored and TASKS[some.task].metrics:
         staying = some.start[:, None].repeat(1, 2)
         measure_own(world, some, Walked(staying, torch.ones_like(some.start), (None,) * len(some)))
+
+
+def score_keys(summaries: Iterable[Summary]) -> list[str]:
+    """The metrics that any of these summaries has, in the order of a table's columns."""
+    found = {key for summary in summaries for key, value in summary.items() if value is not None}
+    return sorted((key for key in METRICS.registered() if key in found), key=lambda key: key == EPISODES)
+
+
+def own_keys(summary: Iterable[str]) -> list[str]:
+    """Of the keys of a summary, the metrics that its task adds."""
+    return [key for key in METRICS.registered() if key not in BUILT_IN and key in summary]
+
+
+def is_rate(key: str) -> bool:
+    """Whether a metric is measured as a fraction, and shown in percent."""
+    return METRICS[key].unit == PERCENT
+
+
+def score_table(title: str, summaries: Mapping[str, Summary]) -> Table:
+    """A row for each summary; scores that none of them has are left out."""
+    keys = score_keys(summaries.values())
+    rows = [[name, *(shown(key, summary.get(key)) for key in keys)] for name, summary in summaries.items()]
+    return Table(["", *(METRICS[key].heading for key in keys)], rows, f"{title} (rates in %)")
+
+
+def meaning_table(title: str, summary: Summary) -> Table:
+    """One summary, with what each score means."""
+    words = VISIBLE if summary["rgs"] is not None else {}
+    rows = [
+        [METRICS[key].heading, shown(key, summary[key], digits=2), words.get(key, METRICS[key].meaning)]
+        for key in score_keys([summary])
+    ]
+    return Table(["metric", "value", "meaning"], rows, f"{title} (rates in %)")
+
+
+def shown(key: str, value: float | int | None, digits: int = 1) -> str:
+    """A score as a cell of a table."""
+    if value is None:
+        return "-"
+    if key == EPISODES:
+        return f"{value:,}"
+    return f"{100 * value:.{digits}f}" if is_rate(key) else f"{value:.2f}"
+
+
+def is_better(key: str, score: float, best: float | None) -> bool:
+    """Whether a score is better than the best so far, if there is one; NaN is not."""
+    if math.isnan(score):
+        return False
+    return best is None or (score > best if METRICS[key].higher else score < best)

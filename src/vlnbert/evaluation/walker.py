@@ -13,10 +13,9 @@ from tokenizers import Tokenizer
 from vlnbert.data.data import Data, open_data
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import UsageError, setting
-from vlnbert.evaluation.episode_record import RecordedEpisode
 from vlnbert.evaluation.evaluate import Evaluation, evaluate_agent
 from vlnbert.evaluation.options import WalkOptions
-from vlnbert.evaluation.recording import Recorder
+from vlnbert.evaluation.recording import RecordedEpisode, Recorder
 from vlnbert.features.in_memory import is_in_memory
 from vlnbert.features.opening import in_data_folder, object_file_width, require_encoder_folder, view_file_width
 from vlnbert.features.spec import OFF, FeatureSpec, as_spec

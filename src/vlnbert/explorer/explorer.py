@@ -14,8 +14,8 @@ import torch
 from vlnbert.analysis.house_plan import house_plan
 from vlnbert.data.data import Data
 from vlnbert.errors import DataError, VlnbertError
-from vlnbert.evaluation.episode_record import RecordedEpisode
 from vlnbert.evaluation.evaluate import Evaluation
+from vlnbert.evaluation.recording import RecordedEpisode
 from vlnbert.evaluation.walker import Walker, WalkRequest
 from vlnbert.explorer.requests import EpisodeQuery, InstructionQuery, Query, RefusedError
 from vlnbert.explorer.walk_queue import Answer

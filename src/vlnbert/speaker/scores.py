@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from vlnbert.errors import UsageError, setting
-from vlnbert.evaluation.tables import Summary, is_rate, score_keys, shown
+from vlnbert.evaluation.metrics import Summary, is_rate, score_keys, shown
 from vlnbert.evaluation.text_metrics import bleu, cider
 from vlnbert.evaluation.walker import Walker
 from vlnbert.sources.instructions import EpisodeRecord
