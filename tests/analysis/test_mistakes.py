@@ -5,7 +5,7 @@ import torch
 
 import vlnbert as vln
 from tests.analysis.conftest import SPLIT, Pacing
-from vlnbert.analysis.findings import (
+from vlnbert.analysis.report import (
     BEST,
     ENDINGS,
     OUT_OF_STEPS,
