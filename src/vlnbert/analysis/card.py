@@ -79,9 +79,8 @@ def step_table(record: RecordedEpisode) -> Table:
 
 def _filled(table: Table, always: Sequence[int]) -> Table:
     """A table without its empty columns, but for some."""
-    places = [
-        place for place in range(len(table.columns)) if place in always or any(row[place].strip() for row in table.rows)
-    ]
+    filled = {place for row in table.rows for place, cell in enumerate(row) if cell.strip()}
+    places = sorted(filled.union(always))
     rows = [[row[place] for place in places] for row in table.rows]
     return Table([table.columns[place] for place in places], rows, title=table.title)
 

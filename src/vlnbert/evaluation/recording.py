@@ -188,14 +188,22 @@ class Recorder:
         known = evaluation.scores is not None if goal_known is None else goal_known
         one = evaluation.episodes.select(torch.tensor([row]))
         scan = int(self.world.scan_of[one.start])
-        words, task = self._words(evaluation, row), TASKS[one.task]
+        task, tokens = TASKS[one.task], evaluation.tokens
+        if self.tokenizer is not None and tokens is not None:
+            words = read_words(self.tokenizer, one.texts[0], tokens.ids[row, : int(tokens.count[row])].tolist())
+        else:
+            words = ReadWords(tuple(one.texts[0].split()), ())
         walked = evaluation.trajectories.viewpoint[row, : int(evaluation.trajectories.length[row])].tolist()
         named = evaluation.predicted_objects[row] if evaluation.predicted_objects is not None else None
-        goals, reference = None, None
+        goals, reference, goal, scores = None, None, None, None
         if known:
+            scores = evaluation.scores
             members = (self.world.scan_of == scan).nonzero().squeeze(1)
             goals = self._names(members[task.arrived(self.world, members[None], one)[0]].tolist())
             reference = self._names(one.path[0, : int(one.path_length)].tolist())
+            # Of several goals, the one nearest to where the walk ended.
+            ends = one.goals if one.goals is not None else one.goal[:, None]
+            goal = self.world.viewpoints[int(nearest(self.world, ends.new_tensor(walked[-1:]), ends))]
         return RecordedEpisode(
             task=one.task,
             split=one.split or None,
@@ -206,14 +214,14 @@ class Recorder:
             instruction=Words(one.texts[0], words.words, words.unknown),
             path=self._names([walked[0], *(after for before, after in pairwise(walked) if before != after)]),
             reference=reference,
-            goal=None if reference is None else self._goal(one, walked[-1]),
+            goal=goal,
             goals=goals,
             steps=tuple(self._steps(evaluation, row, one, known=known, words=words)),
             outcome=evaluation.outcomes[row],
-            success=bool(evaluation.scores.sr[row]) if known and evaluation.scores is not None else None,
+            success=None if scores is None else bool(scores.sr[row]),
             named_object=self._named(named, walked[-1:]),
             target_object=self._named(one.targets[0], [] if one.sightings is None else one.sightings[0].tolist()),
-            scores=evaluation.scores.of(row) if known and evaluation.scores is not None else {},
+            scores={} if scores is None else scores.of(row),
         )
 
     def _steps(
@@ -329,12 +337,6 @@ class Recorder:
     def _directions(self) -> tuple[Tensor, Tensor]:
         return box_direction(self.objects)
 
-    def _goal(self, one: Episodes, end: int) -> str:
-        """The goal; of several, the one nearest to where the walk ended."""
-        if one.goals is None:
-            return self.world.viewpoints[int(one.goal)]
-        return self.world.viewpoints[int(nearest(self.world, one.goals.new_tensor([end]), one.goals))]
-
     def _teacher(self, one: Episodes, place: Tensor) -> list[int]:
         """The slot that the task's teacher would choose at each viewpoint [time] of the walk."""
         task, slots = TASKS[one.task], list[int]()
@@ -343,13 +345,6 @@ class Recorder:
             slot, memory = task.teacher(self.world, viewpoint[None], memory)
             slots.append(int(slot))
         return slots
-
-    def _words(self, evaluation: Evaluation, row: int) -> ReadWords:
-        """The words that were read; for an agent that does not read, the words as written."""
-        text, tokens = evaluation.episodes.texts[row], evaluation.tokens
-        if self.tokenizer is None or tokens is None:
-            return ReadWords(tuple(text.split()), ())
-        return read_words(self.tokenizer, text, tokens.ids[row, : int(tokens.count[row])].tolist())
 
     def _names(self, viewpoints: Iterable[int]) -> tuple[str, ...]:
         return tuple(self.world.viewpoints[number] for number in viewpoints)
