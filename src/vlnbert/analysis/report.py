@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +111,7 @@ class EpisodeCard:
 
 
 Part = Markup | Table | EpisodeCard
+Group = tuple[str, float, int]  # of episodes: its name, success rate and size
 
 
 @dataclass(frozen=True)
@@ -279,11 +280,8 @@ def what_went_wrong(mistakes: "Mistakes") -> Section:
         [(name, count / total, count) for name, count in counts.items()]
         for counts in (mistakes.endings, mistakes.left_path)
     )
-    lengths, words, by_house = (
-        [(group.name, group.rate, group.episodes) for group in groups]
-        for groups in (mistakes.by_path_length, mistakes.by_words, mistakes.by_house)
-    )
     some = len(mistakes.by_house) < mistakes.houses
+    houses = f"The easiest and the hardest of {mistakes.houses} houses." if some else ""
     note = "Counted in the moves made along it before. Who stops on the path has not left it."
     return Section(
         "Where it went wrong",
@@ -294,29 +292,12 @@ def what_went_wrong(mistakes: "Mistakes") -> Section:
             ),
             terms(ENDINGS.items()),
             columns(
-                bars("By the length of the path", "SR", lengths), bars("By the length of the instruction", "SR", words)
+                bars("By the length of the path", "SR", mistakes.by_path_length),
+                bars("By the length of the instruction", "SR", mistakes.by_words),
             ),
-            bars(
-                "By house",
-                "SR",
-                by_house,
-                f"The easiest and the hardest of {mistakes.houses} houses." if some else "",
-            ),
+            bars("By house", "SR", mistakes.by_house, houses),
         ],
     )
-
-
-@dataclass(frozen=True)
-class Group:
-    """Episodes that have a property in common, and how many of them succeeded."""
-
-    name: str
-    episodes: int
-    successes: int
-
-    @property
-    def rate(self) -> float:
-        return self.successes / self.episodes if self.episodes else 0.0
 
 
 @dataclass(frozen=True)
@@ -325,9 +306,9 @@ class Mistakes:
 
     endings: dict[str, int]  # by `ENDINGS`
     left_path: dict[str, int]  # by how many moves along the reference were made before it was left
-    by_path_length: tuple[Group, ...]
-    by_words: tuple[Group, ...]
-    by_house: tuple[Group, ...]
+    by_path_length: Sequence[Group]
+    by_words: Sequence[Group]
+    by_house: Sequence[Group]
     houses: int  # of which `by_house` shows all or some
 
 
@@ -350,14 +331,14 @@ def find_mistakes(evaluation: Evaluation) -> Mistakes:
     left_path |= {f"after {FARTHEST} or more": late, NEVER_LEFT: left[None]}
     metres = [float(world.metres(row[:-1], row[1:]).sum()) for row in episodes.path]
     words = [len(text.split()) for text in episodes.texts]
-    houses = sorted(_grouped(_scans(world, episodes), succeeded), key=lambda group: (-group.rate, group.name))
+    houses = sorted(_grouped(_scans(world, episodes), succeeded), key=lambda group: (-group[1], group[0]))
     half = MOST_HOUSES // 2
     return Mistakes(
         endings={name: endings.count(name) for name in ENDINGS},
         left_path=left_path,
         by_path_length=_in_quarters(metres, succeeded, "m"),
         by_words=_in_quarters(words, succeeded, "words"),
-        by_house=tuple(houses if len(houses) <= MOST_HOUSES else houses[:half] + houses[-half:]),
+        by_house=houses if len(houses) <= MOST_HOUSES else houses[:half] + houses[-half:],
         houses=len(houses),
     )
 
@@ -394,20 +375,18 @@ def moves_along(walk: Sequence[int], reference: Sequence[int]) -> int | None:
     return None
 
 
-def _in_quarters(values: Sequence[float], succeeded: Sequence[bool], unit: str) -> tuple[Group, ...]:
+def _in_quarters(values: Sequence[float], succeeded: Sequence[bool], unit: str) -> list[Group]:
     """Episodes in about four groups of like size, between whole numbers."""
     edges = sorted({int(edge) for edge in np.quantile(values, [0.25, 0.5, 0.75]).round()})
     places = np.searchsorted(edges, values, side="right").tolist()
-    names = {0: f"under {edges[0]} {unit}", len(edges): f"{edges[-1]} {unit} or more"}
-    names |= {place: f"{edges[place - 1]} to {edges[place]} {unit}" for place in range(1, len(edges))}
-    groups = {group.name: group for group in _grouped([names[place] for place in places], succeeded)}
-    return tuple(groups[names[place]] for place in range(len(edges) + 1) if names[place] in groups)
+    between = [f"{low} to {high} {unit}" for low, high in pairwise(edges)]
+    names = [f"under {edges[0]} {unit}", *between, f"{edges[-1]} {unit} or more"]
+    return sorted(_grouped([names[place] for place in places], succeeded), key=lambda group: names.index(group[0]))
 
 
 def _grouped(names: Sequence[str], succeeded: Sequence[bool]) -> list[Group]:
-    counted = Counter(names)
-    successes = Counter(name for name, right in zip(names, succeeded, strict=True) if right)
-    return [Group(name, counted[name], successes[name]) for name in sorted(counted)]
+    counted, successes = Counter(names), Counter(name for name, right in zip(names, succeeded, strict=True) if right)
+    return [(name, successes[name] / count, count) for name, count in counted.items()]
 
 
 def pick_episodes(scores: Scores, count: int, paths: Sequence[Hashable]) -> list[tuple[str, int]]:
