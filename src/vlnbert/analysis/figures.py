@@ -41,11 +41,13 @@ _TAG = re.compile(r"<[^>]*>")
 _LONG_NUMBER = re.compile(r"-?\d+\.\d{3,}")
 _FONT_FAMILY = re.compile(r"(font: [^';]*?px) '[^;\"]*")
 _REFERRED = re.compile(r'( id="|href="#|url\(#)')
-_LINES = ' style="stroke-linejoin: round; stroke-linecap: butt"'  # matplotlib's defaults, which it sets page-wide
+# matplotlib's defaults, which it sets page-wide.
+_LINES = ' style="stroke-linejoin: round; stroke-linecap: butt"'
 SIZE = 7.2, 2.5  # inches, two panels side by side
 PANEL = 3.54, 2.6  # one by itself; a page shows it at 340 pixels or more, so that no text is under 11 pixels
 TEXT = 8.5  # points
-STYLES: tuple[Literal["-", "--", ":", "-."], ...] = ("-", "--", ":", "-.")  # of the lines of metrics that a task adds
+# Lines of the metrics that a task adds.
+STYLES: tuple[Literal["-", "--", ":", "-."], ...] = ("-", "--", ":", "-.")
 TICKS = 7  # spaces between the ticks of an axis, at most
 
 

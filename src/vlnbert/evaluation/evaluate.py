@@ -185,7 +185,8 @@ def evaluate_agent(
     explanations = dict[int, list[Explanation | None]]()
     if only is not None:
         batches = [rows for rows in batches if torch.isin(rows, only.cpu()).any()]
-        viewpoint, length = viewpoint + episodes.start[:, None], length + 1  # the others stay at the start
+        # The others stay at the start.
+        viewpoint, length = viewpoint + episodes.start[:, None], length + 1
     naming = bank is not None and names_objects(agent)
     # Around all batches, whose weights are the same.
     with evaluation_mode(agent), fast.enabled(dtype):

@@ -165,11 +165,13 @@ def _in_blocks(measured: Callable[[Tensor], Scores], walked_length: Tensor, plac
         count = max(1, int((cells <= MOST_CELLS // 2).sum()))
         blocks.append(measured(order[first : first + count]))
         first += count
-    columns = {name: [block.columns()[name] for block in blocks] for name in blocks[0].columns()}
-    back = order.argsort()
-    joined = {name: None if parts[0] is None else torch.cat(parts)[back] for name, parts in columns.items()}  # type: ignore[arg-type]
+    back, columns = order.argsort(), [block.columns() for block in blocks]
     # What a task has no metric for is None.
-    return Scores(**joined)  # type: ignore[arg-type]
+    joined: dict[str, Any] = {
+        name: None if first_part is None else torch.cat([one[name] for one in columns])[back]  # type: ignore[misc]
+        for name, first_part in columns[0].items()
+    }
+    return Scores(**joined)
 
 
 def coverage(cost: Tensor, reference_length: Tensor, taken: Tensor, described: Tensor) -> Tensor:

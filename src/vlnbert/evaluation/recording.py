@@ -167,7 +167,8 @@ class ReadWords:
     def gathered(self, weights: Sequence[float]) -> tuple[float, ...]:
         """[word] the sums of weights [token or more] of the tokens behind the first."""
         sums = [0.0] * len(self.words)
-        for word, weight in zip(self.word_of, weights, strict=False):  # the last token, [SEP], is no word
+        # The last token, [SEP], is no word.
+        for word, weight in zip(self.word_of, weights, strict=False):
             sums[word] += weight
         return tuple(sums)
 
@@ -230,7 +231,8 @@ class Recorder:
         """One for each decision; turns in place and slots that lead nowhere, where nobody moves, are none."""
         walked, explanations = evaluation.trajectories, evaluation.explanations.get(row, [])
         count = int(walked.decisions[row])
-        decisions = count - (evaluation.outcomes[row] == RAN_OUT)  # running out of steps is no decision to stop
+        # Running out of steps is no decision to stop.
+        decisions = count - (evaluation.outcomes[row] == RAN_OUT)
         at = list(range(count)) if walked.decided is None else walked.decided[row, :count].tolist()
         passed = walked.viewpoint[row].tolist()
         place, view = walked.viewpoint[row, at], walked.view[row, at].tolist()
@@ -245,8 +247,9 @@ class Recorder:
             weights = None if explained is None else explained.language_weights
             weights = weights if weights is not None and bool(weights.isfinite().all()) else None
             choices = (*self._choices(here, view[time], explained), *self._back(here, explained))
+            # An agent that does not explain says nothing of the places that it might go back to.
             if there is not None and all(choice.viewpoint != names[there] for choice in choices):
-                choices = (*choices, self._far(here, there, None))  # of an agent that does not explain
+                choices = (*choices, self._far(here, there, None))
             yield RecordedStep(
                 viewpoint=self.world.viewpoints[here],
                 heading=HEADINGS[view[time]],
@@ -401,7 +404,8 @@ def _cut_text(text: str, offsets: Sequence[tuple[int, int]]) -> ReadWords:
     """Any other tokenizer's: pieces that touch in the text are one word."""
     spans, word_of, end = list[list[int]](), list[int](), -1
     for begin, stop in offsets:
-        begin += len(text[begin:stop]) - len(text[begin:stop].lstrip())  # some count the blank before a word as its own
+        # Some count the blank before a word as its own.
+        begin += len(text[begin:stop]) - len(text[begin:stop].lstrip())
         if begin == end and spans:
             spans[-1][1] = stop
         else:
