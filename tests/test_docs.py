@@ -11,7 +11,7 @@ import pytest
 import vlnbert
 from vlnbert.cli.main import VERBS
 from vlnbert.errors import Faults
-from vlnbert.evaluation.results import parse_results
+from vlnbert.evaluation.results import read_results
 from vlnbert.features.opening import as_kept
 from vlnbert.fetching.manifest import SHIPPED, read_manifest
 from vlnbert.navigator.storage.folder import read_shown
@@ -57,7 +57,7 @@ def read_example(kind: str, text: str, folder: Path) -> object:
 
 def _results(path: Path) -> object:
     faults = Faults(path)
-    results = parse_results(json.loads(path.read_text()), faults).results
+    results = read_results(path, faults).results
     faults.raise_if_any()
     return results
 

@@ -7,9 +7,8 @@ import torch
 from torch import Tensor
 
 from vlnbert.errors import UnknownNameError
-from vlnbert.evaluation.metrics import SUMMARY, Scores, dtw, measure
+from vlnbert.evaluation.metrics import SUMMARY, Scores, dtw, is_better, measure
 from vlnbert.evaluation.options import SplBy
-from vlnbert.evaluation.tables import is_better
 from vlnbert.tasks.episodes import pad_paths
 from vlnbert.world.world import World
 

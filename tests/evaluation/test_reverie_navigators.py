@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from vlnbert.environment.environment import Environment
-from vlnbert.evaluation.evaluate import evaluate_agent
-from vlnbert.evaluation.scoring import score_file
-from vlnbert.evaluation.submission import write_results
+from vlnbert.evaluation.evaluate import evaluate_agent, score_file
+from vlnbert.evaluation.results import write_results
 from vlnbert.features.objects import open_object_features
 from vlnbert.features.views import open_features
 from vlnbert.house import generate
@@ -110,15 +109,7 @@ def test_a_result_file_scores_what_the_evaluation_says(scene: Scene, tmp_path: P
     """And names nothing, null, only where nothing is visible."""
     evaluated = evaluate_agent(scene.environment, GreedyAgent(scene.navigator), scene.episodes, scene.tokens, LIMIT)
     walked, world = evaluated.trajectories, scene.environment.world
-    write_results(
-        tmp_path / "results.json",
-        scene.episodes,
-        world,
-        walked=walked.viewpoint,
-        walked_length=walked.length,
-        views=walked.view,
-        predicted_objects=evaluated.predicted_objects,
-    )
+    write_results(tmp_path / "results.json", scene.episodes, world, walked, evaluated.predicted_objects)
     scored = score_file(tmp_path / "results.json", scene.episodes, world)
     assert scored.summary == evaluated.scores.summary()
     assert scored.summary["rgs"] > 0

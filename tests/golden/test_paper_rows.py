@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from vlnbert.analysis.findings import DIGESTS, ROWS, paper_rows
+from vlnbert.analysis.report import DIGESTS, ROWS, paper_rows
 from vlnbert.house import generate
 from vlnbert.sources.layout import DataFolder, open_folder
 from vlnbert.tasks.episodes import load_episodes

@@ -39,9 +39,11 @@ def page(title: str, body: str, data: Mapping[str, Any]) -> str:
     script = viewer_script() + read_file("page.js")
     allowed = b64encode(sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{allowed}'; base-uri 'none'"
-    held = [
+    scripts = [
         f'<script type="application/json" id="{escaped(id)}">{as_data(value)}</script>' for id, value in data.items()
     ]
+    if data:
+        scripts.append(f"<script>{script}</script>")
     return "\n".join(
         [
             '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
@@ -50,8 +52,7 @@ def page(title: str, body: str, data: Mapping[str, Any]) -> str:
             '<meta name="color-scheme" content="light dark">',
             f"<title>{escaped(title)}</title>\n<style>\n{viewer_style()}{read_file('page.css')}</style>\n</head>",
             f"<body>\n<main>\n{body}\n</main>",
-            *(held if data else ()),
-            *([f"<script>{script}</script>"] if data else ()),
+            *scripts,
             "</body>\n</html>\n",
         ]
     )
@@ -65,23 +66,20 @@ def as_data(value: Any) -> str:
 def table(table: Table) -> str:
     """A table that scrolls sideways on a narrow screen, and shows that it does."""
     aligned = [' class="number"' if number else "" for number in table.numeric]
-    aligned[0] = ""  # names stay on the left, numbers though they may be
-    head = "".join(
-        f'<th scope="col"{side}>{text(name)}</th>' for name, side in zip(table.columns, aligned, strict=True)
-    )
-    body = "\n".join(f"<tr>{_row(row, aligned)}</tr>" for row in table.rows)
+    # Names stay on the left, numbers though they may be.
+    aligned[0] = ""
+    columns = zip(table.columns, aligned, strict=True)
+    head = "".join(f'<th scope="col"{side}>{text(name)}</th>' for name, side in columns)
+    rows = []
+    for name, *others in table.rows:
+        cells = (f"<td{side}>{text(cell)}</td>" for cell, side in zip(others, aligned[1:], strict=True))
+        rows.append(f'<tr><th scope="row">{text(name)}</th>{"".join(cells)}</tr>')
+    body = "\n".join(rows)
     note = f'\n<p class="note">{text(table.note)}</p>' if table.note else ""
     title = f"<h3>{text(table.title)}</h3>\n" if table.title else ""
     return (
         f'{title}<div class="scroll" tabindex="0" role="group" aria-label="{escaped(table.title or "Table")}"><table>\n'
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table></div>{note}"
-    )
-
-
-def _row(cells: Sequence[str], aligned: Sequence[str]) -> str:
-    first, *others = map(text, cells)
-    return f'<th scope="row">{first}</th>' + "".join(
-        f"<td{side}>{cell}</td>" for cell, side in zip(others, aligned[1:], strict=True)
     )
 
 

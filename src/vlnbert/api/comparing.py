@@ -14,11 +14,9 @@ from vlnbert.api.agents import AnyAgent, as_run, chosen_split, is_results, load_
 from vlnbert.api.runs import Run
 from vlnbert.data.data import Data, open_data
 from vlnbert.errors import UsageError, setting
-from vlnbert.evaluation.divergence import Divergence, Walk, find_divergences
-from vlnbert.evaluation.evaluate import Evaluation
+from vlnbert.evaluation.evaluate import Divergence, Evaluation, Walk, evaluate_file, find_divergences
+from vlnbert.evaluation.metrics import Summary, score_keys, score_table, shown
 from vlnbert.evaluation.options import WalkOptions
-from vlnbert.evaluation.scoring import evaluate_file
-from vlnbert.evaluation.tables import Summary, score_keys, score_table, shown
 from vlnbert.evaluation.walker import Walker
 from vlnbert.progress import say
 from vlnbert.rollout.policy import Policy

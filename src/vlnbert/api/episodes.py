@@ -9,11 +9,10 @@ from vlnbert.analysis.card import card_text, tables, write_card
 from vlnbert.api.agents import AnyAgent, as_run, chosen_split, is_results, load_agent, require_data
 from vlnbert.data.data import Data, open_data
 from vlnbert.errors import UnknownNameError, UsageError, setting
-from vlnbert.evaluation.episode_record import RecordedEpisode
+from vlnbert.evaluation.evaluate import evaluate_file
 from vlnbert.evaluation.options import WalkOptions
-from vlnbert.evaluation.recording import Recorder
+from vlnbert.evaluation.recording import RecordedEpisode, Recorder
 from vlnbert.evaluation.results import guess_split
-from vlnbert.evaluation.scoring import evaluate_file
 from vlnbert.evaluation.walker import Walker
 from vlnbert.tasks.splits import task_and_split
 

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from vlnbert.api.episodes import Episode
     from vlnbert.api.runs import Run
     from vlnbert.data.data import Data
-    from vlnbert.evaluation.evaluate import Evaluations
-    from vlnbert.evaluation.scoring import ScoredFile
-    from vlnbert.evaluation.submission import Submission
+    from vlnbert.evaluation.evaluate import Evaluations, ScoredFile
+    from vlnbert.evaluation.results import Submission
     from vlnbert.navigator import Navigator
     from vlnbert.rollout.agents import Agent, AgentFactory
     from vlnbert.rollout.policy import Policy
@@ -239,7 +238,7 @@ def score(
         allow_missing: Score the instructions that are there when the file lacks some of the split.
     """
     from vlnbert.data.data import open_data
-    from vlnbert.evaluation.scoring import score_file
+    from vlnbert.evaluation.evaluate import score_file
     from vlnbert.tasks.episodes import require_goals
     from vlnbert.tasks.splits import task_and_split
     from vlnbert.tasks.task import TASKS
@@ -268,7 +267,7 @@ def submit(file: str | Path, out: str | Path, data: "Data | str | Path", split: 
         split: The split that the leaderboard asks for, such as r2r/test.
     """
     from vlnbert.data.data import open_data
-    from vlnbert.evaluation.submission import Submission, write_submission
+    from vlnbert.evaluation.results import Submission, write_submission
     from vlnbert.tasks.episodes import bind
     from vlnbert.tasks.splits import task_and_split
     from vlnbert.tasks.task import TASKS

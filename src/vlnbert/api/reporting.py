@@ -11,18 +11,24 @@ from matplotlib.figure import Figure
 
 from vlnbert import __version__
 from vlnbert.analysis.figures import draw_curves, save_figure
-from vlnbert.analysis.findings import BEST, TYPICAL, WORST, find_mistakes, paper_rows, pick_episodes
 from vlnbert.analysis.house_plan import house_plan
 from vlnbert.analysis.report import (
+    BEST,
+    TYPICAL,
+    WORST,
     EpisodeCard,
-    Folded,
-    Listing,
     Report,
     Section,
-    Words,
+    figures,
+    find_mistakes,
+    folded,
     headline,
     how_it_learned,
     how_well,
+    listing,
+    paper_rows,
+    paragraph,
+    pick_episodes,
     what_was_asked,
     what_went_wrong,
     write_report,
@@ -32,9 +38,9 @@ from vlnbert.api.runs import Run
 from vlnbert.data.data import Data, open_data
 from vlnbert.errors import UsageError, setting
 from vlnbert.evaluation.evaluate import Evaluation
+from vlnbert.evaluation.metrics import Summary, score_table
 from vlnbert.evaluation.options import WalkOptions
 from vlnbert.evaluation.recording import Recorder
-from vlnbert.evaluation.tables import Summary, score_table
 from vlnbert.evaluation.walker import Walker
 from vlnbert.plugins import load_recorded
 from vlnbert.records import to_plain
@@ -139,15 +145,15 @@ def _report(run: Run, compared: Comparison, episodes: int, title: str | None, co
     return Report(
         title or f"How {run.folder.resolve().name} walks {compared.split}",
         [
-            Words(f"{context} Here it walks {compared.split} with {run.describe_weights()}.", "lead"),
+            paragraph(f"{context} Here it walks {compared.split} with {run.describe_weights()}.", "lead"),
             *what_was_asked(task, split, typical.record.instruction.text),
-            headline(task, scores, AGENT),
+            figures(headline(task, scores, AGENT)),
         ],
         [
             how_well(task, scores, AGENT, paper, note),
             how_it_learned(run.log, compared.split, others),
             what_went_wrong(find_mistakes(evaluation)),
-            Section("Episodes", [Words(TO_READ), *cards]),
+            Section("Episodes", [paragraph(TO_READ), *cards]),
             how_it_was_made(run, compared.split, evaluation.max_steps),
         ],
         {"scores": scores},
@@ -194,14 +200,14 @@ def how_it_was_made(run: Run, split: str, max_steps: int | None) -> Section:
         ("vlnbert", __version__),
     ]
     table = Table(("setting", "value"), [row for row in rows if row[1]])
-    listing = "\n".join(f"{place} = {_said(value)}" for place, value in settings.items())
+    whole = "\n".join(f"{place} = {_said(value)}" for place, value in settings.items())
     return Section(
         "How this was made",
         [
             table,
-            Words("The same again:"),
-            Listing(commands(run, split, settings)),
-            Folded("All settings", Listing(listing)),
+            paragraph("The same again:"),
+            listing(commands(run, split, settings)),
+            folded("All settings", listing(whole)),
         ],
     )
 

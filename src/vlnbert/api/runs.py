@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 from vlnbert.api.arguments import checked
 from vlnbert.data.data import Data
 from vlnbert.errors import DataError, UnknownNameError, UsageError
+from vlnbert.evaluation.metrics import shown
 from vlnbert.evaluation.options import Checkpoint
-from vlnbert.evaluation.tables import shown
 from vlnbert.evaluation.walker import LoadedAgent
 from vlnbert.features.opening import bank_digest
 from vlnbert.features.spec import IN_MEMORY

@@ -154,7 +154,7 @@ def _again(run: Path, **options: Any) -> str:
 
 def _tell(run: "Run", data: Path | None, again: str) -> None:
     """How it ended, from the one process that talks to people; `data` is where the data lies, if not where it did."""
-    from vlnbert.evaluation.tables import shown
+    from vlnbert.evaluation.metrics import shown
     from vlnbert.learning.recipe import recipe_of
     from vlnbert.ranks import is_first
     from vlnbert.tasks.task import METRICS

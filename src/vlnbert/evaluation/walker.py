@@ -13,10 +13,9 @@ from tokenizers import Tokenizer
 from vlnbert.data.data import Data, open_data
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import UsageError, setting
-from vlnbert.evaluation.episode_record import RecordedEpisode
 from vlnbert.evaluation.evaluate import Evaluation, evaluate_agent
 from vlnbert.evaluation.options import WalkOptions
-from vlnbert.evaluation.recording import Recorder
+from vlnbert.evaluation.recording import RecordedEpisode, Recorder
 from vlnbert.features.opening import (
     in_data_folder,
     is_in_memory,
@@ -105,7 +104,8 @@ class Walker:
             opened, features = opened.seen_by(features), None
         requested = opened.features.updated_by(as_spec(features))
         spec = loaded.features.updated_by(requested)
-        if loaded.data is None:  # a run recorded whole paths
+        # A run recorded whole paths.
+        if loaded.data is None:
             spec = in_data_folder(spec, opened.folder, requested)
         if isinstance(loaded.agent, Policy):
             self._open_policy(loaded.agent, opened, spec)
@@ -213,7 +213,8 @@ class Walker:
             self.loaded.require_data(data)
         self.tokenizer = policy.tokenizer or data.tokenizer
         pieces, rows = piece_count(self.tokenizer), inputs.vocabulary
-        if pieces > rows or (policy.tokenizer is None and rows >= pieces + PADDING):  # another's, or half of its own
+        # The vocabulary is another's, or half of its own.
+        if pieces > rows or (policy.tokenizer is None and rows >= pieces + PADDING):
             problem = f"{self.name} knows {rows:,} word pieces, the vocabulary has {pieces:,}"
             raise UsageError(f"{problem}; keep its own with it: vlnbert weights import --vocabulary FILE")
         self.dtype = fast.dtype_of(chosen_precision(self.options.precision, data.device, policy.hidden_width))
@@ -239,7 +240,8 @@ class Walker:
             names = agent.names_objects if isinstance(agent, AgentFactory) else names_objects(agent)
             finds = names and self._walks_for_objects
             data = data.seen_as(spec if finds else replace(spec, objects=OFF))
-            _ = finds and data.object_bank  # says what is missing where an agent that names objects would see none
+            # This says what is missing where an agent that names objects would see none.
+            _ = finds and data.object_bank
             environment = data.environment
         self.data, self.environment = data, environment
         self.agent = agent(environment, self.options.seed, data.texts) if isinstance(agent, AgentFactory) else agent

@@ -12,7 +12,7 @@ from socket import gethostname
 from typing import Any, Protocol, TypeVar
 
 from vlnbert.errors import DataError, UsageError, setting
-from vlnbert.evaluation.tables import Summary, own_keys, shown
+from vlnbert.evaluation.metrics import Summary, own_keys, shown
 from vlnbert.external import ExternalCall, guarded
 from vlnbert.progress import Bar
 from vlnbert.registry import Registry, by_name

@@ -16,7 +16,7 @@ from vlnbert.data.data import Data
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import DataError, UsageError, setting
 from vlnbert.evaluation.evaluate import evaluate_agent
-from vlnbert.evaluation.tables import Summary
+from vlnbert.evaluation.metrics import Summary
 from vlnbert.features.opening import as_kept
 from vlnbert.learning.batches import BatchStream
 from vlnbert.learning.checkpoints import Trained, unfilled_navigator

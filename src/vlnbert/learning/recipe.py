@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from vlnbert.data.data import Data
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import UsageError
-from vlnbert.evaluation.tables import Summary
+from vlnbert.evaluation.metrics import Summary
 from vlnbert.learning.batches import BatchStream
 from vlnbert.learning.callbacks import CALLBACKS
 from vlnbert.learning.checkpoints import Trained

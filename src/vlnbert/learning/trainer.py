@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import DataError, VlnbertError
-from vlnbert.evaluation.tables import Summary, is_better
+from vlnbert.evaluation.metrics import Summary, is_better
 from vlnbert.learning.batches import BatchStream
 from vlnbert.learning.callbacks import Callback, make_callback
 from vlnbert.learning.checkpoints import Trained, TrainingState, load_checkpoint, save_checkpoint, save_trained

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from vlnbert.data.data import Data
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import DataError, UsageError, listed, setting
-from vlnbert.evaluation.tables import Summary
+from vlnbert.evaluation.metrics import Summary
 from vlnbert.learning.batches import BatchStream
 from vlnbert.learning.checkpoints import file_of_a_run
 from vlnbert.learning.recipe import Recipe, require_scored

@@ -14,7 +14,7 @@ import torch
 
 from vlnbert.data.data import Data, open_data
 from vlnbert.errors import UsageError, listed, setting
-from vlnbert.evaluation.tables import Summary, is_rate, score_keys, shown
+from vlnbert.evaluation.metrics import Summary, is_rate, score_keys, shown
 from vlnbert.evaluation.text_metrics import bleu, cider
 from vlnbert.evaluation.walker import Walker
 from vlnbert.progress import say
