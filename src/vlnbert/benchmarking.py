@@ -26,7 +26,7 @@ from vlnbert.learning.experiment import TrainConfig
 from vlnbert.learning.navigator_recipe import NavigatorRecipe
 from vlnbert.navigator import Instruction, Navigator, NavigatorConfig, Step, fast
 from vlnbert.rollout.episodes import MAX_STEPS
-from vlnbert.rollout.greedy import GreedyAgent
+from vlnbert.rollout.policy import GreedyAgent
 from vlnbert.sources.instructions import read_word_labels
 from vlnbert.sources.layout import DataFolder, open_folder
 from vlnbert.tasks.splits import Split

@@ -20,7 +20,7 @@ from vlnbert.learning.optimisers import LearningRate
 from vlnbert.learning.run_folder import POINTER, Progress, last_checkpoint
 from vlnbert.learning.trainer import Trainer, TrainingError, dropout_seed
 from vlnbert.navigator import Navigator
-from vlnbert.rollout.greedy import GreedyAgent
+from vlnbert.rollout.policy import GreedyAgent
 
 
 def test_a_resumed_run_ends_with_the_same_bits(house: Path, tmp_path: Path) -> None:

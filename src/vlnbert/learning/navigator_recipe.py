@@ -33,7 +33,6 @@ from vlnbert.navigator.model.backbone import make_backbone
 from vlnbert.navigator.storage.folder import CONFIG, Limits, describes_navigator, describes_speaker
 from vlnbert.ranks import Ranks
 from vlnbert.registry import Registry
-from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.rollout.policies import (
     POLICIES,
     RECURRENT,
@@ -43,7 +42,7 @@ from vlnbert.rollout.policies import (
     open_weights,
     unfilled_policy,
 )
-from vlnbert.rollout.policy import Inputs, Policy, as_policy
+from vlnbert.rollout.policy import GreedyAgent, Inputs, Policy, as_policy
 from vlnbert.sources.instructions import read_word_labels, require_word_labels
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.splits import Split, is_cut_from_train, task_and_split

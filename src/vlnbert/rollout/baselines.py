@@ -59,7 +59,7 @@ class Shortest(Baseline):
         self.world = environment.world
 
     def begin(self, batch: EpisodeBatch) -> Tensor:
-        return batch.require_goal() if batch.goals is None else batch.goals
+        return batch.require("goal") if batch.goals is None else batch.goals
 
     def act(self, observation: Observation, memory: Tensor) -> tuple[Tensor, Tensor]:
         return shortest_path_teacher(self.world, observation.state, memory), memory
@@ -75,7 +75,7 @@ class Follow(Baseline):
         self.world = environment.world
 
     def begin(self, batch: EpisodeBatch) -> TeacherMemory:
-        path = batch.require_path()
+        path = batch.require("path")
         return path, torch.full_like(path[:, 0], path.shape[1]), torch.zeros_like(path[:, 0])
 
     def act(self, observation: Observation, memory: TeacherMemory) -> tuple[Tensor, TeacherMemory]:

@@ -66,13 +66,8 @@ class Trajectories:
 
     def select(self, rows: Tensor) -> "Trajectories":
         """Where some agents went, in the order of `rows`."""
-        return Trajectories(
-            viewpoint=self.viewpoint[rows],
-            view=self.view[rows],
-            length=self.length[rows],
-            stopped=None if self.stopped is None else self.stopped[rows],
-            decided=None if self.decided is None else self.decided[rows],
-        )
+        parts = ("viewpoint", "view", "length", "stopped", "decided")
+        return Trajectories(**{name: select_rows(getattr(self, name), rows) for name in parts})
 
     @property
     def last_state(self) -> State:
@@ -108,16 +103,15 @@ def run_episodes(
         answer = call_agent(agent, "act", observation, memory)
         if "act" in agent.guarded_methods:
             _check_act(agent, answer, observation.state, environment.world.slots)
-        slot, memory = answer
-        slot = scatter_rows(slot, rows, count)
+        slot, memory = scatter_rows(answer[0], rows, count), answer[1]
         if record and time < max_steps:
             given = _checked_explanation(agent, call_agent(agent, "explain", observation, memory), observation)
             explanations.append(None if given is None else given.each(partial(scatter_rows, rows=rows, count=count)))
         if name_objects:
             names = ~state.ended & (slot == STOP) if time < max_steps else ~state.ended
             if names.device.type != "cpu" or names.any():
-                named_now = call_agent(agent, "name_object", observation, memory)
-                place = _checked_rows(agent, "name_object", named_now, observation.state)
+                place = call_agent(agent, "name_object", observation, memory)
+                place = _checked_rows(agent, "name_object", place, observation.state)
                 named = torch.where(names, scatter_rows(place, rows, count), named)
         if time < max_steps:
             if trail is None:
@@ -182,17 +176,11 @@ def _checked_explanation(agent: Agent, given: Any, observation: Observation) -> 
         width = slots if name == "probability" else None  # how many words and objects there are is its own business
         if part is None and width is None:
             continue
-        if (
-            not isinstance(part, Tensor)
-            or not is_plain(part)
-            or part.dim() != 2
-            or len(part) != rows
-            or width not in (None, part.shape[1])
-        ):
+        plain = isinstance(part, Tensor) and is_plain(part) and part.dim() == 2
+        if not plain or len(part) != rows or width not in (None, part.shape[1]):
             problem = f"{agent_name(agent)}.explain gave {name} of another shape"
-            raise UsageError(
-                f"{problem}; it must be a tensor [{rows}, {width or 'any'}], a row for each of those observed"
-            )
+            expected = f"a tensor [{rows}, {width or 'any'}], a row for each of those observed"
+            raise UsageError(f"{problem}; it must be {expected}")
     return given
 
 
@@ -211,9 +199,9 @@ def narrow_rows(rows: Tensor | None, kept: Tensor) -> Tensor:
 
 def select_rows(tree: Tree, rows: Tensor | None) -> Tree:
     """Some rows, by their places, of every tensor of a tree: of tuples, lists, dictionaries and dataclasses."""
-    found: Any = tree
     if rows is None:
         return tree
+    found: Any = tree
     if isinstance(tree, Tensor):
         found = tree.index_select(0, rows)
     elif isinstance(tree, tuple) and hasattr(tree, "_fields"):

@@ -81,9 +81,8 @@ def _settings_of(name: str, policy: type) -> type[Any]:
     try:
         found()
     except TypeError:
-        raise UsageError(
-            f"settings of the policy '{name}' lack defaults; give each field of {found.__name__} one"
-        ) from None
+        problem = f"settings of the policy '{name}' lack defaults"
+        raise UsageError(f"{problem}; give each field of {found.__name__} one") from None
     return found
 
 
@@ -116,20 +115,20 @@ def open_policy(source: str | Path) -> Policy:
     Args:
         source: The folder that `save_pretrained` wrote, here or on the hub.
     """
+
+    def read(folder: Path) -> Policy:
+        policy = unfilled_policy(folder)
+        policy.load_state_dict(policy.read_weights(folder))
+        return policy.eval()
+
     folder = find_folder(source, GIVE)
     require_files(source, folder, (CONFIG, WEIGHTS), GIVE)
-    return read_whole(folder, _opened)
+    return read_whole(folder, read)
 
 
 def open_weights(folder: Path) -> Policy:
     """The policy in a folder: the paper's, whose folder is a navigator's, or another."""
     return open_policy(folder) if describes_policy(folder) else RecurrentPolicy(Navigator.from_pretrained(folder))
-
-
-def _opened(folder: Path) -> Policy:
-    policy = unfilled_policy(folder)
-    policy.load_state_dict(policy.read_weights(folder))
-    return policy.eval()
 
 
 def unfilled_policy(folder: Path) -> Policy:
