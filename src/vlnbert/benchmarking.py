@@ -23,7 +23,8 @@ from vlnbert.evaluation.evaluate import evaluate_agent
 from vlnbert.features.views import facing_views
 from vlnbert.house import generate
 from vlnbert.learning.experiment import TrainConfig
-from vlnbert.learning.navigator_recipe import NavigatorRecipe
+from vlnbert.learning.navigator_recipe import NAVIGATOR
+from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import Instruction, Navigator, NavigatorConfig, Step, fast
 from vlnbert.rollout.episodes import MAX_STEPS
 from vlnbert.rollout.policy import GreedyAgent
@@ -107,7 +108,7 @@ def time_training(setup: BenchSetup, config: TrainConfig, rounds: int, updates: 
     torch.manual_seed(0)
     navigator = Navigator(setup.shape).to(device)
     navigator.tokenizer = setup.tokenizer  # for flips
-    trainer = NavigatorRecipe().trainer(Path(), navigator, environment, [setup.split], {}, config, "")
+    trainer = Trainer(NAVIGATOR, Path(), navigator, environment, [setup.split], {}, config)
 
     def advance(updates: int) -> None:
         for number in islice(numbers, updates):

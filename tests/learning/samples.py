@@ -77,7 +77,7 @@ def trainer(
     train = split("r2r/train", 12)
     if config.objective.alignment:
         train, _ = align_words(train, read_word_labels(folder.word_labels), tokenizer, world)
-    return NAVIGATOR.trainer(run, navigator, environment, [train], validation, config, SCORED, ranks, **more)
+    return Trainer(NAVIGATOR, run, navigator, environment, [train], validation, config, SCORED, "spl", ranks, **more)
 
 
 def write_labels(house: Path) -> Path:

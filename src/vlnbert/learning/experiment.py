@@ -305,9 +305,4 @@ class Experiment(ExperimentSettings):
     @property
     def best_metric(self) -> str:
         """The score by which the best weights are chosen."""
-        return best_metric(self.best_on)
-
-
-def best_metric(best_on: str) -> str:
-    """The score by which the best weights are chosen on a split."""
-    return TASKS[task_and_split(best_on)[0]].best_metric
+        return TASKS[task_and_split(self.best_on)[0]].best_metric

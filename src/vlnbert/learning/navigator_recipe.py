@@ -20,7 +20,7 @@ from vlnbert.evaluation.tables import Summary
 from vlnbert.features.opening import as_kept
 from vlnbert.learning.batches import BatchStream
 from vlnbert.learning.checkpoints import Trained, unfilled_navigator
-from vlnbert.learning.experiment import Experiment, PolicyChoice, TrainConfig, best_metric
+from vlnbert.learning.experiment import Experiment, PolicyChoice, TrainConfig
 from vlnbert.learning.losses import LOSSES
 from vlnbert.learning.objective import term_names
 from vlnbert.learning.recipe import Recipe, require_scored
@@ -75,9 +75,12 @@ class NavigatorRecipe(Recipe):
         return open_weights(folder)
 
     def as_trained(self, experiment: Experiment, model: Any) -> Experiment:
-        if experiment.policy.name == RECURRENT:
-            return replace(experiment, navigator=trained_shape(experiment, model))
-        return replace(experiment, policy=PolicyChoice(model.name, dict(model.settings)))
+        if experiment.policy.name != RECURRENT:
+            return replace(experiment, policy=PolicyChoice(model.name, dict(model.settings)))
+        shape, settings = model.config, experiment.navigator.backbone_settings
+        if experiment.start is None:  # settings of a new backbone stay as they were chosen
+            shape = replace(shape, backbone_settings=settings)
+        return replace(experiment, navigator=shape)
 
     def start_notes(self, experiment: Experiment, model: Any) -> Iterator[str]:
         if experiment.policy.name == RECURRENT:
@@ -121,10 +124,19 @@ class NavigatorRecipe(Recipe):
         config: TrainConfig,
         ranks: Ranks,
     ) -> dict[str, Summary]:
-        return validation_scores(environment, model, validation, config, ranks)
-
-    def best_metric(self, best_on: str) -> str:
-        return best_metric(best_on)
+        scores: dict[str, Summary] = {}
+        for name, split in validation.items():
+            result = evaluate_agent(
+                environment,
+                GreedyAgent(model),
+                split.episodes,
+                split.tokens,
+                max_steps=config.max_steps or TASKS[split.episodes.task].max_steps,
+                batch=config.validation_batch,
+                ranks=ranks,
+            )
+            scores[name] = result.scores.summary() if result.scores is not None else {}
+        return scores
 
     def anchored(self, experiment: Experiment) -> Experiment:
         navigator, settings = experiment.navigator, experiment.navigator.backbone_settings
@@ -156,25 +168,6 @@ class NavigatorRecipe(Recipe):
             changes.append("all batches of an update come from one split")
         if changes:
             yield f"{trainer.run} was begun by an older version and goes on otherwise: {', and '.join(changes)}"
-
-
-def validation_scores(
-    environment: Environment, model: nn.Module, splits: Mapping[str, Split], config: TrainConfig, ranks: Ranks
-) -> dict[str, Summary]:
-    """The scores on each of the splits, walked by all ranks together."""
-    scores: dict[str, Summary] = {}
-    for name, split in splits.items():
-        result = evaluate_agent(
-            environment,
-            GreedyAgent(model),
-            split.episodes,
-            split.tokens,
-            max_steps=config.max_steps or TASKS[split.episodes.task].max_steps,
-            batch=config.validation_batch,
-            ranks=ranks,
-        )
-        scores[name] = result.scores.summary() if result.scores is not None else {}
-    return scores
 
 
 def aligned(splits: Mapping[str, Split], data: Data, tokenizer: Tokenizer) -> tuple[dict[str, Split], list[str]]:
@@ -212,7 +205,10 @@ def initial_navigator(experiment: Experiment, data: Data, asked: Collection[str]
     torch.manual_seed(experiment.training.seed)
     named = {place.removeprefix(PLACE) for place in asked if place.startswith(PLACE)}
     if experiment.start is None:
-        navigator = _new_navigator(experiment.navigator, data)
+        views, objects, pieces = data.view_bank.width, data.object_width, piece_count(data.tokenizer)
+        shape = replace(experiment.navigator, feature_width=views, object_width=objects, vocabulary=pieces)
+        navigator = Navigator(shape)
+        navigator.tokenizer = navigator.tokenizer or data.tokenizer  # some backbones bring their own
     else:
         navigator = _started_navigator(experiment, resolve_source(experiment.start), data, named)
     _require_as_asked(experiment, navigator.config, named)
@@ -246,25 +242,11 @@ def initial_policy(experiment: Experiment, data: Data, asked: Collection[str] = 
     return opened.float()
 
 
-def trained_shape(experiment: Experiment, navigator: Navigator) -> NavigatorConfig:
-    """The shape that is trained, as a run's folder keeps it; settings of a new backbone stay as they were requested."""
-    if experiment.start is not None:
-        return navigator.config
-    return replace(navigator.config, backbone_settings=experiment.navigator.backbone_settings)
-
-
 def kept_by_start(shape: NavigatorConfig, navigator: Navigator) -> Iterator[str]:
     """In words, what a navigator to start from keeps although the experiment has it otherwise; sizes are its own."""
     for name in WORDS:
         if (kept := getattr(navigator.config, name)) != (said := getattr(shape, name)):
             yield f"{setting(PLACE + name)} stays {kept}, as in the weights to start from; the experiment has {said}"
-
-
-def _new_navigator(shape: NavigatorConfig, data: Data) -> Navigator:
-    views, objects, pieces = data.view_bank.width, data.object_width, piece_count(data.tokenizer)
-    navigator = Navigator(replace(shape, feature_width=views, object_width=objects, vocabulary=pieces))
-    navigator.tokenizer = navigator.tokenizer or data.tokenizer  # some backbones bring their own
-    return navigator
 
 
 def _started_navigator(experiment: Experiment, start: str | Path, data: Data, named: Collection[str]) -> Navigator:

@@ -1,7 +1,4 @@
-"""The trainer: update, validate, save. What is shown or logged along the way is left to callbacks.
-
-What is trained, and how it learns and is scored, is said by a recipe (`recipe.py`).
-"""
+"""The trainer of every recipe: update, validate, save. Callbacks show and log it."""
 
 import math
 import shlex
@@ -10,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import DataError, VlnbertError
-from vlnbert.evaluation.tables import Summary, is_better
+from vlnbert.evaluation.tables import is_better
 from vlnbert.learning.batches import BatchStream
 from vlnbert.learning.callbacks import Callback, make_callback
 from vlnbert.learning.checkpoints import Trained, TrainingState, load_checkpoint, save_checkpoint, save_trained
@@ -43,7 +40,6 @@ from vlnbert.learning.run_folder import (
 from vlnbert.learning.updates import (
     EagerUpdate,
     GraphUpdate,
-    LearnerModule,
     Update,
     companions_of,
     dropout_seed,
@@ -51,6 +47,9 @@ from vlnbert.learning.updates import (
 )
 from vlnbert.ranks import ALONE, Ranks, launcher
 from vlnbert.tasks.splits import Split
+
+if TYPE_CHECKING:
+    from vlnbert.learning.recipe import Recipe
 
 NOT_FINITE = "the features or the weights started from may not be finite; check both"
 
@@ -64,41 +63,38 @@ class Trainer:
 
     def __init__(
         self,
+        recipe: "Recipe",
         run: Path,
         model: Trained,
-        learner: LearnerModule,
-        batches: BatchStream,
+        environment: Environment,
+        train: Sequence[Split],
         validation: Mapping[str, Split],
         config: Any,
-        *,
-        environment: Environment,
-        scores: Callable[[], dict[str, Summary]],
-        best_on: str,
-        best_metric: str,
+        best_on: str = "",
+        best_metric: str = "",
         ranks: Ranks = ALONE,
         card: Mapping[str, Any] | None = None,
     ) -> None:
-        """`scores` gives the scores on each of the validation splits, shared out over all ranks.
+        """`best_on` names the validation split whose score decides, and `best_metric` that score.
 
-        `best_on` names the validation split whose score decides, and `best_metric` which; `card` is what the best's
-        model card shall tell. What the learner holds beside the model, such as a loss with parameters, is optimised
-        after it, saved and resumed.
+        `card` is what the best's model card says. What the learner holds beside the model, such as a loss with
+        parameters, is optimised after it, saved and resumed.
         """
-        self.run, self.model, self.batches, self.config = run, model, batches, config
-        self.validation, self.best_on, self.ranks, self.card = validation, best_on, ranks, dict(card or {})
-        self.environment, self.scores, self.best_metric = environment, scores, best_metric
+        self.batches = batches = BatchStream.of(train, config, ranks, environment.world.device)
+        learner: Any = recipe.learner(model, environment, batches, config, ranks)
+        self.recipe, self.run, self.model, self.environment, self.config = recipe, run, model, environment, config
+        self.validation, self.best_on, self.best_metric = validation, best_on, best_metric
+        self.ranks, self.card = ranks, dict(card or {})
         self.callbacks: Sequence[Callback] = ()
         self.named: dict[str, Callback] = {name: make_callback(name) for name in config.callbacks}
         self.notes: list[str] = []  # on the data and the device, for whoever begins the run
         self.advanced: Callable[[int], object] = lambda iteration: None  # called after every update, with their number
         self.device = device = batches.device
         self.parts, self.begin_update = learner.parts, learner.begin_update
-        self.learner: nn.Module = learner  # type: ignore[assignment]  # a module, as its contract says
+        self.learner: nn.Module = learner
         self.companions = companions_of(self.learner, model)
-        learned = dict(model.named_parameters())
-        learned |= {
-            name: one for name, one in self.companions.items() if isinstance(one, nn.Parameter) and one.requires_grad
-        }
+        added = {name: one for name, one in self.companions.items() if isinstance(one, nn.Parameter)}
+        learned = {**dict(model.named_parameters()), **{name: one for name, one in added.items() if one.requires_grad}}
         free = set(learner.unclipped())
         clipped = [weight for weight in learned.values() if weight not in free]
         self.optimiser, self.names = make_optimiser(config, learned, device)
@@ -168,20 +164,19 @@ class Trainer:
         self.begin_update(iteration)
         self.learner.train()
         torch.manual_seed(dropout_seed(self.config.seed, iteration, self.ranks.rank))
-        if self.config.accumulate == 1:
+        count = self.config.accumulate
+        if count == 1:
             self.unreported.append(self.update(*self.batches[iteration]))
         else:
-            self._accumulate(iteration, self.config.accumulate)
+            # Ranks share their gradients with the last batch.
+            apart = self.learner.no_sync if isinstance(self.learner, DistributedDataParallel) else nullcontext
+            self.optimiser.zero_grad(set_to_none=True)
+            for part in range(count):
+                with apart() if part < count - 1 else nullcontext():
+                    losses = self.eager.accumulate(*self.batches[iteration * count + part], share=1 / count)
+                    self.unreported.append(losses)
+            self.eager.step()
         self.averaged.update(iteration)
-
-    def _accumulate(self, iteration: int, count: int) -> None:
-        """Make an update from several batches; ranks share their gradients with the last of these."""
-        apart = self.learner.no_sync if isinstance(self.learner, DistributedDataParallel) else nullcontext
-        self.optimiser.zero_grad(set_to_none=True)
-        for part in range(count):
-            with apart() if part < count - 1 else nullcontext():
-                self.unreported.append(self.eager.accumulate(*self.batches[iteration * count + part], share=1 / count))
-        self.eager.step()
 
     def _begin(self) -> None:
         """Tell the callbacks, and save what is there before the first update."""
@@ -261,9 +256,17 @@ class Trainer:
         losses = self.ranks.mean(torch.stack(self.unreported))
         self.unreported = []
         first = self.progress.iteration * self.config.accumulate - len(losses)
-        for number, parts in enumerate(losses.tolist(), first):
-            if not math.isfinite(parts[0]):
-                self._give_up(number, dict(zip(self.parts, parts, strict=True)))
+        for number, values in enumerate(losses.tolist(), first):
+            if math.isfinite(values[0]):
+                continue
+            episodes = self.batches.split_of(number).episodes
+            names = ", ".join(episodes.ids[row] for row in self.batches.rows(number).tolist())
+            terms = [name for name, value in zip(self.parts[1:], values[1:], strict=True) if not math.isfinite(value)]
+            of_terms = f", in its term{'s' * (len(terms) > 1)} {', '.join(terms)}" if terms else ""
+            problem = f"the loss of batch {number} is {values[0]}{of_terms} (instructions {names})"
+            of_first = number < self.config.accumulate
+            remedy = f"nothing was learned yet: {NOT_FINITE}" if of_first else self._remedy
+            raise TrainingError(f"{problem}; {remedy}")
         self.carried = torch.cat([self.carried.to(losses.dtype), losses])
 
     def _report(self) -> None:
@@ -285,24 +288,13 @@ class Trainer:
             return "nothing was saved yet; begin again with a lower learning rate"
         return f"{self.run} still holds the last good checkpoint; begin another run with a lower learning rate"
 
-    def _give_up(self, number: int, parts: Mapping[str, float]) -> None:
-        """Say which batch has a loss that is no number, and which of its terms are none."""
-        episodes = self.batches.split_of(number).episodes
-        names = ", ".join(episodes.ids[row] for row in self.batches.rows(number).tolist())
-        terms = [name for name, value in parts.items() if name != "total" and not math.isfinite(value)]
-        of_terms = f", in its term{'s' * (len(terms) > 1)} {', '.join(terms)}" if terms else ""
-        problem = f"the loss of batch {number} is {parts['total']}{of_terms} (instructions {names})"
-        if number < self.config.accumulate:  # of the first update
-            raise TrainingError(f"{problem}; nothing was learned yet: {NOT_FINITE}")
-        raise TrainingError(f"{problem}; {self._remedy}")
-
     def _validate(self) -> None:
         """Score the validation splits, keep the best weights and tell."""
         self.walking = True
         try:
             if self.hurrying:  # requested in just this moment
                 raise KeyboardInterrupt
-            scores = self.scores()
+            scores = self.recipe.scores(self.model, self.environment, self.validation, self.config, self.ranks)
         finally:
             self.walking = False
         score = scores[self.best_on][self.best_metric] if self.best_on in scores else None

@@ -137,9 +137,6 @@ class SpeakerRecipe(Recipe):
             scores[name] = {PERPLEXITY: perplexity(*likelihoods), "episodes": len(split.episodes)}
         return scores
 
-    def best_metric(self, best_on: str) -> str:
-        return PERPLEXITY
-
 
 RECIPE = SpeakerRecipe()
 
