@@ -14,6 +14,7 @@ import torch
 
 from vlnbert.data.data import open_data
 from vlnbert.environment.environment import Environment
+from vlnbert.evaluation.tables import Summary
 from vlnbert.features.views import open_features
 from vlnbert.learning.checkpoints import TrainingState
 from vlnbert.learning.experiment import Experiment, TrainConfig
@@ -21,7 +22,7 @@ from vlnbert.learning.navigator_recipe import NAVIGATOR
 from vlnbert.learning.optimisers import AveragedWeights
 from vlnbert.learning.run_folder import POINTER, last_checkpoint
 from vlnbert.learning.runs import begin_run
-from vlnbert.learning.trainer import Summary, Trainer
+from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import SIZES, Navigator, NavigatorConfig
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.sources.instructions import read_word_labels, split_words

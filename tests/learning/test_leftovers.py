@@ -17,13 +17,14 @@ from tests.processes import together
 from vlnbert.api.agents import load_agent
 from vlnbert.data.data import open_data
 from vlnbert.errors import DataError
+from vlnbert.evaluation.tables import Summary
 from vlnbert.learning import run_folder
 from vlnbert.learning.callbacks import JsonLog, read_log
 from vlnbert.learning.experiment import Experiment, TrainConfig
 from vlnbert.learning.navigator_recipe import NavigatorRecipe, own_navigator
 from vlnbert.learning.run_folder import Progress, best_weights, last_checkpoint, read_progress
 from vlnbert.learning.runs import begin_run, resume_run
-from vlnbert.learning.trainer import Summary, Trainer
+from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import Navigator, NavigatorConfig
 from vlnbert.ranks import Ranks
 from vlnbert.sources.writing import aside, temporary_name

@@ -93,7 +93,7 @@ def test_a_class_is_made_once_with_the_settings(
 
 
 BROKEN = {
-    "a list": (lambda rollout: [0.0], r"gives list, not a tensor"),
+    "a list": (lambda rollout: [0.0], r"gives a list, not a tensor"),
     "a row": (lambda rollout: rollout.slot[0].float(), r"has the shape \[8\], not \[time, row\], here \[\d, 8\]"),
     "with the end": (lambda rollout: rollout.viewpoint.float(), r"has the shape \[\d, 8\], not \[time, row\]"),
     "numbers of things": (lambda rollout: rollout.slot, r"is of int64, not of floating-point numbers"),

@@ -8,7 +8,7 @@ It is one reward of several: others are registered by name, and a training names
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
@@ -103,28 +103,37 @@ class OpenReward:
             seen = (rollout, batch) if self.ours else (lent(rollout, self.world), lent(batch))
             found = self.made(*seen) if self.made is not None else self.reward(*seen, self.world)
         if not self.ours:
-            _check(self.name, found, rollout)
+            problem = fault_in(found, rollout.slot.shape)
+            if problem is None and found.device != rollout.slot.device:
+                problem = f"is on {found.device}, the rollout on {rollout.slot.device}"
+            # Finiteness is looked at on the CPU alone, where looking is free.
+            if problem is None and found.device.type == "cpu" and not (found.isfinite() | ~rollout.live).all():
+                problem = "is not finite where rows are live"
+            if problem is not None:
+                raise UsageError(f"the reward '{self.name}' {problem}; mend it, or choose another")
         return found  # type: ignore[no-any-return]  # a tensor, as was checked
 
 
-def _check(name: str, found: Any, rollout: Rollout) -> None:
-    """Finiteness is looked at on the CPU alone, where looking is free."""
-    time, rows = rollout.slot.shape
-    problem = ""
-    if not isinstance(found, Tensor):
-        problem = f"gives {type(found).__name__}, not a tensor"
-    elif not is_plain(found) and not found.is_meta:
-        problem = f"gives {kind_of(found)}, not one that lies open"
-    elif found.shape != rollout.slot.shape:
-        problem = f"has the shape {list(found.shape)}, not [time, row], here {[time, rows]}"
-    elif not found.is_floating_point():
-        problem = f"is of {str(found.dtype).removeprefix('torch.')}, not of floating-point numbers"
-    elif found.device != rollout.slot.device:
-        problem = f"is on {found.device}, the rollout on {rollout.slot.device}"
-    elif found.device.type == "cpu" and not bool((found.isfinite() | ~rollout.live).all()):
-        problem = "is not finite where rows are live"
-    if problem:
-        raise UsageError(f"the reward '{name}' {problem}; mend it, or choose another")
+def fault_in(value: Any, shape: Sequence[int] | None, or_number: bool = False) -> str | None:
+    """Why a value is not the floating-point tensor [time, row] that a reward or a loss gives; None if it is.
+
+    Args:
+        value: The value to check.
+        shape: Times and rows; None where nobody walked, so that only a single number fits.
+        or_number: Whether a single number fits, too.
+    """
+    if not isinstance(value, Tensor):
+        return f"gives a {type(value).__name__}, not a tensor"
+    if not is_plain(value):
+        return f"gives {kind_of(value)}, not one that lies open"
+    if value.shape != shape and not (or_number and value.dim() == 0):
+        expected = "a single number" if shape is None else f"[time, row], here {list(shape)}"
+        return (
+            f"has the shape {list(value.shape)}, not {expected}{' or one number' * (or_number and shape is not None)}"
+        )
+    if not value.is_floating_point():
+        return f"is of {str(value.dtype).removeprefix('torch.')}, not of floating-point numbers"
+    return None
 
 
 class Rewards:
