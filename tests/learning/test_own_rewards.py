@@ -99,7 +99,10 @@ BROKEN = {
     "numbers of things": (lambda rollout: rollout.slot, r"is of int64, not of floating-point numbers"),
     "no number": (lambda rollout: rollout.slot * torch.nan, r"is not finite where rows are live"),
     "infinite": (lambda rollout: rollout.slot + torch.inf, r"is not finite where rows are live"),
-    "elsewhere": (lambda rollout: torch.ones(rollout.slot.shape, device="meta"), r"is on meta, the rollout on cpu"),
+    "elsewhere": (
+        lambda rollout: torch.ones(rollout.slot.shape, device="meta"),
+        r"gives a meta tensor, not one that",
+    ),
 }
 
 

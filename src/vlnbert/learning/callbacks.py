@@ -149,15 +149,12 @@ class ProgressBar:
         if self.began is None:
             self.began = iteration, time.monotonic()
         elif self.timed and iteration - self.began[0] == TIMED:
-            self._estimate((time.monotonic() - self.began[1]) / TIMED, (self.bar.total or 0) - iteration)
-
-    def _estimate(self, seconds: float, left: int) -> None:
-        if seconds * left < LONG:
-            return
-        minutes = round(seconds * left / 60)
-        lasts = f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
-        line = f"an update takes {seconds:.2f} s here, so the {left:,} that are left about {lasts}, validations aside"
-        self.bar.say(f"{line}; Ctrl-C saves and stops")
+            seconds, left = (time.monotonic() - self.began[1]) / TIMED, (self.bar.total or 0) - iteration
+            if seconds * left >= LONG:
+                minutes = round(seconds * left / 60)
+                lasts = f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
+                line = f"an update takes {seconds:.2f} s here, so the {left:,} that are left about {lasts}"
+                self.bar.say(f"{line}, validations aside; Ctrl-C saves and stops")
 
     def updated(self, iteration: int, learning_rate: float, parts: dict[str, float]) -> None:
         first = next((name for name in parts if name != "total"), None)

@@ -74,7 +74,12 @@ def save_checkpoint(run: Path, state: TrainingState, progress: Progress, keep: i
         try:
             metadata = {"progress": json.dumps(asdict(progress))}
             if state.callbacks:
-                metadata[CALLBACKS] = _as_json(state.callbacks)
+                try:
+                    metadata[CALLBACKS] = json.dumps(state.callbacks)
+                except (TypeError, ValueError) as error:
+                    problem = f"the state of a callback cannot be saved ({error})"
+                    remedy = "keep numbers, texts, lists and dictionaries"
+                    raise UsageError(f"{problem}; {remedy}") from None
             companions = {BESIDE + name: tensor.detach().contiguous() for name, tensor in state.companions.items()}
             tensors = {**optimiser_tensors(state.optimiser, state.names), **learning, **companions}
             tensors |= {LOSSES: losses} if len(losses) else {}
@@ -176,11 +181,3 @@ def file_of_a_run() -> Iterator[None]:
         raise
     except DataError as error:
         raise DataError(error.path, error.problem, ANEW, error.place) from None
-
-
-def _as_json(states: Mapping[str, Any]) -> str:
-    try:
-        return json.dumps(states)
-    except (TypeError, ValueError) as error:
-        problem = f"the state of a callback cannot be saved ({error})"
-        raise UsageError(f"{problem}; keep numbers, texts, lists and dictionaries") from None

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from vlnbert.errors import UnknownNameError, UsageError
 from vlnbert.features.spec import WITHOUT_NAMES, FeatureSpec
@@ -45,7 +45,14 @@ def _paper(navigator: NavigatorConfig, training: TrainConfig | None = None) -> E
 
 
 NO_FIDELITY = TrainConfig(rewards=replace(HOPS, fidelity=False, departure=False))
-IN_QUARTERS = TrainConfig(batch=4, accumulate=4, rewards=HOPS)  # appendix C.2: they need the memory
+
+
+def _attending(name: str, to: Literal["embeddings", "initial", "previous"], what: str) -> Preset:
+    """The one-stream agent whose words attend at every step, by quarters of a batch: they need the memory."""
+    experiment = _paper(replace(ONE, language_attention=to), TrainConfig(batch=4, accumulate=4, rewards=HOPS))
+    description = f"words attend at every step, on {what} (Table 4, C.2)"
+    return Preset(f"r2r-one-stream-{name}-attn", description, experiment, OSCAR)
+
 
 OPEN = Experiment(
     features=FeatureSpec(views="captions,observations"),
@@ -149,23 +156,16 @@ def _on_r4r(experiment: Experiment) -> Experiment:
     return replace(experiment, train_on=("r4r/train",), validate_on=validate_on, best_on="r4r/val_unseen")
 
 
-REVERIE_DEMO = _reverie(
-    DEMO,
-    objective=replace(
-        DEMO.training.objective, grounding=10.0
-    ),  # five times imitation and student forcing, as in the paper
-)
+# Grounding is five times imitation and student forcing, as in the paper.
+REVERIE_DEMO = _reverie(DEMO, objective=replace(DEMO.training.objective, grounding=10.0))
 # Half of the updates are of R2R: on houses kept out of train, REVERIE alone had a third less SR than beside R2R's whole
 # instructions, and that a quarter less than beside their parts too, with flips and word labels (docs/results.md).
 REVERIE_OPEN = replace(
     _reverie(OPEN),
     train_on=("reverie/train", *R2R_OPEN.train_on),
     validate_on=(*_reverie(OPEN).validate_on, *OPEN.validate_on),
-    features=replace(
-        OPEN.features,
-        objects=WITHOUT_NAMES,
-        max_objects=20,  # 99.7 % of the viewpoints show no more; one shows 60
-    ),
+    # 99.7 % of the viewpoints show 20 objects at most; one shows 60.
+    features=replace(OPEN.features, objects=WITHOUT_NAMES, max_objects=20),
     training=replace(
         R2R_OPEN.training,
         iterations=3000,
@@ -210,24 +210,9 @@ PRESETS = (
         _paper(ONE, NO_FIDELITY),
         OSCAR,
     ),
-    Preset(
-        "r2r-one-stream-emb-attn",
-        "words attend at every step, on their embeddings (Table 4, C.2)",
-        _paper(replace(ONE, language_attention="embeddings"), IN_QUARTERS),
-        OSCAR,
-    ),
-    Preset(
-        "r2r-one-stream-init-attn",
-        "words attend at every step, on their initial features (Table 4, C.2)",
-        _paper(replace(ONE, language_attention="initial"), IN_QUARTERS),
-        OSCAR,
-    ),
-    Preset(
-        "r2r-one-stream-re-attn",
-        "words attend at every step, on the last step's output (Table 4, C.2)",
-        _paper(replace(ONE, language_attention="previous"), IN_QUARTERS),
-        OSCAR,
-    ),
+    _attending("emb", "embeddings", "their embeddings"),
+    _attending("init", "initial", "their initial features"),
+    _attending("re", "previous", "the last step's output"),
     Preset("r2r-two-stream", "the paper's R2R agent from PREVALENT", _paper(TWO), PREVALENT),
     Preset(
         "r2r-two-stream-unmatched",
@@ -264,8 +249,8 @@ class Presets(Mapping[str, Preset]):
             raise UnknownNameError("preset", name, self._presets)
         preset = self._presets[name]
         if isinstance(preset, Later):
-            found: dict[str, Preset] = {one.name: one for one in import_module(preset.module).PRESETS}
-            self._presets[name] = preset = found[name]
+            preset = next(each for each in import_module(preset.module).PRESETS if each.name == name)
+            self._presets[name] = preset
         return preset
 
     def navigator(self, name: str) -> Experiment:

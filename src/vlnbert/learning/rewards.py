@@ -127,10 +127,8 @@ def fault_in(value: Any, shape: Sequence[int] | None, or_number: bool = False) -
     if not is_plain(value):
         return f"gives {kind_of(value)}, not one that lies open"
     if value.shape != shape and not (or_number and value.dim() == 0):
-        expected = "a single number" if shape is None else f"[time, row], here {list(shape)}"
-        return (
-            f"has the shape {list(value.shape)}, not {expected}{' or one number' * (or_number and shape is not None)}"
-        )
+        expected = f"[time, row], here {list(shape)}" + ", or one number" * or_number if shape else "a single number"
+        return f"has the shape {list(value.shape)}, not {expected}"
     if not value.is_floating_point():
         return f"is of {str(value.dtype).removeprefix('torch.')}, not of floating-point numbers"
     return None

@@ -25,7 +25,8 @@ from vlnbert.sources.files import NewerFormatError, read_json, require_regular
 from vlnbert.sources.writing import Read, aside, locked, read_whole, remove, sweep, write_json
 
 RECORD, POINTER, CHECKPOINTS, BEST = "run.json", "last.json", "checkpoints", "best"  # in a run's folder
-DIGEST = "digest"  # of what else a pointer says
+# In a pointer: the names of the checkpoints that the run keeps, and the digest of all else that it says.
+KEPT, DIGEST = "kept", "digest"
 TRAINER = "trainer.safetensors"  # in a checkpoint's folder
 NAME = re.compile(r"\d{7,10}")  # of a checkpoint's folder: its update
 WRITTEN_BESIDE = re.compile(r"run\.json|last\.json|best(\.new)?|\d{7,}(\.new)?")  # .new: by older versions
@@ -40,9 +41,6 @@ class Progress:
     best: float | None  # the best score so far
     best_iteration: int | None
     validated: bool = True  # or it is still to be
-
-
-KEPT = "kept"  # in the pointer: the checkpoints that the run keeps, by their names
 
 
 def is_run(folder: Path) -> bool:
@@ -63,7 +61,7 @@ def has_checkpoint(run: Path) -> bool:
 
 def last_checkpoint(run: Path) -> Path:
     """The newest whole checkpoint of a run: the one that its pointer names or, if that is lost, the newest there is."""
-    return while_trained(run, _last_checkpoint)
+    return while_trained(run, lambda run: _require_checkpoint(_named_checkpoint(run)))
 
 
 def while_trained(run: Path, read: Callable[[Path], Read]) -> Read:
@@ -71,8 +69,7 @@ def while_trained(run: Path, read: Callable[[Path], Read]) -> Read:
     return read_whole(run / POINTER, lambda _: read(run))
 
 
-def _last_checkpoint(run: Path) -> Path:
-    folder = _named_checkpoint(run)
+def _require_checkpoint(folder: Path) -> Path:
     if not (folder / TRAINER).is_file():
         raise DataError(folder, "the checkpoint is missing", ANEW)
     return folder
@@ -84,7 +81,11 @@ def _named_checkpoint(run: Path) -> Path:
         if (run / CHECKPOINTS).is_symlink():
             problem = f"is missing, and {run / CHECKPOINTS} is a link, so that what lies there may be another run's"
             raise DataError(run / POINTER, problem, "put a folder with this run's checkpoints in the place of the link")
-        return _newest_whole(found)
+        for folder in found:
+            with suppress(DataError):
+                _saved_progress(folder)
+                return folder
+        raise DataError(run / CHECKPOINTS, f"holds no whole checkpoint, and {POINTER} is missing", ANEW)
     name = str(_read_pointer(run).get("checkpoint"))
     if not NAME.fullmatch(name):
         raise DataError(run / CHECKPOINTS / name, "the checkpoint is missing", ANEW)
@@ -99,9 +100,7 @@ def read_newest(
     newest, damage = newest or _named_checkpoint(run), None
     for folder in (newest, *older_checkpoints(run, newest)):
         try:
-            if not (folder / TRAINER).is_file():
-                raise DataError(folder, "the checkpoint is missing", ANEW)
-            return folder, read(folder), damage
+            return folder, read(_require_checkpoint(folder)), damage
         except NewerFormatError:
             raise
         except DataError as error:
@@ -117,9 +116,8 @@ def checkpoint_of(run: Path, iteration: int) -> Path:
 
 def _checkpoints(run: Path) -> list[Path]:
     """All checkpoints in a run's folder, the newest first."""
-    folder = run / CHECKPOINTS
-    found = [path for path in folder.iterdir() if NAME.fullmatch(path.name)] if folder.is_dir() else []
-    return sorted(found, key=lambda path: int(path.name), reverse=True)
+    named = [path for path in (run / CHECKPOINTS).glob("*") if NAME.fullmatch(path.name)]
+    return sorted(named, key=lambda path: int(path.name), reverse=True)
 
 
 def own_checkpoints(run: Path) -> list[Path]:
@@ -148,14 +146,6 @@ def surplus_checkpoints(run: Path, checkpoint: Path, keep: int) -> list[Path]:
     return [path for path in (*own_checkpoints(run), *put_aside) if path not in kept]
 
 
-def _newest_whole(checkpoints: list[Path]) -> Path:
-    for folder in checkpoints:
-        with suppress(DataError):
-            _saved_progress(folder)
-            return folder
-    raise DataError(checkpoints[0].parent, f"holds no whole checkpoint, and {POINTER} is missing", ANEW)
-
-
 def _read_pointer(run: Path) -> dict[str, Any]:
     damaged = f"remove it to go on from the newest checkpoint, or {ANEW}"
     pointer = read_json(run / POINTER, "run to resume", "name the folder that a training wrote", damaged=damaged)
@@ -177,8 +167,7 @@ def read_progress(run: Path) -> Progress:
 
 def after_validation(run: Path, saved: Progress) -> Progress:
     """How far a run is by its pointer, which tells of the validation after the newest checkpoint was saved."""
-    stored = _read_pointer(run).get("progress") if (run / POINTER).exists() else None
-    if stored is None:
+    if not (run / POINTER).exists() or (stored := _read_pointer(run).get("progress")) is None:
         return saved
     try:
         progress = _progress_of(stored)
@@ -235,12 +224,12 @@ def kept(run: Path, ranks: Ranks) -> Iterator[None]:
     """Keep a run's folder to these ranks, and remove what a killed training left half done. Blocks may be nested."""
     with locked(run) if ranks.writes else nullcontext():
         if ranks.writes:
-            sweep_run(run)
+            _sweep(run)
         yield
 
 
-def sweep_run(run: Path) -> None:
-    """Remove what a training that was killed left half done; the run must be kept to this process."""
+def _sweep(run: Path) -> None:
+    """Remove what a training that was killed left half done; the run must be locked."""
     for folder in (run, run / CHECKPOINTS):
         sweep(folder, WRITTEN_BESIDE, alone=folder == run or not folder.is_symlink())
         for path in () if folder.is_symlink() else folder.glob("*.new"):
