@@ -21,8 +21,7 @@ import torch
 
 from tests.learning.samples import state_of
 from vlnbert.learning import checkpoints
-from vlnbert.learning.checkpoints import TrainingState
-from vlnbert.learning.run_folder import Progress
+from vlnbert.learning.run_folder import Progress, TrainingState
 from vlnbert.navigator import Navigator, NavigatorConfig
 from vlnbert.navigator.storage import digests, folder
 

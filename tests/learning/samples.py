@@ -16,11 +16,10 @@ from vlnbert.data.data import open_data
 from vlnbert.environment.environment import Environment
 from vlnbert.evaluation.tables import Summary
 from vlnbert.features.views import open_features
-from vlnbert.learning.checkpoints import TrainingState
 from vlnbert.learning.experiment import Experiment, TrainConfig
 from vlnbert.learning.navigator_recipe import NAVIGATOR
 from vlnbert.learning.optimisers import AveragedWeights
-from vlnbert.learning.run_folder import POINTER, last_checkpoint
+from vlnbert.learning.run_folder import POINTER, TrainingState, last_checkpoint
 from vlnbert.learning.runs import begin_run
 from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import SIZES, Navigator, NavigatorConfig

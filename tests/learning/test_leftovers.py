@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import vlnbert as vln
-import vlnbert.learning.checkpoints
+import vlnbert.learning.run_folder
 import vlnbert.learning.trainer
 import vlnbert.navigator.storage.navigator
 from tests.learning.samples import CONFIG, SCORED, SHAPE, Watcher, same, trainer, weights

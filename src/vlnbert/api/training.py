@@ -15,8 +15,7 @@ from vlnbert.features.in_memory import Features, is_in_memory
 from vlnbert.features.spec import FeatureSpec
 from vlnbert.learning.callbacks import Callback, JsonLog, ProgressBar, TensorBoard, Watching, require_callbacks
 from vlnbert.learning.experiment import ExperimentSettings
-from vlnbert.learning.experiment_file import SUFFIX, read_experiment
-from vlnbert.learning.presets import Preset, presets
+from vlnbert.learning.presets import SUFFIX, Preset, presets, read_experiment
 from vlnbert.learning.run_folder import CHECKPOINTS, POINTER, RECORD, is_run, kept
 from vlnbert.learning.run_record import RENAMED, read_record
 from vlnbert.learning.runs import begin_run, begun_alone, resume_run

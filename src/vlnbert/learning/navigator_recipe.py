@@ -19,13 +19,12 @@ from vlnbert.evaluation.evaluate import evaluate_agent
 from vlnbert.evaluation.tables import Summary
 from vlnbert.features.opening import as_kept
 from vlnbert.learning.batches import BatchStream
-from vlnbert.learning.checkpoints import Trained, unfilled_navigator
 from vlnbert.learning.experiment import Experiment, PolicyChoice, TrainConfig
 from vlnbert.learning.losses import LOSSES
 from vlnbert.learning.objective import term_names
 from vlnbert.learning.recipe import Recipe, require_scored
 from vlnbert.learning.rewards import REWARDS
-from vlnbert.learning.run_folder import best_weights, is_run, while_trained
+from vlnbert.learning.run_folder import Trained, best_weights, is_run, unfilled_navigator, while_trained
 from vlnbert.learning.trainer import Trainer
 from vlnbert.learning.updates import Learner
 from vlnbert.navigator import Navigator, NavigatorConfig
@@ -83,8 +82,11 @@ class NavigatorRecipe(Recipe):
         return replace(experiment, navigator=shape)
 
     def start_notes(self, experiment: Experiment, model: Any) -> Iterator[str]:
-        if experiment.policy.name == RECURRENT:
-            yield from kept_by_start(experiment.navigator, model)
+        for name in WORDS if experiment.policy.name == RECURRENT else ():
+            kept, said = getattr(model.config, name), getattr(experiment.navigator, name)
+            if kept != said:
+                weights = "as in the weights to start from"
+                yield f"{setting(PLACE + name)} stays {kept}, {weights}; the experiment has {said}"
 
     def splits(self, record: "RunRecord", data: Data, model: Any) -> tuple[dict[str, Split], list[str]]:
         experiment: Any = record.experiment
@@ -240,13 +242,6 @@ def initial_policy(experiment: Experiment, data: Data, asked: Collection[str] = 
             problem = f"{start} was made for a {name.replace('_', ' ')} of {was}, and it is {now}"
             raise UsageError(f"{problem}; give the data that it was trained with")
     return opened.float()
-
-
-def kept_by_start(shape: NavigatorConfig, navigator: Navigator) -> Iterator[str]:
-    """In words, what a navigator to start from keeps although the experiment has it otherwise; sizes are its own."""
-    for name in WORDS:
-        if (kept := getattr(navigator.config, name)) != (said := getattr(shape, name)):
-            yield f"{setting(PLACE + name)} stays {kept}, as in the weights to start from; the experiment has {said}"
 
 
 def _started_navigator(experiment: Experiment, start: str | Path, data: Data, named: Collection[str]) -> Navigator:

@@ -14,11 +14,10 @@ from vlnbert.errors import UsageError
 from vlnbert.evaluation.tables import Summary
 from vlnbert.learning.batches import BatchStream
 from vlnbert.learning.callbacks import CALLBACKS
-from vlnbert.learning.checkpoints import Trained
 from vlnbert.learning.experiment import ExperimentSettings
 from vlnbert.learning.optimisers import OPTIMISERS, SCHEDULES
+from vlnbert.learning.run_folder import Trained
 from vlnbert.learning.trainer import Trainer
-from vlnbert.learning.updates import LearnerModule
 from vlnbert.plugins import LOAD_PLUGIN
 from vlnbert.ranks import Ranks
 from vlnbert.registry import Registry
@@ -59,10 +58,13 @@ class Recipe(ABC):
         """The splits of an experiment, ready for a model; and, line by line, what in them does not fit."""
 
     @abstractmethod
-    def learner(
-        self, model: Any, environment: Environment, batches: BatchStream, config: Any, ranks: Ranks
-    ) -> LearnerModule:
-        """Make the module that gradients are taken of: it gives the losses of a batch."""
+    def learner(self, model: Any, environment: Environment, batches: BatchStream, config: Any, ranks: Ranks) -> Any:
+        """Make the module that gradients are taken of; called with a batch and the keys of its noise, it gives losses.
+
+        These are [part], named by its `parts`; the first is the total, which carries the gradient. Its
+        `begin_update(iteration)` sets what changes over the training, and `unclipped()` gives the parameters whose
+        gradients may be of any size.
+        """
 
     @abstractmethod
     def scores(

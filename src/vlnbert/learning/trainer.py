@@ -18,7 +18,6 @@ from vlnbert.errors import DataError, VlnbertError
 from vlnbert.evaluation.tables import is_better
 from vlnbert.learning.batches import BatchStream
 from vlnbert.learning.callbacks import Callback, make_callback
-from vlnbert.learning.checkpoints import Trained, TrainingState, load_checkpoint, save_checkpoint, save_trained
 from vlnbert.learning.optimisers import (
     AveragedWeights,
     LearningRate,
@@ -30,12 +29,17 @@ from vlnbert.learning.optimisers import (
 from vlnbert.learning.run_folder import (
     BEST,
     Progress,
+    Trained,
+    TrainingState,
     after_validation,
     checkpoint_of,
     kept,
+    load_checkpoint,
     point_to,
     read_newest,
     remove_surplus,
+    save_checkpoint,
+    save_trained,
 )
 from vlnbert.learning.updates import (
     EagerUpdate,

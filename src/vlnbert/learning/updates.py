@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -35,20 +35,6 @@ FLIP = -1  # the counter of that draw; from 0 up they are what is sampled
 MOST_LOOKED_AT = 1000  # batches, to find one of each split
 
 Update = Callable[[Batch, Tensor], Tensor]  # a batch and the keys of its noise -> [part] losses
-
-
-class LearnerModule(Protocol):
-    """The module that gradients are taken of, called with a batch and the keys of its noise."""
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """The names of what it gives [part]: the loss, which carries the gradient, then its parts."""
-
-    def begin_update(self, iteration: int) -> None:
-        """Set whatever changes over the training to what it is in an update."""
-
-    def unclipped(self) -> list[nn.Parameter]:
-        """The parameters whose gradients may be of any size."""
 
 
 class Learner(nn.Module):

@@ -14,9 +14,8 @@ from vlnbert.environment.environment import Environment
 from vlnbert.errors import DataError, UsageError, listed, setting
 from vlnbert.evaluation.tables import Summary
 from vlnbert.learning.batches import BatchStream
-from vlnbert.learning.checkpoints import file_of_a_run
 from vlnbert.learning.recipe import Recipe, require_scored
-from vlnbert.learning.run_folder import best_weights, is_run, while_trained
+from vlnbert.learning.run_folder import best_weights, file_of_a_run, is_run, while_trained
 from vlnbert.navigator import fast
 from vlnbert.navigator.model.navigator import allocate
 from vlnbert.navigator.storage.folder import describes_speaker
