@@ -44,7 +44,8 @@ class SplitSchedule:
         while len(self._places) <= update:
             shares = self.shares(len(self._places))
             self._credit = [credit + share for credit, share in zip(self._credit, shares, strict=True)]
-            split = max(range(len(shares)), key=lambda one: round(self._credit[one], 9))  # rounding breaks no turns
+            # Rounded, so that turns stay turns.
+            split = max(range(len(shares)), key=lambda one: round(self._credit[one], 9))
             self._credit[split] -= 1
             self._places.append((split, self._taken[split]))
             self._taken[split] += 1
@@ -95,7 +96,7 @@ class BatchStream:
     def teacher_rows(self, world: World) -> TeacherRows:
         """The rows of this rank that follow the teacher, and the most steps that it takes."""
         episodes = [split.episodes for split in self.splits]
-        steps = max(TASKS[one.task].teacher_steps(world, one.start, one) for one in episodes)
+        steps = max(TASKS[part.task].teacher_steps(world, part.start, part) for part in episodes)
         return TeacherRows(int((self.row_mode == TEACHER).sum()), steps)
 
     def split_of(self, number: int) -> Split:

@@ -87,7 +87,8 @@ class TrainingSettings:
         require_range(self, 0, MOST, "warmup", "patience")
         require_range(self, 0, 2**63 - 1, "seed")
         require_range(self, 0.0, 1.0, "learning_rate", "weight_decay")
-        require_range(self, 0.0, 0.999999, "ema")  # with 1 it would stay at the first weights
+        # With 1 the average would stay at the first weights.
+        require_range(self, 0.0, 0.999999, "ema")
         require_range(self, 1e-9, 1e9, "grad_clip")
         for part, factor in self.parts.items():
             if not 0 <= factor <= LARGEST_FACTOR:

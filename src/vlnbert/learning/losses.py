@@ -61,7 +61,8 @@ class Loss(nn.Module):
     def __init__(self, config: "TrainConfig", policy: Policy) -> None:
         """The settings of the training, and what is trained."""
         super().__init__()
-        self.weight: float | Tensor = 1.0  # set by the objective; a tensor on the device where it changes
+        # Set by the objective; a tensor on the device where it changes.
+        self.weight: float | Tensor = 1.0
 
     def forward(self, rollout: Rollout, batch: Batch) -> Tensor | None:
         """[time, row] what each step costs, or one number for all; None where this batch has nothing for it."""
@@ -123,7 +124,8 @@ def discounted_returns(reward: Tensor, live: Tensor, last_value: Tensor, ended: 
     ahead = torch.where(ended, 0.0, last_value.detach())
     returns = []
     for now, alive in zip(reward.flip(0), live.flip(0), strict=True):
-        ahead = torch.where(alive, now + discount * ahead, ahead)  # a row that has stopped earns nothing more
+        # A row that has stopped earns nothing more.
+        ahead = torch.where(alive, now + discount * ahead, ahead)
         returns.append(ahead)
     return torch.stack(returns[::-1])
 
@@ -307,7 +309,8 @@ class Alignment(Loss):
 def naming_loss(logits: Tensor, target: Tensor, teacher: Tensor) -> Tensor:
     """[row] the cross-entropy of the target where the teacher stops, which is where the target's place is known."""
     known = (teacher == STOP) & (target != NONE)
-    no_object = logits.shape[1] - 1  # always there to be chosen, so that nothing becomes infinite
+    # "No object" can always be chosen, so that nothing becomes infinite.
+    no_object = logits.shape[1] - 1
     return cross_entropy(at_least_float32(logits), torch.where(known, target, no_object), reduction="none") * known
 
 

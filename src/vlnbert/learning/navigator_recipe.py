@@ -77,7 +77,8 @@ class NavigatorRecipe(Recipe):
         if experiment.policy.name != RECURRENT:
             return replace(experiment, policy=PolicyChoice(model.name, dict(model.settings)))
         shape, settings = model.config, experiment.navigator.backbone_settings
-        if experiment.start is None:  # settings of a new backbone stay as they were chosen
+        # Settings of a new backbone stay as they were chosen.
+        if experiment.start is None:
             shape = replace(shape, backbone_settings=settings)
         return replace(experiment, navigator=shape)
 
@@ -95,7 +96,8 @@ class NavigatorRecipe(Recipe):
         model.limits = Limits(experiment.training.max_steps, experiment.max_tokens)
         model.features = as_kept(experiment.features, sees_objects=policy.inputs.object_width > 0)
         splits = {name: data.split(name, tokenizer, experiment.max_tokens) for name in experiment.splits}
-        own = tokenizer.encode("").ids[0] if policy.brings_tokenizer else None  # no BERT's, perhaps
+        # The first token may differ from BERT's.
+        own = tokenizer.encode("").ids[0] if policy.brings_tokenizer else None
         for name, split in splits.items():
             if own is not None and bool((split.tokens.ids[:, 0] != own).any()):
                 raise UsageError(f"{name} brings tokens of another tokenizer than the navigator's; leave it out")
@@ -210,7 +212,8 @@ def initial_navigator(experiment: Experiment, data: Data, asked: Collection[str]
         views, objects, pieces = data.view_bank.width, data.object_width, piece_count(data.tokenizer)
         shape = replace(experiment.navigator, feature_width=views, object_width=objects, vocabulary=pieces)
         navigator = Navigator(shape)
-        navigator.tokenizer = navigator.tokenizer or data.tokenizer  # some backbones bring their own
+        # Some backbones bring a tokenizer.
+        navigator.tokenizer = navigator.tokenizer or data.tokenizer
     else:
         navigator = _started_navigator(experiment, resolve_source(experiment.start), data, named)
     _require_as_asked(experiment, navigator.config, named)
@@ -299,7 +302,8 @@ def _fitted(loaded: Navigator, shape: NavigatorConfig, data: Data) -> Navigator:
     objects, weights = data.object_width or loaded.config.object_width, loaded.state_dict()
     config = replace(loaded.config, **dropout, object_width=objects)
     backbone = make_backbone(config)
-    with torch.device("cpu" if objects != loaded.config.object_width else "meta"):  # without new ones, draw none
+    # Without new weights, draw none.
+    with torch.device("cpu" if objects != loaded.config.object_width else "meta"):
         navigator = Navigator(config, backbone)
     known = navigator.state_dict()
     fitting = {name: weight for name, weight in weights.items() if known[name].shape == weight.shape}

@@ -73,10 +73,12 @@ class Objective(nn.Module):
     ) -> None:
         super().__init__()
         self.config, self.reward, self.ranks = config, reward, ranks
-        self.reward_module = getattr(reward, "module", None)  # what it has to learn or to keep is saved with the losses
+        # Parameters and buffers of a reward are saved with those of the losses.
+        self.reward_module = getattr(reward, "module", None)
         if self.reward_module is not None:
             self.reward_module.to(device)
-        self.terms: dict[str, Loss] = {}  # by name, in the order in which they are summed
+        # By name, in the order in which they are summed.
+        self.terms: dict[str, Loss] = {}
         for name in term_names(config):
             kind = LOSSES[name]
             with nullcontext() if is_ours(kind) else ExternalCall(f"the loss '{name}'"):
@@ -88,8 +90,10 @@ class Objective(nn.Module):
             # A recorded graph would keep a number as it was.
             term.weight = torch.tensor(fixed, device=device) if name in config.final_losses else fixed
             self.terms[name] = term
-        self.parts = ("total", *self.terms)  # the names of what `forward` gives
-        self.learned = False  # whether a batch was; in the first, external terms must not be detached
+        # The names of what `forward` gives.
+        self.parts = ("total", *self.terms)
+        # Whether a batch was learned; in the first, external terms must not be detached.
+        self.learned = False
         self.external = frozenset(name for name, term in self.terms.items() if not is_ours(type(term)))
         self.reads = frozenset(what for term in self.terms.values() for what in term.reads)
         self.needs_rollout = any(term.needs_rollout for term in self.terms.values())
@@ -161,7 +165,8 @@ class Objective(nn.Module):
         steps, count = term.counted(rollout)
         total = _weighted(term, (each * steps).sum())
         if isinstance(count, Tensor):
-            if id(count) not in counts:  # the count is kept beside, so that no other gets its id
+            # The count is kept beside its mean, so that no other tensor gets its id.
+            if id(count) not in counts:
                 counts[id(count)] = count, self.ranks.sum(count).clamp(min=1) / self.ranks.count
             count = counts[id(count)][1]
         return total / count

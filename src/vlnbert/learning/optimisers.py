@@ -119,7 +119,7 @@ def make_optimiser(
     if not is_ours(make):
         optimiser.step = guarded(f"the optimizer '{config.optimizer}'", optimiser.step)  # type: ignore[assignment,method-assign]
     names = {parameter: name for name, parameter in named.items()}
-    taken = [names.pop(one, None) for group in optimiser.param_groups for one in group["params"]]
+    taken = [names.pop(weight, None) for group in optimiser.param_groups for weight in group["params"]]
     if names or None in taken:
         wrong = f"leaves out {listed(list(names.values()), 3)}" if names else "has parameters that it was not given"
         raise UsageError(f"the optimizer {config.optimizer} {wrong}; give it the params that it is called with")
@@ -135,7 +135,8 @@ def can_be_captured(name: str) -> bool:
     """Whether an optimiser's step can be recorded in a CUDA graph."""
     try:
         return "capturable" in inspect.signature(OPTIMISERS[name]).parameters
-    except ValueError:  # of what is written in C
+    except ValueError:
+        # Classes written in C have no signature.
         return False
 
 

@@ -277,7 +277,7 @@ class Presets(Mapping[str, Preset]):
         """The experiment of a preset, which must be of a kind."""
         experiment = self[name].experiment
         if not isinstance(experiment, kind):
-            example = next(one for one in self if "open" in one and isinstance(self[one].experiment, kind))
+            example = next(each for each in self if "open" in each and isinstance(self[each].experiment, kind))
             problem = f"{name} trains a {experiment.RECIPE}; name a preset that trains a {kind.RECIPE}"
             raise UsageError(f"{problem}, such as {example}")
         return experiment
@@ -293,7 +293,7 @@ class Presets(Mapping[str, Preset]):
 
     def table(self) -> Table:
         """What each is and the data that it needs."""
-        rows = [(one.name, one.description, ", ".join(one.experiment.needs)) for one in self.values()]
+        rows = [(preset.name, preset.description, ", ".join(preset.experiment.needs)) for preset in self.values()]
         return Table(("preset", "what it is", "data it needs"), rows, title="presets", note=UNTRAINED)
 
     def __repr__(self) -> str:
@@ -338,8 +338,10 @@ def read_experiment(path: str | Path) -> Preset:
         raise DataError(path, problem, remedy or "mend it") from None
     description = texts.get("description", base.description)
     whole = all(
-        item.name in settings for item in fields(base.experiment)
-    )  # a saved one, in which nobody chose all it says
+        item.name in settings
+        for item in fields(base.experiment)
+        # In a saved experiment, nobody chose everything that it says.
+    )
     asked = asked_places(experiment, base.experiment, () if whole else said)
     return replace(base, name=texts.get("name", path.stem), description=description, experiment=experiment, asked=asked)
 

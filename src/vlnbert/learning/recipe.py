@@ -90,7 +90,8 @@ class Recipe(ABC):
     def require_trainable(self, experiment: Any, resumed: bool = False) -> None:
         """Refuse an experiment that names what nobody registers here, before anything is opened or written."""
         for registry, name in self.names(experiment):
-            if resumed and name not in registry:  # a plugin is missing: there is no slip of the pen
+            # A plugin is missing; the name is not misspelt.
+            if resumed and name not in registry:
                 problem = f"the run learns by the {registry.kind} '{name}', which nobody registers here"
                 raise UsageError(f"{problem}; {LOAD_PLUGIN}")
             _ = registry[name]

@@ -80,7 +80,8 @@ def is_run(folder: Path) -> bool:
 def best_weights(run: Path) -> Path:
     """The folder of a run's best weights, or of its last where none were validated yet."""
     best = run / BEST
-    places = (best, aside(best), best)  # it may be back by then
+    # The best is tried twice: it may be back by then.
+    places = (best, aside(best), best)
     return next((folder for folder in places if folder.is_dir()), None) or last_checkpoint(run)
 
 
@@ -181,7 +182,8 @@ def _read_pointer(run: Path) -> dict[str, Any]:
     pointer = read_json(run / POINTER, "run to resume", "name the folder that a training wrote", damaged=damaged)
     if not isinstance(pointer, dict):
         return {"checkpoint": pointer}
-    if DIGEST in pointer and pointer.pop(DIGEST) != _digest(pointer):  # older ones have none
+    # Older pointers have no digest.
+    if DIGEST in pointer and pointer.pop(DIGEST) != _digest(pointer):
         raise DataError(run / POINTER, "is not as it was written", damaged)
     return pointer
 
@@ -204,7 +206,8 @@ def after_validation(run: Path, saved: Progress) -> Progress:
     except (UsageError, TypeError) as error:
         raise DataError(run / POINTER, f"is damaged ({error})", ANEW) from None
     newest = int(_named_checkpoint(run).name)
-    if progress.iteration == newest > saved.iteration:  # which is damaged, and was validated after this one
+    # The newest is damaged, and was validated after this one.
+    if progress.iteration == newest > saved.iteration:
         return replace(saved, best=progress.best, best_iteration=progress.best_iteration, validated=True)
     if progress.iteration != saved.iteration:
         problem = f"tells of update {progress.iteration}, its checkpoint is of {saved.iteration}"
@@ -268,9 +271,11 @@ def _sweep(run: Path) -> None:
     if (run / BEST).is_dir():
         remove(aside(run / BEST))
     if (run / POINTER).is_file() and not (run / CHECKPOINTS).is_symlink():
-        with suppress(DataError):  # of a damaged run, which is reported where it matters
+        # Damage is reported where it matters.
+        with suppress(DataError):
             last_checkpoint(run)
-            for path in (run / CHECKPOINTS).glob("*.old"):  # whole ones stay: the pointer may be wrong
+            # Whole checkpoints stay: the pointer may be wrong.
+            for path in (run / CHECKPOINTS).glob("*.old"):
                 if NAME.fullmatch(path.stem):
                     remove(path)
 
@@ -299,7 +304,8 @@ def save_checkpoint(run: Path, state: TrainingState, progress: Progress, keep: i
     model, averaged, losses = state.model, state.averaged, state.losses
     learning = {LEARNING + name: weight.detach().contiguous() for name, weight in averaged.weights.items()}
     folder = checkpoint_of(run, progress.iteration)
-    with replaced(folder) as beside:  # one of this name may be left from a kill before the pointer was moved
+    # A kill before the pointer was moved may have left a folder of this name.
+    with replaced(folder) as beside:
         try:
             metadata = {"progress": json.dumps(asdict(progress))}
             if state.callbacks:
@@ -354,7 +360,8 @@ def unfilled_navigator(folder: Path) -> Navigator:
     with file_of_a_run():
         config = read_config(folder / CONFIG)
         require_fit(folder, config)
-        backbone = make_backbone(config)  # a foreign one may have buffers that no file holds
+        # A third-party backbone may have buffers that no file holds.
+        backbone = make_backbone(config)
         with torch.device("meta"):
             navigator = Navigator(config, backbone)
         navigator.read_tokenizer(folder)
@@ -386,7 +393,8 @@ def load_checkpoint(folder: Path, state: TrainingState) -> tuple[Progress, Tenso
             raise ValueError("losses of another shape")
         moments = read_state(tensors, state.names)
         check_state(state.optimiser, moments, begun=progress.iteration > 0)
-        counted = (one for one in tensors.values() if one.is_floating_point())  # an optimiser may keep whole numbers
+        # An optimiser may keep whole numbers.
+        counted = (one for one in tensors.values() if one.is_floating_point())
         if losses.dim() != 2 or any(weight_problem(one) for one in (losses, *learning.values(), *counted)):
             raise ValueError("no numbers")
     except DigestError:
@@ -406,7 +414,8 @@ def file_of_a_run() -> Iterator[None]:
     """A damaged file of a run, unlike others of its kind, can neither be fetched nor saved again."""
     try:
         yield
-    except (NewerFormatError, DigestError):  # not damaged, or perhaps on purpose
+    except (NewerFormatError, DigestError):
+        # These are not damaged, or were changed on purpose.
         raise
     except DataError as error:
         raise DataError(error.path, error.problem, ANEW, error.place) from None

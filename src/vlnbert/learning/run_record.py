@@ -152,7 +152,8 @@ def extended(record: RunRecord, run: Path, iterations: int) -> RunRecord:
     if reason and iterations > training.iterations:
         remedy = f"begin another from its weights: {setting('start', str(run))}"
         raise UsageError(f"{run} cannot be extended: {reason}; {remedy}")
-    longer: Any = replace(training, iterations=iterations)  # of the experiment's own kind
+    # A copy is of the same class, such as TrainConfig.
+    longer: Any = replace(training, iterations=iterations)
     return replace(record, experiment=replace(record.experiment, training=longer))
 
 

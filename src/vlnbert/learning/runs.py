@@ -103,7 +103,8 @@ def begin_run(
         trainer = recipe.make_trainer(record, run, data, model, ranks)
         for split in trainer.validation.values():
             try_measure(data.world, split.episodes)
-        ranks.wait()  # until all have found the folder empty
+        # Wait until all ranks have found the folder empty.
+        ranks.wait()
         if ranks.writes:
             write_record(run, record)
             for line in (*notes, *begin_notes(record, data, trainer)):
@@ -124,7 +125,8 @@ def resume_run(
     `iterations`, where given, is how many updates it shall have in the end; run.json then says so. `tell` is
     called with notes, line by line, on what differs from before.
     """
-    read_record(run)  # what is no run gets no lock
+    # A folder that is not a run gets no lock.
+    read_record(run)
     with kept(run, ranks):
         record = read_record(run)
         longer = record if iterations is None else extended(record, run, iterations)
@@ -149,11 +151,13 @@ def resume_run(
             unread = trainer.resume(newest)
             damage = damage or unread
             ranks.agree({"the update to go on from": trainer.saved})
-        notes = list(resume_notes(run, record, trainer, lost, damage))  # before the record is of today's format
+        # The notes read the record's format, so they come before it is rewritten.
+        notes = list(resume_notes(run, record, trainer, lost, damage))
         if longer != record and trainer.stale:
             problem = f"{run} stopped since it no longer got better ({setting('training.patience')})"
             raise UsageError(f"{problem}; begin another from its weights: {setting('start', str(run))}")
-        ranks.wait()  # until all have read what may be written now
+        # Wait until all ranks have read what may be written now.
+        ranks.wait()
         if ranks.writes:
             if longer != record:
                 write_record(run, replace(longer, experiment=recipe.as_trained(longer.experiment, model)))
@@ -168,7 +172,8 @@ def resume_run(
 @contextmanager
 def begun_alone(run: Path, ranks: Ranks) -> Iterator[None]:
     """Keep a new run's folder to these ranks; it must be new or empty, and stays so where the block fails."""
-    if not exists(run / LOCK):  # a folder that was never a run's gets no lock
+    # A folder that was never a run's gets no lock.
+    if not exists(run / LOCK):
         refuse_used(run)
     with kept(run, ranks):
         refuse_used(run)
@@ -194,7 +199,8 @@ def fingerprints(experiment: ExperimentSettings, folder: DataFolder) -> dict[str
         files[str(path.relative_to(folder.root))] = [path]
         if is_cut_from_train(folder, *task_and_split(name)):
             labels = require_word_labels(folder.word_labels)
-            files[name] = [labels, *files_looked_at(folder)]  # gone where it has a file of its own
+            # A split with a file of its own has no such entry.
+            files[name] = [labels, *files_looked_at(folder)]
     if any(TASKS[name].sees_objects for name in experiment.tasks):
         files["reverie/BBox"] = box_files(folder.boxes)
     if seen.reads_captions:
@@ -347,7 +353,8 @@ def _augmented_paths(data: Data, trainer: Trainer) -> Iterator[str]:
             continue
         try:
             leaks = find_leaks(data.folder, data.world, split.episodes).lines()
-        except VlnbertError as error:  # what is learned from may be whole all the same
+        except VlnbertError as error:
+            # The training split may be whole all the same.
             yield f"{split.name} was not held against the splits for evaluation: {error}"
             leaks = []
         for line in leaks:

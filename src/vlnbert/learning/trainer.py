@@ -91,8 +91,10 @@ class Trainer:
         self.ranks, self.card = ranks, dict(card or {})
         self.callbacks: Sequence[Callback] = ()
         self.named: dict[str, Callback] = {name: make_callback(name) for name in config.callbacks}
-        self.notes: list[str] = []  # on the data and the device, for whoever begins the run
-        self.advanced: Callable[[int], object] = lambda iteration: None  # called after every update, with their number
+        # Notes on the data and the device, printed when the run begins.
+        self.notes: list[str] = []
+        # Called after every update, with the number of updates.
+        self.advanced: Callable[[int], object] = lambda iteration: None
         self.device = device = batches.device
         self.parts, self.begin_update = learner.parts, learner.begin_update
         self.learner: nn.Module = learner
@@ -113,15 +115,24 @@ class Trainer:
             graphs = False
         self.update: Update = GraphUpdate(self.eager) if graphs else self.eager
         self.progress = Progress(0, None, None)
-        self.saved: int | None = None  # the update after which the newest checkpoint was made
-        self.unreported: list[Tensor] = []  # the losses of the last updates, which nobody has looked at yet
-        self.carried = torch.zeros(0, len(self.parts), device=device)  # those before, where a stop came between reports
-        self.stopping: bool = False  # set from outside to end after the update under way, and its validation
-        self.hurrying: bool = False  # set from outside to leave that validation to the resumed run
-        self.stopped_by: int | None = None  # the signal that asked to stop, if one did
-        self.finishing: bool = False  # set by a callback that wants no more updates
-        self.looked_at_state: bool = False  # whether a checkpoint can hold what the optimiser keeps after an update
-        self.walking: bool = False  # whether a validation is under way, which loses nothing if it is interrupted
+        # The update after which the newest checkpoint was made.
+        self.saved: int | None = None
+        # The losses of the last updates, still on the device.
+        self.unreported: list[Tensor] = []
+        # The losses before these, where training stopped between two reports.
+        self.carried = torch.zeros(0, len(self.parts), device=device)
+        # Set from outside to end after the update under way, and its validation.
+        self.stopping: bool = False
+        # Set from outside to leave the validation to the resumed run.
+        self.hurrying: bool = False
+        # The signal that asked to stop, if one did.
+        self.stopped_by: int | None = None
+        # Set by a callback that wants no more updates.
+        self.finishing: bool = False
+        # Whether a checkpoint can hold what the optimiser keeps after an update.
+        self.looked_at_state: bool = False
+        # Whether a validation is under way, which loses nothing if it is interrupted.
+        self.walking: bool = False
 
     @property
     def state(self) -> TrainingState:
@@ -144,7 +155,8 @@ class Trainer:
             resumed = getattr(self.named.get(name), "resumed", None)
             if resumed is not None:
                 resumed(state)
-        if losses.shape[1:] == self.carried.shape[1:]:  # or they are of a version whose losses had other parts
+        # Losses of a version with other parts are dropped.
+        if losses.shape[1:] == self.carried.shape[1:]:
             self.carried = losses.to(self.device)
         self.progress, self.saved = after_validation(self.run, saved), saved.iteration
         return damage
@@ -157,7 +169,8 @@ class Trainer:
         again = shlex.join([*launcher(), "train", "--resume", str(self.run)])
         with kept(self.run, self.ranks), self.ranks.needed(f"go on with: {again}"):
             self._begin()
-            stopped = self._validate_if_due(stopped=False)  # where a kill came between
+            # A kill may have come between saving and validating.
+            stopped = self._validate_if_due(stopped=False)
             while self.progress.iteration < self.config.iterations and not stopped and not self.stale:
                 self.advance(self.progress.iteration)
                 stopped = self._validate_if_due(self._after_update())
@@ -190,7 +203,8 @@ class Trainer:
         if self.progress.iteration == 0:
             self._save()
         elif self.ranks.writes and self.saved is not None:
-            remove_surplus(self.run, self.checkpoint, self.config.keep)  # left by a kill
+            # A kill may have left them.
+            remove_surplus(self.run, self.checkpoint, self.config.keep)
 
     def _after_update(self) -> bool:
         """Count an update, report and save where that is due; whether to stop now."""
@@ -204,7 +218,8 @@ class Trainer:
         report = validate or self.due(self.config.report_every)
         stopped = self._agree(self.stopping) if self.listens else False
         if report or stopped:
-            self._collect_losses()  # one that is no number must not be saved
+            # Weights learned from a loss that is no number must not be saved.
+            self._collect_losses()
         if report:
             self._report()
             stopped = self._agree(self.stopping)
@@ -247,7 +262,8 @@ class Trainer:
         except KeyboardInterrupt:
             if not self.hurrying:
                 raise
-            return True  # other ranks that go on with it will find this one gone
+            # Other ranks that are still validating will find this rank gone.
+            return True
         return stopped or self._agree(self.stopping) or self.ranks.any(self.finishing, self.device)
 
     def due(self, every: int, ahead: int = 0) -> bool:
@@ -296,7 +312,8 @@ class Trainer:
         """Score the validation splits, keep the best weights and tell."""
         self.walking = True
         try:
-            if self.hurrying:  # requested in just this moment
+            # The request came in just this moment.
+            if self.hurrying:
                 raise KeyboardInterrupt
             scores = self.recipe.scores(self.model, self.environment, self.validation, self.config, self.ranks)
         finally:
@@ -314,7 +331,8 @@ class Trainer:
             point_to(self.run, self.checkpoint, self.config.keep, done)
 
     def _save(self) -> None:
-        if self.saved == self.progress.iteration:  # to write it again would leave a moment without any
+        # Writing it again would leave a moment without a checkpoint.
+        if self.saved == self.progress.iteration:
             return
         if self.ranks.writes:
             save_checkpoint(self.run, self.state, progress=self.progress, keep=self.config.keep)

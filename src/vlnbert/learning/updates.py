@@ -152,7 +152,8 @@ class GraphUpdate:
         if shape not in self.recordings:
             self.recordings[shape] = None
             self.stream.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(self.stream):  # as recording asks for
+            # Recording requires a first pass on a stream of its own.
+            with torch.cuda.stream(self.stream):
                 losses = self.eager(batch, key)
             torch.cuda.current_stream().wait_stream(self.stream)
             return losses
@@ -212,9 +213,9 @@ def leaves_some_unused(learner: nn.Module, batches: BatchStream, parameters: Seq
         if name not in seen:
             seen.add(name)
             torch.autograd.backward(learner(*batches[number])[0])
-            unused = unused or any(one.grad is None for one in parameters)
-            for one in parameters:
-                one.grad = None
+            unused = unused or any(parameter.grad is None for parameter in parameters)
+            for parameter in parameters:
+                parameter.grad = None
         number += 1
     return unused
 

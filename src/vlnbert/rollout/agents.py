@@ -163,7 +163,8 @@ def _require_arguments(agent: Any) -> None:
         except TypeError:
             problem = f"{type(agent).__name__}.{name} takes other arguments"
             raise UsageError(f"{problem}; it is called with ({', '.join(given)})") from None
-        except ValueError:  # written in C, some do not tell
+        except ValueError:
+            # Methods written in C may have no signature.
             continue
 
 
@@ -222,8 +223,8 @@ class AgentFactory:
         offered = {"environment": environment, "seed": seed, "texts": texts}
         parameters = signature(self.call).parameters
         named = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
-        for name, one in parameters.items():
-            if name not in offered and one.default is Parameter.empty and one.kind not in named:
+        for name, parameter in parameters.items():
+            if name not in offered and parameter.default is Parameter.empty and parameter.kind not in named:
                 remedy = f"agents are made of some of these, or of nothing: {', '.join(offered)}"
                 raise UsageError(f"{self.name} asks for {name}; {remedy}")
         wanted = {name: value for name, value in offered.items() if name in parameters}
@@ -241,9 +242,9 @@ def find_agent(name: str) -> AgentFactory:
         return AgentFactory(name, AGENTS[name])
     if not where:
         raise UsageError(f"no file or module in '{name}'; write my.py:MyAgent")
-    there = vars(load_plugin(where))
-    if not callable(there.get(attribute)):
-        classes = {key: value for key, value in there.items() if isinstance(value, type)}
-        known = [key for key, value in classes.items() if value.__module__ == there["__name__"]]
+    members = vars(load_plugin(where))
+    if not callable(members.get(attribute)):
+        classes = {key: value for key, value in members.items() if isinstance(value, type)}
+        known = [key for key, value in classes.items() if value.__module__ == members["__name__"]]
         raise UnknownNameError(f"agent in {where} called", attribute, known)
-    return AgentFactory(attribute, there[attribute])
+    return AgentFactory(attribute, members[attribute])

@@ -227,7 +227,8 @@ class MixedAgent(Agent):
         self.goes_back, self.hops_per_step = self.policy.goes_back, self.policy.hops_per_step
 
     def begin(self, batch: EpisodeBatch) -> MixedMemory:
-        memory = self.policy.begin(replace(batch, goal=None, goals=None))  # the teacher's to know
+        # Only the teacher knows the goal.
+        memory = self.policy.begin(replace(batch, goal=None, goals=None))
         require_rows(self.policy, memory, len(self.row_mode))
         noise = gumbel(self.key, self.max_steps, self.environment.world.slots)
         sampled = (self.row_mode == SAMPLE)[:, None]
@@ -318,7 +319,8 @@ def collect_rollout(
     walked = run_episodes(environment, agent, batch, max_steps=agent.max_steps)
     records = walked.memory.records
     if agent.goes_back:
-        width = max(record["logits"].shape[-1] for record in records)  # steps may offer more or fewer places
+        # Steps may offer more or fewer places.
+        width = max(record["logits"].shape[-1] for record in records)
         for record in records:
             record["logits"] = pad(record["logits"], (0, width - record["logits"].shape[-1]), value=-torch.inf)
     columns = {name: torch.stack([record[name] for record in records]) for name in records[0]}

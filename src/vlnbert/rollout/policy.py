@@ -394,7 +394,8 @@ class GreedyAgent(Agent):
         logits = None if memory.decision is None else memory.decision.object_logits
         if logits is None:
             return torch.full_like(observation.state.viewpoint, NONE)
-        last_resort = torch.full_like(logits[:, :1], torch.finfo(logits.dtype).min)  # padding is lower still
+        # Padding is lower still.
+        last_resort = torch.full_like(logits[:, :1], torch.finfo(logits.dtype).min)
         return torch.cat((logits[:, :-1], last_resort), dim=1).argmax(dim=1)
 
     def explain(self, observation: Observation, memory: GreedyMemory) -> Explanation | None:
