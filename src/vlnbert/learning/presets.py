@@ -57,7 +57,14 @@ def _paper(navigator: NavigatorConfig, training: TrainConfig | None = None) -> E
     return Experiment(train_on=("r2r/train", "r2r/aug"), navigator=navigator, training=training)
 
 
-NO_FIDELITY = TrainConfig(rewards=replace(HOPS, fidelity=False, departure=False))
+def _ablations(name: str, shape: NavigatorConfig, hint: str, where: str) -> tuple[Preset, Preset]:
+    """An agent of the paper without cross-modal matching, and without path-fidelity rewards."""
+    unmatched = _paper(replace(shape, matching="off"))
+    unshaped = _paper(shape, TrainConfig(rewards=replace(HOPS, fidelity=False, departure=False)))
+    return (
+        Preset(f"{name}-unmatched", f"the same without cross-modal matching ({where})", unmatched, hint),
+        Preset(f"{name}-unshaped", "the same without path-fidelity rewards (appendix B.5)", unshaped, hint),
+    )
 
 
 def _attending(name: str, to: Literal["embeddings", "initial", "previous"], what: str) -> Preset:
@@ -211,34 +218,12 @@ PRESETS = (
     Later("speaker-open", SPEAKERS),
     Later("speaker-reverie-open", SPEAKERS),
     Preset("r2r-one-stream", "the paper's R2R agent from OSCAR", _paper(ONE), OSCAR),
-    Preset(
-        "r2r-one-stream-unmatched",
-        "the same without cross-modal matching (Table 3)",
-        _paper(replace(ONE, matching="off")),
-        OSCAR,
-    ),
-    Preset(
-        "r2r-one-stream-unshaped",
-        "the same without path-fidelity rewards (appendix B.5)",
-        _paper(ONE, NO_FIDELITY),
-        OSCAR,
-    ),
+    *_ablations("r2r-one-stream", ONE, OSCAR, "Table 3"),
     _attending("emb", "embeddings", "their embeddings"),
     _attending("init", "initial", "their initial features"),
     _attending("re", "previous", "the last step's output"),
     Preset("r2r-two-stream", "the paper's R2R agent from PREVALENT", _paper(TWO), PREVALENT),
-    Preset(
-        "r2r-two-stream-unmatched",
-        "the same without cross-modal matching (appendix B)",
-        _paper(replace(TWO, matching="off")),
-        PREVALENT,
-    ),
-    Preset(
-        "r2r-two-stream-unshaped",
-        "the same without path-fidelity rewards (appendix B.5)",
-        _paper(TWO, NO_FIDELITY),
-        PREVALENT,
-    ),
+    *_ablations("r2r-two-stream", TWO, PREVALENT, "appendix B"),
     Preset("reverie-one-stream", "the paper's REVERIE agent from OSCAR", _paper_reverie(ONE), OSCAR),
     Preset("reverie-two-stream", "the paper's REVERIE agent from PREVALENT", _paper_reverie(TWO), PREVALENT),
 )

@@ -84,7 +84,7 @@ class Trainer:
         `card` is what the best's model card says. What the learner holds beside the model, such as a loss with
         parameters, is optimised after it, saved and resumed.
         """
-        self.batches = batches = BatchStream.of(train, config, ranks, environment.world.device)
+        self.batches = batches = BatchStream(train, config, ranks, environment.world.device)
         learner: Any = recipe.learner(model, environment, batches, config, ranks)
         self.recipe, self.run, self.model, self.environment, self.config = recipe, run, model, environment, config
         self.validation, self.best_on, self.best_metric = validation, best_on, best_metric
