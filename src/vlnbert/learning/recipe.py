@@ -121,7 +121,7 @@ class Recipe(ABC):
             ranks=ranks,
             card={"preset": record.preset},
         )
-        trainer.notes = notes
+        trainer.notes = [*notes, *trainer.notes]
         return trainer
 
 
