@@ -66,7 +66,6 @@ if TYPE_CHECKING:  # what is public, and where it is; `_homes` reads these lines
     from vlnbert.learning.callbacks import register_callback as register_callback
     from vlnbert.learning.experiment import Experiment as Experiment
     from vlnbert.learning.experiment import TrainConfig as TrainConfig
-    from vlnbert.learning.experiment_file import save_experiment as save_experiment
     from vlnbert.learning.losses import Loss as Loss
     from vlnbert.learning.losses import register_loss as register_loss
     from vlnbert.learning.objective import ObjectiveConfig as ObjectiveConfig
@@ -74,6 +73,7 @@ if TYPE_CHECKING:  # what is public, and where it is; `_homes` reads these lines
     from vlnbert.learning.optimisers import register_schedule as register_schedule
     from vlnbert.learning.presets import Preset as Preset
     from vlnbert.learning.presets import presets as presets
+    from vlnbert.learning.presets import save_experiment as save_experiment
     from vlnbert.learning.rewards import RewardConfig as RewardConfig
     from vlnbert.learning.rewards import register_reward as register_reward
     from vlnbert.navigator import Navigator as Navigator

@@ -23,10 +23,11 @@ from vlnbert.evaluation.evaluate import evaluate_agent
 from vlnbert.features.views import facing_views
 from vlnbert.house import generate
 from vlnbert.learning.experiment import TrainConfig
-from vlnbert.learning.navigator_recipe import NavigatorRecipe
+from vlnbert.learning.navigator_recipe import NAVIGATOR
+from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import Instruction, Navigator, NavigatorConfig, Step, fast
 from vlnbert.rollout.episodes import MAX_STEPS
-from vlnbert.rollout.greedy import GreedyAgent
+from vlnbert.rollout.policy import GreedyAgent
 from vlnbert.sources.instructions import read_word_labels
 from vlnbert.sources.layout import DataFolder, open_folder
 from vlnbert.tasks.splits import Split
@@ -109,7 +110,7 @@ def time_training(setup: BenchSetup, config: TrainConfig, rounds: int, updates: 
     navigator = Navigator(setup.shape).to(device)
     # Flips exchange words.
     navigator.tokenizer = setup.tokenizer
-    trainer = NavigatorRecipe().trainer(Path(), navigator, environment, [setup.split], {}, config, "")
+    trainer = Trainer(NAVIGATOR, Path(), navigator, environment, [setup.split], {}, config)
 
     def advance(updates: int) -> None:
         for number in islice(numbers, updates):

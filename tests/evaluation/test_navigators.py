@@ -11,7 +11,7 @@ from vlnbert.evaluation.evaluate import evaluate_agent
 from vlnbert.features.views import open_features
 from vlnbert.house import generate
 from vlnbert.navigator import SIZES, Navigator
-from vlnbert.rollout.greedy import GreedyAgent
+from vlnbert.rollout.policy import GreedyAgent
 from vlnbert.sources.layout import DataFolder, open_folder
 from vlnbert.tasks.episodes import Episodes, load_episodes
 from vlnbert.tasks.tokens import Tokens, load_tokenizer, tokenise

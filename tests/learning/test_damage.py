@@ -108,7 +108,7 @@ def test_a_disk_that_is_full_from_the_beginning(house: Path, tmp_path: Path, mon
     def fill(*_: object) -> None:
         raise SafetensorError("No space left on device")
 
-    monkeypatch.setattr(vlnbert.learning.checkpoints, "save_file", fill)
+    monkeypatch.setattr(vlnbert.learning.run_folder, "save_file", fill)
     with pytest.raises(DataError, match=r"0000000: cannot be written \(No space .*\); free some space and resume$"):
         trainer(house, tmp_path / "run", SHORT).train()
 

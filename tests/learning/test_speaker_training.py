@@ -18,8 +18,7 @@ from tests.processes import together
 from vlnbert.data.data import Data, open_data
 from vlnbert.errors import DataError, UsageError
 from vlnbert.house import generate
-from vlnbert.learning.experiment_file import read_experiment, save_experiment
-from vlnbert.learning.presets import presets
+from vlnbert.learning.presets import presets, read_experiment, save_experiment
 from vlnbert.learning.run_folder import last_checkpoint
 from vlnbert.learning.run_record import read_record
 from vlnbert.learning.runs import begin_run, resume_run

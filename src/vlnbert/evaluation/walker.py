@@ -28,8 +28,7 @@ from vlnbert.navigator import fast
 from vlnbert.progress import quiet
 from vlnbert.records import chosen
 from vlnbert.rollout.agents import Agent, AgentFactory, names_objects
-from vlnbert.rollout.greedy import GreedyAgent
-from vlnbert.rollout.policy import Policy
+from vlnbert.rollout.policy import GreedyAgent, Policy
 from vlnbert.runtime import chosen_precision, usual_batch
 from vlnbert.sources.instructions import EpisodeRecord
 from vlnbert.tasks.episodes import Episodes, bind, pad_paths

@@ -13,9 +13,8 @@ from vlnbert.environment.environment import Environment
 from vlnbert.errors import DataError, UsageError, listed, setting
 from vlnbert.evaluation.metrics import Summary
 from vlnbert.learning.batches import BatchStream
-from vlnbert.learning.checkpoints import file_of_a_run
 from vlnbert.learning.recipe import Recipe, require_scored
-from vlnbert.learning.run_folder import best_weights, is_run, while_trained
+from vlnbert.learning.run_folder import best_weights, file_of_a_run, is_run, while_trained
 from vlnbert.navigator import fast
 from vlnbert.navigator.model.navigator import allocate
 from vlnbert.navigator.storage.folder import describes_speaker
@@ -152,9 +151,6 @@ class SpeakerRecipe(Recipe):
             likelihoods = instruction_likelihoods(model, environment, split, config.validation_batch, ranks)
             scores[name] = {PERPLEXITY: perplexity(*likelihoods), "episodes": len(split.episodes)}
         return scores
-
-    def best_metric(self, best_on: str) -> str:
-        return PERPLEXITY
 
 
 RECIPE = SpeakerRecipe()

@@ -13,9 +13,8 @@ from safetensors.torch import load_file, save_file
 from tests.learning.samples import state_of
 from tests.navigator.samples import CONFIGS, ONE, make, sight, words
 from vlnbert.errors import DataError, VlnbertError
-from vlnbert.learning.checkpoints import load_checkpoint, save_checkpoint, unfilled_navigator
 from vlnbert.learning.navigator_recipe import own_navigator
-from vlnbert.learning.run_folder import Progress
+from vlnbert.learning.run_folder import Progress, load_checkpoint, save_checkpoint, unfilled_navigator
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.storage.folder import Limits, read_safetensors
 from vlnbert.tasks.tokens import load_tokenizer

@@ -17,8 +17,8 @@ from vlnbert.house import generate
 from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.rewards import PaperReward, RewardConfig
 from vlnbert.navigator import SIZES, Navigator
-from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.rollout.mixed import TEACHER, MixedAgent, keys
+from vlnbert.rollout.policy import GreedyAgent
 from vlnbert.sources.annotations import BoxedObject, ViewpointObjects
 from vlnbert.sources.connectivity import ScanGraph
 from vlnbert.sources.instructions import EpisodeRecord
