@@ -1,6 +1,8 @@
 """One episode as a card: text for a terminal, an article of a page, or a file."""
 
+from dataclasses import dataclass
 from itertools import count
+from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +31,29 @@ DIGITS = 5  # of the numbers that the viewer draws; scores keep all of theirs
 Json = dict[str, Any]
 PAGE = ".html"
 PICTURES = (".svg", ".png", ".pdf")
+
+
+@dataclass(frozen=True, repr=False)
+class Episode:
+    """One episode that was walked and scored: `print` it, look at it in a notebook, or take its `record`."""
+
+    record: RecordedEpisode
+    data: Data
+
+    def to_json(self, indent: int | None = None) -> str:
+        """The record as a JSON object."""
+        return dumps(self.record.to_json(), indent=indent)
+
+    def write(self, path: str | Path) -> Path:
+        """Write its card: by its ending a page (.html) or a picture of the floor plan (.svg, .png, .pdf)."""
+        write_card(Path(path), self.record, self.data)
+        return Path(path)
+
+    def __repr__(self) -> str:
+        return card_text(self.record)
+
+    def _repr_html_(self) -> str:
+        return "".join(table.html() for table in tables(self.record))
 
 
 def card_text(record: RecordedEpisode, width: int = WIDE) -> str:

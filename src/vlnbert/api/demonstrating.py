@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from vlnbert.api.arguments import checked
 from vlnbert.errors import UnknownNameError
-from vlnbert.progress import quiet
 from vlnbert.runtime import require_within, use_threads
 from vlnbert.sources.writing import refuse_full
 
@@ -54,8 +53,7 @@ def generate_house(folder: str | Path, seed: int = 0, scans: int = 24, *, bar: b
     from vlnbert.data.data import open_data
     from vlnbert.house import generate
 
-    with quiet(not bar):
-        generate(Path(folder), seed=seed, scans=scans)
+    generate(Path(folder), seed=seed, scans=scans)
     return open_data(folder)
 
 
@@ -110,8 +108,7 @@ def demo(
         run = train(PRESETS[task], data, folder, threads=threads, bar=bar, **changes)
     if run.interrupted:
         return Demo(run)
-    with quiet(not bar):
-        compared = compare_with_baselines(run, data, seed=seed)
-        target = out / ("report.html" if task == "r2r" else f"report-{task}.html")
-        write_run_report(run, compared, target, title="vlnbert demo", context=CONTEXT.format(scans=scans, seed=seed))
+    compared = compare_with_baselines(run, data, seed=seed)
+    target = out / ("report.html" if task == "r2r" else f"report-{task}.html")
+    write_run_report(run, compared, target, title="vlnbert demo", context=CONTEXT.format(scans=scans, seed=seed))
     return Demo(run, target, compared)

@@ -1,9 +1,8 @@
 """A run's folder as an object: what was trained, how it went, and what came of it."""
 
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,7 +14,7 @@ from vlnbert.evaluation.tables import shown
 from vlnbert.evaluation.walker import LoadedAgent
 from vlnbert.features.in_memory import bank_digest
 from vlnbert.features.spec import IN_MEMORY
-from vlnbert.learning.callbacks import Callback, read_log
+from vlnbert.learning.callbacks import read_log
 from vlnbert.learning.experiment import Experiment, ExperimentSettings
 from vlnbert.learning.recipe import recipe_of
 from vlnbert.learning.run_folder import (
@@ -84,9 +83,8 @@ class Run:
     @property
     def progress(self) -> Progress:
         """Updates made so far, the best score and when it was reached."""
-        if not has_checkpoint(self.folder):  # killed before the first
-            return Progress(0, None, None)
-        return read_progress(self.folder)
+        # A run without one was killed before the first.
+        return read_progress(self.folder) if has_checkpoint(self.folder) else Progress(0, None, None)
 
     @property
     def log(self) -> list[dict[str, Any]]:
@@ -162,7 +160,7 @@ class Run:
             held_out=self.record.held_out,
             weights=weights,
             settings={"preset": self.preset, "weights": weights, **to_plain(self.experiment)},
-            require_data=partial(require_same_bank, self),
+            require_data=self._require_same_bank,
         )
 
     @cached_property
@@ -173,34 +171,21 @@ class Run:
             raise UsageError(f"{problem}; train a speaker: vlnbert train speaker-open")
         return while_trained(self.folder, lambda _: recipe_of(self.experiment).open(self.weights))
 
-    def resume(
-        self,
-        data: Data | str | Path | None = None,
-        *,
-        iterations: int | None = None,
-        device: str | None = None,
-        threads: int | None = None,
-        rank_timeout: float | None = None,
-        callbacks: Sequence[Callback] = (),
-        bar: bool = True,
-        log: bool = True,
-        tensorboard: bool = True,
-    ) -> "Run":
-        """Go on where the run was left, as `vln.resume` does."""
+    def _require_same_bank(self, data: Data) -> None:
+        """Refuse features in memory other than those of the training, in the houses that it knows."""
+        if not self.experiment.features.views == data.features.views == IN_MEMORY:
+            return
+        began, graphs = self.record.fingerprints, list(data.folder.graphs().values())
+        same_houses = began.get("connectivity") == Key.of("connectivity", graphs).digest
+        if same_houses and began.get("features") != bank_digest(data.world, data.view_bank):
+            problem = f"{self.folder} was trained with other features in memory than these"
+            raise UsageError(f"{problem}; give those, or see what its navigator makes of these: evaluate run.navigator")
+
+    def resume(self, data: Data | str | Path | None = None, **options: Any) -> "Run":
+        """Go on where the run was left, with the options of `vln.resume`."""
         from vlnbert.api.training import resume
 
-        return resume(
-            self,
-            data,
-            iterations=iterations,
-            device=device,
-            threads=threads,
-            rank_timeout=rank_timeout,
-            callbacks=callbacks,
-            bar=bar,
-            log=log,
-            tensorboard=tensorboard,
-        )
+        return resume(self, data, **options)
 
     def curves(self, split: str | None = None) -> "Figure":
         """Its losses and scores so far, as `vln.curves` draws them."""
@@ -210,7 +195,8 @@ class Run:
 
     def table(self) -> Table:
         """A row for each validation, with the scores on every split."""
-        lines = [line for line in read_log(self.folder / LOG) if "scores" in line] if self._logged else []
+        log = read_log(self.folder / LOG) if (self.folder / LOG).is_file() else []
+        lines = [line for line in log if "scores" in line]
         splits = self.experiment.validate_on
         keys = [(split, key) for split in splits for key in self._shown_metrics(split)]
         rows = [
@@ -225,10 +211,6 @@ class Run:
         task = TASKS.get(task_and_split(split)[0])  # None for a plugin's, which is not loaded to print something
         own = () if task is None else (metric.name for metric in task.metrics)
         return ("sr", "spl", *(("rgs",) if task is not None and task.sees_objects else ()), *own)
-
-    @property
-    def _logged(self) -> bool:
-        return (self.folder / LOG).is_file()
 
     def __str__(self) -> str:
         done, total = self.progress, self.experiment.training.iterations
@@ -245,17 +227,6 @@ class Run:
 
     def _repr_html_(self) -> str:
         return self.table().html()
-
-
-def require_same_bank(run: Run, data: Data) -> None:
-    """Features that a run was given in memory must be the same again, in the houses that it knows."""
-    if not run.experiment.features.views == data.features.views == IN_MEMORY:
-        return
-    began, graphs = run.record.fingerprints, list(data.folder.graphs().values())
-    same_houses = began.get("connectivity") == Key.of("connectivity", graphs).digest
-    if same_houses and began.get("features") != bank_digest(data.world, data.view_bank):
-        problem = f"{run.folder} was trained with other features in memory than these"
-        raise UsageError(f"{problem}; give those, or see what its navigator makes of these: evaluate run.navigator")
 
 
 @checked()

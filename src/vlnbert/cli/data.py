@@ -11,10 +11,10 @@ from vlnbert.errors import PREFIX
 from vlnbert.tables import Table
 
 if TYPE_CHECKING:
-    from vlnbert.api.inspecting import DataReport
+    from vlnbert.api.data import DataReport
 
 
-@command("data check", "vlnbert.api.inspecting:check_data", ["folder"])
+@command("data check", "vlnbert.api.data:check_data", ["folder"])
 def check_data(verb: Callable[..., Any], folder: Path, json: bool = False) -> None:
     """Check every file of a data folder.
 
@@ -62,7 +62,7 @@ def _print_report(report: "DataReport") -> None:
         tell(f"{PREFIX}{fault}", aside=True)
 
 
-@command("data r4r", "vlnbert.api.inspecting:make_r4r", ["data"])
+@command("data r4r", "vlnbert.api.data:make_r4r", ["data"])
 def make_r4r(verb: Callable[..., Any], data: Path) -> None:
     """Make R4R of a data folder's R2R.
 
@@ -72,7 +72,7 @@ def make_r4r(verb: Callable[..., Any], data: Path) -> None:
         tell(f"{data}/r4r/R4R_{split}.json: {paths:,} paths, {instructions:,} instructions")
 
 
-@command("data holdout", "vlnbert.api.inspecting:holdout_houses", ["data"])
+@command("data holdout", "vlnbert.api.data:holdout_houses", ["data"])
 def holdout_houses(verb: Callable[..., Any], data: Path, json: bool = False, **options: Any) -> None:
     """List the houses that a training with --holdout keeps out.
 
@@ -91,7 +91,7 @@ def holdout_houses(verb: Callable[..., Any], data: Path, json: bool = False, **o
     show(Table(["house", *splits], rows, f"kept out of {data} for dev_unseen"))
 
 
-@command("world candidates", "vlnbert.api.inspecting:candidates", ["scan"])
+@command("world candidates", "vlnbert.api.data:candidates", ["scan"])
 def candidates(verb: Callable[..., Any], scan: str, data: Path, json: bool = False) -> None:
     """Show where one can go from each viewpoint of a scan.
 
@@ -119,7 +119,7 @@ def candidates(verb: Callable[..., Any], scan: str, data: Path, json: bool = Fal
     screen().print(table)
 
 
-@command("world check", "vlnbert.api.inspecting:check_world")
+@command("world check", "vlnbert.api.data:check_world")
 def check_world(verb: Callable[..., Any], data: Path) -> None:
     """Check the graphs of a data folder.
 
@@ -130,7 +130,7 @@ def check_world(verb: Callable[..., Any], data: Path) -> None:
     tell(f"{data}: {len(world.scans):,} scans, {len(world):,} viewpoints, {edges:,} edges; every promise is kept")
 
 
-@command("features views", "vlnbert.api.features:view_features")
+@command("features views", "vlnbert.api.data:view_features")
 def view_features(verb: Callable[..., Any], data: Path, json: bool = False, **options: Any) -> None:
     """Make channels of the views' feature.
 
@@ -143,7 +143,7 @@ def view_features(verb: Callable[..., Any], data: Path, json: bool = False, **op
     _show_channels(data, facts, f"{facts['views']:,} views that face a neighbour", json)
 
 
-@command("features captions", "vlnbert.api.features:caption_features")
+@command("features captions", "vlnbert.api.data:caption_features")
 def caption_features(verb: Callable[..., Any], data: Path, json: bool = False, **options: Any) -> None:
     """Make features of the views' captions and detections.
 
@@ -170,7 +170,7 @@ def caption_features(verb: Callable[..., Any], data: Path, json: bool = False, *
     print(f"cached in {cache}" if cache else "not cached: $VLNBERT_CACHE cannot be written")
 
 
-@command("features objects", "vlnbert.api.features:object_features")
+@command("features objects", "vlnbert.api.data:object_features")
 def object_features(verb: Callable[..., Any], data: Path, json: bool = False, **options: Any) -> None:
     """Make channels of the objects' feature.
 
@@ -201,7 +201,7 @@ def _show_channels(data: Path, facts: dict[str, Any], counted: str, json: bool) 
     show(Table(["channel", "width"], [*rows, ["all of them", f"{facts['width']:,}"]], str(data), note))
 
 
-@command("augment paths", "vlnbert.api.augmenting:augment_paths", metavars={"out": "FILE"})
+@command("augment paths", "vlnbert.api.speaking:augment_paths", metavars={"out": "FILE"})
 def augment_paths(verb: Callable[..., Any], out: Path, json: bool = False, **options: Any) -> None:
     """Write paths for a speaker to describe.
 
@@ -220,7 +220,7 @@ def augment_paths(verb: Callable[..., Any], out: Path, json: bool = False, **opt
 
 @command(
     "augment speak",
-    "vlnbert.api.augmenting:augment_speak",
+    "vlnbert.api.speaking:augment_speak",
     ["speaker"],
     metavars={"speaker": "RUN", "out": "FILE"},
 )
@@ -243,7 +243,7 @@ def augment_speak(verb: Callable[..., Any], json: bool = False, **options: Any) 
         print(found)
 
 
-@command("augment sub-instructions", "vlnbert.api.augmenting:augment_sub_instructions", metavars={"out": "FILE"})
+@command("augment sub-instructions", "vlnbert.api.speaking:augment_sub_instructions", metavars={"out": "FILE"})
 def augment_sub_instructions(verb: Callable[..., Any], out: Path, json: bool = False, **options: Any) -> None:
     """Cut R2R's train instructions in parts.
 

@@ -46,7 +46,7 @@ def house(verb: Callable[..., Any], folder: Path, **options: Any) -> None:
         tell(f"  {task}: " + ", ".join(f"{count:,} {split}" for split, count in splits.items()) + " instructions")
 
 
-@command("data fetch", "vlnbert.api.fetching:fetch_data", ["folder"])
+@command("data fetch", "vlnbert.api.data:fetch_data", ["folder"])
 def fetch_data(
     verb: Callable[..., Any], folder: Path, only: tuple[str, ...] | None = None, json: bool = False, **options: Any
 ) -> None:
