@@ -92,6 +92,14 @@ def spread(verb: Callable[..., T]) -> Callable[..., T]:
     return call
 
 
+def as_option(place: str, value: object) -> str:
+    """A setting as the command line takes it; False turns a flag off."""
+    group, dot, name = place.replace("_", "-").rpartition(".")
+    if isinstance(value, bool):
+        return f"--{group}{dot}{'' if value else 'no-'}{name}"
+    return f"--{group}{dot}{name}" if value is None else f"--{group}{dot}{name} {value}"
+
+
 def resolved(annotation: Any, names: Mapping[str, Any], unknown: Callable[[str], Any]) -> Any:
     """The type that an annotation means; `unknown` has the types that a module imports for type checkers alone."""
 

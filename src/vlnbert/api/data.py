@@ -69,12 +69,20 @@ class DataReport:
             for name, preset in presets.items()
         }
 
-    def table(self) -> Table:
-        """A row for each part, then faults and what can be trained."""
-        rows = [[part.need, part.holds or "-", "damaged" if part.faults else "whole"] for part in self.parts]
-        ready = [name for name, missing in self.missing.items() if not missing]
-        notes = [*(fault for part in self.parts for fault in part.faults), f"can train: {', '.join(ready) or 'none'}"]
-        return Table(["part", "holds", "state"], rows, str(self.folder), "\n".join(notes))
+    def tables(self) -> tuple[Table, Table]:
+        """A row for each part, and a row for each preset."""
+        from vlnbert.data.inventory import describe_need
+        from vlnbert.learning.presets import presets
+
+        parts = [[part.need, part.holds or "-", "damaged" if part.faults else "whole"] for part in self.parts]
+        needs = [
+            [name, presets[name].description, "\n".join(map(describe_need, missing)) or "nothing"]
+            for name, missing in self.missing.items()
+        ]
+        return (
+            Table(["part", "holds", "state"], parts, str(self.folder)),
+            Table(["preset", "what it is", "data it still needs"], needs, "presets"),
+        )
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON can hold it."""
@@ -85,10 +93,11 @@ class DataReport:
         return {"parts": parts, "presets": self.missing}
 
     def __repr__(self) -> str:
-        return self.table().text()
+        faults = "\n".join(fault for part in self.parts for fault in part.faults)
+        return "\n\n".join(filter(None, [*(table.text() for table in self.tables()), faults]))
 
     def _repr_html_(self) -> str:
-        return self.table().html()
+        return "".join(table.html() for table in self.tables())
 
 
 @checked()

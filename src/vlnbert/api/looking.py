@@ -1,7 +1,7 @@
 """Verbs that look at agents: scores, single episodes, comparisons, reports, a page to explore, result files."""
 
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -248,10 +248,19 @@ def curves(run: "Run | str | Path", out: str | Path | None = None, *, split: str
         out: The picture to write, by its ending .svg, .png or .pdf; none by default.
         split: The validation split to draw, such as val_unseen; by default the one that chooses the best weights.
     """
-    from vlnbert.api.reporting import draw_run
+    from vlnbert.analysis.figures import draw_curves, save_figure
+    from vlnbert.api.reporting import validated
     from vlnbert.api.runs import open_run
+    from vlnbert.plugins import load_recorded
 
-    return draw_run(open_run(run), out, split)
+    run = open_run(run)
+    # A task's own metrics are drawn where its plugin may be loaded.
+    with suppress(UsageError):
+        load_recorded(run.record.plugins)
+    figure = draw_curves(run.log, validated(run, split), {})
+    if out is not None:
+        save_figure(figure, Path(out))
+    return figure
 
 
 @checked()

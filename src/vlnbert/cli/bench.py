@@ -21,7 +21,7 @@ def check_place(words: list[str]) -> None:
         raise UsageError(f"this bench is not part of the package; run, in a checkout of vlnbert, {command}")
 
 
-@command("bench train", places=["preset"], metavars={"preset": "PRESET", "data": "DIR"})
+@command("bench train", places=["preset"])
 def bench_train(
     preset: str = "demo",
     data: Path | None = None,
@@ -72,7 +72,7 @@ def bench_train(
     _print({"preset": preset, "precision": training.precision, "device": device, "batches": rates}, json)
 
 
-@command("bench evaluate", places=["preset"], metavars={"preset": "PRESET", "data": "DIR"})
+@command("bench evaluate", places=["preset"])
 def bench_evaluate(
     preset: str = "demo",
     data: Path | None = None,

@@ -2,16 +2,14 @@
 
 import math
 from collections.abc import Callable
+from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from vlnbert.cli.output import print_json, screen, show, tell
+from vlnbert.cli.output import print_json, show, tell
 from vlnbert.cli.parser import command
 from vlnbert.errors import PREFIX
 from vlnbert.tables import Table
-
-if TYPE_CHECKING:
-    from vlnbert.api.data import DataReport
 
 
 @command("data check", "vlnbert.api.data:check_data", ["folder"])
@@ -31,35 +29,14 @@ def check_data(verb: Callable[..., Any], folder: Path, json: bool = False) -> No
     if json:
         print_json(found.to_plain())
     else:
-        _print_report(found)
+        for table in found.tables():
+            show(table)
+        for path, note in ((part.path, note) for part in found.parts for note in part.notes):
+            tell(f"{path}: {note}")
+        for fault in (fault for part in found.parts for fault in part.faults):
+            tell(f"{PREFIX}{fault}", aside=True)
     if found.damaged:
         raise SystemExit(2)
-
-
-def _print_report(report: "DataReport") -> None:
-    from rich.table import Column
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
-    from vlnbert.data.inventory import describe_need
-    from vlnbert.learning.presets import presets
-
-    console = screen()
-    table = RichTable("part", "holds", "state", title=f"{report.folder}", title_justify="left")
-    for part in report.parts:
-        state = Text("damaged", "red") if part.faults else Text("whole", "green")
-        table.add_row(part.need, part.holds or "-", state)
-    console.print(table)
-    names = Column("preset", no_wrap=True, min_width=max(map(len, report.missing)))
-    needed = RichTable(names, "what it is", "data it still needs", title="presets", title_justify="left")
-    for name, missing in report.missing.items():
-        needs = "\n".join(describe_need(need) for need in missing)
-        needed.add_row(name, presets[name].description, needs or Text("nothing", "green"))
-    console.print(needed)
-    for path, note in ((part.path, note) for part in report.parts for note in part.notes):
-        tell(f"{path}: {note}")
-    for fault in (fault for part in report.parts for fault in part.faults):
-        tell(f"{PREFIX}{fault}", aside=True)
 
 
 @command("data r4r", "vlnbert.api.data:make_r4r", ["data"])
@@ -101,22 +78,18 @@ def candidates(verb: Callable[..., Any], scan: str, data: Path, json: bool = Fal
         json: Print one JSON line a viewpoint: its candidates with view, heading, elevation, distance from the view's
             centre (radians) and idx, the 1-based place in that view.
     """
-    from rich.table import Table as RichTable
-
     found = verb(data, scan)
     if json:
         for viewpoint, listed in found.items():
             print_json({"viewpoint": viewpoint, "candidates": listed})
         return
-    table = RichTable("viewpoint", "leads to", "view", "heading", "elevation", title=scan, title_justify="left")
+    rows = []
     for viewpoint, listed in found.items():
-        shown = viewpoint
-        for item in listed or [{}]:
-            angles = [f"{math.degrees(item[name]):.0f}°" for name in ("heading", "elevation") if item]
-            table.add_row(shown, item.get("viewpoint", "nowhere"), str(item.get("view", "")), *angles)
-            shown = ""
-        table.add_section()
-    screen().print(table)
+        for place, item in enumerate(listed or [{}]):
+            angles = [f"{math.degrees(item[name]):.0f}°" if item else "" for name in ("heading", "elevation")]
+            start = "" if place else viewpoint
+            rows.append([start, item.get("viewpoint", "nowhere"), str(item.get("view", "")), *angles])
+    show(Table(["viewpoint", "leads to", "view", "heading", "elevation"], rows, scan))
 
 
 @command("world check", "vlnbert.api.data:check_world")
@@ -153,6 +126,10 @@ def caption_features(verb: Callable[..., Any], data: Path, json: bool = False, *
         json: Print one JSON object instead of a table: views, captions, caption_width, classes, width, seconds, and
             cache, the file (null where none could be written).
     """
+    facts = verb(data, **options)
+    if json:
+        print_json(facts)
+        return
     words = {
         "views": "views that face a neighbour",
         "captions": "distinct captions",
@@ -160,14 +137,9 @@ def caption_features(verb: Callable[..., Any], data: Path, json: bool = False, *
         "classes": "classes of detected objects",
         "width": "width of a view's feature",
     }
-    facts = verb(data, **options)
-    if json:
-        print_json(facts)
-        return
-    rows = [[said, f"{facts[name]:,}"] for name, said in words.items()]
-    show(Table(["what", "value"], [*rows, ["seconds", f"{facts['seconds']:.1f}"]], f"{data}/captions"))
-    cache = facts["cache"]
-    print(f"cached in {cache}" if cache else "not cached: $VLNBERT_CACHE cannot be written")
+    rows = [[text, f"{facts[name]:,}"] for name, text in words.items()]
+    note = f"cached in {facts['cache']}" if facts["cache"] else "not cached: $VLNBERT_CACHE cannot be written"
+    show(Table(["what", "value"], [*rows, ["seconds", f"{facts['seconds']:.1f}"]], f"{data}/captions", note))
 
 
 @command("features objects", "vlnbert.api.data:object_features")
@@ -175,7 +147,6 @@ def object_features(verb: Callable[..., Any], data: Path, json: bool = False, **
     """Make channels of the objects' feature.
 
     Example: vlnbert features objects --data data
-
     Example: vlnbert features objects --data data --objects names,observations
 
     Args:
@@ -201,7 +172,7 @@ def _show_channels(data: Path, facts: dict[str, Any], counted: str, json: bool) 
     show(Table(["channel", "width"], [*rows, ["all of them", f"{facts['width']:,}"]], str(data), note))
 
 
-@command("augment paths", "vlnbert.api.speaking:augment_paths", metavars={"out": "FILE"})
+@command("augment paths", "vlnbert.api.speaking:augment_paths")
 def augment_paths(verb: Callable[..., Any], out: Path, json: bool = False, **options: Any) -> None:
     """Write paths for a speaker to describe.
 
@@ -212,38 +183,31 @@ def augment_paths(verb: Callable[..., Any], out: Path, json: bool = False, **opt
         json: Print one JSON object instead of a line: paths, known, described.
     """
     found = verb(out=out, **options)
-    if json:
-        print_json({"paths": len(found), "known": found.known, "described": found.described})
-    else:
-        print(f"{out}: {len(found):,} of {found.known:,} paths; {found.described:,} left out, val_seen describes them")
+    values = {"paths": len(found), "known": found.known, "described": found.described}
+    text = f"{out}: {len(found):,} of {found.known:,} paths; {found.described:,} left out, val_seen describes them"
+    print(dumps(values) if json else text)
 
 
 @command(
     "augment speak",
     "vlnbert.api.speaking:augment_speak",
     ["speaker"],
-    metavars={"speaker": "RUN", "out": "FILE"},
 )
 def augment_speak(verb: Callable[..., Any], json: bool = False, **options: Any) -> None:
     """Let a speaker describe paths, as data to train on.
 
     Example: vlnbert augment paths --data data --out paths.json --count 75000
-
     Example: vlnbert augment speak runs/speaker --paths paths.json --out data/r2r/told_aug.json --device cuda
-
     Example: vlnbert train r2r-open-told --data data --out runs/told --device cuda
 
     Args:
         json: Print one JSON object instead of a line: path, paths, written, left_out.
     """
     found = verb(**options)
-    if json:
-        print_json(found.values())
-    else:
-        print(found)
+    print(dumps(found.values()) if json else found)
 
 
-@command("augment sub-instructions", "vlnbert.api.speaking:augment_sub_instructions", metavars={"out": "FILE"})
+@command("augment sub-instructions", "vlnbert.api.speaking:augment_sub_instructions")
 def augment_sub_instructions(verb: Callable[..., Any], out: Path, json: bool = False, **options: Any) -> None:
     """Cut R2R's train instructions in parts.
 
@@ -253,7 +217,4 @@ def augment_sub_instructions(verb: Callable[..., Any], out: Path, json: bool = F
         json: Print one JSON object instead of a line: sub_instructions, beginnings, ends, instructions, cut, left_out.
     """
     found = verb(out=out, **options)
-    if json:
-        print_json(found.values())
-    else:
-        print(f"{out}: {found}")
+    print(dumps(found.values()) if json else f"{out}: {found}")

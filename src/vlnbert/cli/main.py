@@ -6,9 +6,10 @@ import signal
 import sys
 import textwrap
 
+from vlnbert.api.arguments import as_option
 from vlnbert.cli import bench, data, extend, look, start, train  # noqa: F401  # they register their verbs
 from vlnbert.cli.interrupted import INTERRUPTED, exit_code, interrupt, speaks, tell_interrupted
-from vlnbert.cli.parser import WIDEST, Command, as_option, entry
+from vlnbert.cli.parser import WIDEST, Command, entry
 from vlnbert.errors import LONGEST_LINE, PREFIX, UnknownNameError, UsageError, VlnbertError, cut, printable, spelling
 from vlnbert.plugins import load_plugin, plugin_failure
 from vlnbert.runtime import keep_freed_memory

@@ -3,13 +3,10 @@
 import shutil
 import sys
 from json import dumps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vlnbert.errors import printable_text
 from vlnbert.tables import WIDE, Table
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 def show(table: Table) -> None:
@@ -25,17 +22,3 @@ def tell(line: str, aside: bool = False) -> None:
 def print_json(values: Any) -> None:
     """Print an object, whole and in one line."""
     print(dumps(values))
-
-
-def screen() -> "Console":
-    """Standard output, for tables of more than rows and columns."""
-    from rich.console import Console
-    from rich.text import Text
-
-    class Screen(Console):
-        def render_str(self, text: str, **options: Any) -> Text:
-            """Names from files are shown as they are, but for what would upset a terminal."""
-            return super().render_str(printable_text(text), **options)
-
-    console = Screen(markup=False, highlight=False)
-    return console if console.is_terminal else Screen(markup=False, highlight=False, width=WIDE)

@@ -20,7 +20,6 @@ def demo(verb: Callable[..., Any], **options: Any) -> None:
     """Train a tiny navigator in made-up houses, without any data.
 
     Example: vlnbert demo --out demo
-
     Example: vlnbert demo --task reverie
     """
     from vlnbert.cli.train import end_stopped
@@ -53,9 +52,7 @@ def fetch_data(
     """Fetch the open data and verify every file.
 
     Example: vlnbert data fetch data
-
     Example: vlnbert data fetch data --only graphs r2r vocabulary
-
     Example: vlnbert data fetch data --dry-run
 
     Args:

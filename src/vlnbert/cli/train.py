@@ -28,7 +28,6 @@ def presets(name: str | None = None, json: bool = False) -> None:
     """List the experiments that can be trained by name.
 
     Example: vlnbert presets
-
     Example: vlnbert presets r2r-open > my.json
 
     Args:
@@ -59,7 +58,6 @@ def train(words: list[str]) -> None:
     Train a navigator or a speaker: vlnbert train PRESET --data DIR --out RUN, or go on: vlnbert train --resume RUN.
 
     Example: vlnbert train r2r-open --data data --out runs/r2r-open
-
     Example: vlnbert train my.json --data data --out runs/mine
     """
     if words in (["-h"], ["--help"], ["--help-all"]) or not words:
@@ -210,7 +208,7 @@ vlnbert train --resume RUN [--data DIR] [--device cuda] [--threads N] goes on wi
 beyond its end."""
 
 
-@command("curves", "vlnbert.api.looking:curves", ["run"], metavars={"out": "FILE"})
+@command("curves", "vlnbert.api.looking:curves", ["run"])
 def curves(verb: Callable[..., Any], run: Path, out: Path | None = None, split: str | None = None) -> None:
     """Draw the losses and scores of a run.
 
