@@ -57,11 +57,6 @@ def load_agent(source: object, checkpoint: Checkpoint = "best") -> LoadedAgent:
     return loaded
 
 
-def usual_task(agent: object) -> str:
-    """The task of an agent by default: what a run was trained for, else R2R."""
-    return agent.task if isinstance(agent, Run) else R2R.name
-
-
 def is_results(agent: object) -> bool:
     """Whether an agent is given by its result file."""
     return isinstance(agent, str | Path) and str(agent).endswith(RESULTS)
@@ -70,7 +65,7 @@ def is_results(agent: object) -> bool:
 def chosen_split(agent: object, split: str | None) -> str:
     """The requested split or the default one, with its task; a result file has no default."""
     if split is not None:
-        return split if is_results(agent) else full_name(split, usual_task(agent))
+        return split if is_results(agent) else full_name(split, agent.task if isinstance(agent, Run) else R2R.name)
     if is_results(agent):
         raise UsageError(f"{agent} is a result file; say which split it is of: {setting('split', USUAL)}")
     return agent.experiment.best_on if isinstance(agent, Run) else USUAL
@@ -111,10 +106,5 @@ def _open_policy(source: str) -> Policy:
 
 def _with_limits(name: str, policy: Policy) -> LoadedAgent:
     """A policy that walks as far, reads as much and sees the same as in its training, if it recorded that."""
-    return LoadedAgent(
-        name=name,
-        agent=policy,
-        features=from_kept(policy.features),
-        max_steps=policy.limits.max_steps,
-        max_tokens=policy.limits.max_tokens,
-    )
+    limits, features = policy.limits, from_kept(policy.features)
+    return LoadedAgent(name, policy, features=features, max_steps=limits.max_steps, max_tokens=limits.max_tokens)

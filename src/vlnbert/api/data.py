@@ -177,7 +177,7 @@ def check_world(data: "Data | str | Path") -> "Data":
 
 @checked()
 def candidates(data: "Data | str | Path", scan: str) -> dict[str, list[dict[str, Any]]]:
-    """Show where one can go from each viewpoint of a scan, in the simulator's order, in its words.
+    """Show where one can go from each viewpoint of a scan, in the simulator's order.
 
     Args:
         data: The data folder.

@@ -2,11 +2,10 @@
 
 import math
 from collections.abc import Callable
-from json import dumps
 from pathlib import Path
 from typing import Any
 
-from vlnbert.cli.output import print_json, show, tell
+from vlnbert.cli.output import answer, print_json, show, tell
 from vlnbert.cli.parser import command
 from vlnbert.errors import PREFIX
 from vlnbert.tables import Table
@@ -59,13 +58,10 @@ def holdout_houses(verb: Callable[..., Any], data: Path, json: bool = False, **o
         json: Print one JSON object instead of a table: by house, by split, the number of instructions.
     """
     found = verb(data, **options)
-    if json:
-        print_json(found)
-        return
     splits = next(iter(found.values()))
     rows = [[house, *(f"{count:,}" for count in counts.values())] for house, counts in found.items()]
     rows.append(["all", *(f"{sum(counts[split] for counts in found.values()):,}" for split in splits)])
-    show(Table(["house", *splits], rows, f"kept out of {data} for dev_unseen"))
+    answer(found, Table(["house", *splits], rows, f"kept out of {data} for dev_unseen"), json)
 
 
 @command("world candidates", "vlnbert.api.data:candidates", ["scan"])
@@ -127,9 +123,6 @@ def caption_features(verb: Callable[..., Any], data: Path, json: bool = False, *
             cache, the file (null where none could be written).
     """
     facts = verb(data, **options)
-    if json:
-        print_json(facts)
-        return
     words = {
         "views": "views that face a neighbour",
         "captions": "distinct captions",
@@ -139,7 +132,8 @@ def caption_features(verb: Callable[..., Any], data: Path, json: bool = False, *
     }
     rows = [[text, f"{facts[name]:,}"] for name, text in words.items()]
     note = f"cached in {facts['cache']}" if facts["cache"] else "not cached: $VLNBERT_CACHE cannot be written"
-    show(Table(["what", "value"], [*rows, ["seconds", f"{facts['seconds']:.1f}"]], f"{data}/captions", note))
+    rows.append(["seconds", f"{facts['seconds']:.1f}"])
+    answer(facts, Table(["what", "value"], rows, f"{data}/captions", note), json)
 
 
 @command("features objects", "vlnbert.api.data:object_features")
@@ -164,12 +158,9 @@ def object_features(verb: Callable[..., Any], data: Path, json: bool = False, **
 
 
 def _show_channels(data: Path, facts: dict[str, Any], counted: str, json: bool) -> None:
-    if json:
-        print_json(facts)
-        return
-    rows = [[name, f"{width:,}"] for name, width in facts["channels"].items()]
-    note = f"{counted}, {facts['seconds']:.1f} seconds"
-    show(Table(["channel", "width"], [*rows, ["all of them", f"{facts['width']:,}"]], str(data), note))
+    widths = {**facts["channels"], "all of them": facts["width"]}
+    rows = [[name, f"{width:,}"] for name, width in widths.items()]
+    answer(facts, Table(["channel", "width"], rows, str(data), f"{counted}, {facts['seconds']:.1f} seconds"), json)
 
 
 @command("augment paths", "vlnbert.api.speaking:augment_paths")
@@ -185,7 +176,7 @@ def augment_paths(verb: Callable[..., Any], out: Path, json: bool = False, **opt
     found = verb(out=out, **options)
     values = {"paths": len(found), "known": found.known, "described": found.described}
     text = f"{out}: {len(found):,} of {found.known:,} paths; {found.described:,} left out, val_seen describes them"
-    print(dumps(values) if json else text)
+    answer(values, text, json)
 
 
 @command(
@@ -204,7 +195,7 @@ def augment_speak(verb: Callable[..., Any], json: bool = False, **options: Any) 
         json: Print one JSON object instead of a line: path, paths, written, left_out.
     """
     found = verb(**options)
-    print(dumps(found.values()) if json else found)
+    answer(found.values(), str(found), json)
 
 
 @command("augment sub-instructions", "vlnbert.api.speaking:augment_sub_instructions")
@@ -217,4 +208,4 @@ def augment_sub_instructions(verb: Callable[..., Any], out: Path, json: bool = F
         json: Print one JSON object instead of a line: sub_instructions, beginnings, ends, instructions, cut, left_out.
     """
     found = verb(out=out, **options)
-    print(dumps(found.values()) if json else f"{out}: {found}")
+    answer(found.values(), f"{out}: {found}", json)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vlnbert import __version__
-from vlnbert.cli.output import print_json, show, tell
+from vlnbert.cli.output import answer
 from vlnbert.cli.parser import Command, command
 
 FOR_BASH = """# Put this into ~/.bashrc: source <(vlnbert completion bash)
@@ -56,11 +56,8 @@ def plugins(json: bool = False) -> None:
     from vlnbert.tables import Table
 
     found = {one.kind: {name: place(one.home(name)) for name in one} for one in REGISTRIES}
-    if json:
-        print_json(found)
-    else:
-        rows = [(kind, name, home) for kind, names in found.items() for name, home in names.items()]
-        show(Table(("kind", "name", "from"), rows, title="what can be chosen by name"))
+    rows = [(kind, name, home) for kind, names in found.items() for name, home in names.items()]
+    answer(found, Table(("kind", "name", "from"), rows, title="what can be chosen by name"), json)
 
 
 @command("completion", places=["shell"], metavars={"shell": "SHELL"})
@@ -116,7 +113,8 @@ def import_weights(verb: Callable[..., Any], json: bool = False, **options: Any)
     Args:
         json: Print one JSON object instead of a summary: family, config, and lists loaded, new, unused, kept, notes.
     """
-    _print(verb(**options), json)
+    report = verb(**options)
+    answer(report.as_json(), "\n".join(report.lines()), json)
 
 
 @command("weights inspect", "vlnbert.api.weights:inspect_weights", ["source"])
@@ -129,14 +127,8 @@ def inspect_weights(verb: Callable[..., Any], json: bool = False, **options: Any
         json: Print one JSON object instead of a summary: family, config, features (what a navigator of ours was shown,
             or null), and lists loaded, new, unused, kept, notes.
     """
-    _print(verb(**options), json)
-
-
-def _print(report: Any, json: bool) -> None:
-    if json:
-        print_json(report.as_json())
-    else:
-        tell("\n".join(report.lines()))
+    report = verb(**options)
+    answer(report.as_json(), "\n".join(report.lines()), json)
 
 
 @command(
@@ -154,9 +146,7 @@ def export_weights(verb: Callable[..., Any], folder: str, out: Path, json: bool 
         json: Print one JSON object instead of a sentence.
     """
     done = verb(folder, out)
-    if json:
-        print_json(asdict(done))
-        return
-    print(f"{out}: a {done.backbone} agent, {done.model} tensors and {done.critic} of its critic, epoch {done.epoch}")
+    text = f"{out}: a {done.backbone} agent, {done.model} tensors and {done.critic} of its critic, epoch {done.epoch}"
     if done.made_up:
-        print(f"  {len(done.made_up)} of them, which the reference holds and never uses, are copies of others")
+        text += f"\n  {len(done.made_up)} of them, which the reference holds and never uses, are copies of others"
+    answer(asdict(done), text, json)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vlnbert.cli.output import print_json, show, tell
+from vlnbert.cli.output import answer, show, tell
 from vlnbert.cli.parser import command
 from vlnbert.errors import UsageError, printable_text
 from vlnbert.tables import WIDE
@@ -55,18 +55,14 @@ def evaluate(
         json: Print one JSON object, keyed by split, instead of a table.
         per_episode: Print that JSON object of single episodes: by split and id, how each ended and its scores.
     """
-    from vlnbert.api.agents import as_run, usual_task
     from vlnbert.rollout.agents import find_agent
-    from vlnbert.tasks.splits import full_name
 
     if (run is None) == (agent is None):
         raise UsageError("name a navigator or an --agent, and not both; for example --agent random")
     if not splits:
         raise UsageError("no split to walk; for example --splits val_unseen")
-    chosen = as_run(run) if run else find_agent(agent or "")
-    usual = task or usual_task(chosen)
-    names = [split_of_task(split, task) if task else full_name(split, usual) for split in splits]
-    found = verb(chosen, options.pop("data", None), names, **options)
+    names = [split_of_task(split, task) for split in splits] if task else splits
+    found = verb(run or find_agent(agent or ""), options.pop("data", None), names, **options)
     if json or per_episode:
         print(found.to_json(per_episode=per_episode))
     elif found.scores:
@@ -205,10 +201,7 @@ def score(
     scored = verb(file, data, split_of_task(split, task), **options)
     for line in scored.notes.lines():
         tell(f"{file}: {line}", aside=True)
-    if json:
-        print_json(scored.summary)
-    else:
-        show(scored.table())
+    answer(scored.summary, scored.table(), json)
 
 
 @command("submit", "vlnbert.api.looking:submit", ["file", "out"], metavars={"out": "OUT"})

@@ -14,6 +14,16 @@ def show(table: Table) -> None:
     print(table.text(shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDE))
 
 
+def answer(values: Any, shown: Table | str, json: bool) -> None:
+    """Print a result: its values as one JSON object, or a table or text of them."""
+    if json:
+        print_json(values)
+    elif isinstance(shown, Table):
+        show(shown)
+    else:
+        tell(shown)
+
+
 def tell(line: str, aside: bool = False) -> None:
     """Print a line that may quote anything, `aside` on standard error."""
     print(printable_text(line), file=sys.stderr if aside else sys.stdout)
