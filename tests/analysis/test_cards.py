@@ -15,7 +15,7 @@ from tests.browser.samples import PLAN, recorded
 from vlnbert.analysis.card import write_card_page
 from vlnbert.analysis.house_plan import house_plan
 from vlnbert.analysis.still_card import still_plan
-from vlnbert.api.agents import load_agent
+from vlnbert.api.runs import load_agent
 from vlnbert.evaluation.episode_record import NamedObject, RecordedEpisode
 from vlnbert.evaluation.options import WalkOptions
 from vlnbert.evaluation.walker import Walker

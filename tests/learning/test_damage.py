@@ -10,7 +10,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-import vlnbert.learning.checkpoints
+import vlnbert.learning.run_folder
 from tests.learning.samples import CONFIG, in_use, trainer
 from vlnbert.errors import DataError, UsageError
 from vlnbert.learning.callbacks import read_log

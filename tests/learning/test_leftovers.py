@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 import vlnbert as vln
-import vlnbert.learning.checkpoints
 import vlnbert.learning.navigator_recipe
+import vlnbert.learning.run_folder
 import vlnbert.learning.trainer
 import vlnbert.navigator.storage.navigator
 from tests.learning.samples import CONFIG, SCORED, SHAPE, Watcher, same, trainer, weights
 from tests.processes import together
-from vlnbert.api.agents import load_agent
+from vlnbert.api.runs import load_agent
 from vlnbert.data.data import open_data
 from vlnbert.errors import DataError
 from vlnbert.learning import run_folder

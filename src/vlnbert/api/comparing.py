@@ -10,8 +10,7 @@ from typing import Any
 
 import torch
 
-from vlnbert.api.agents import AnyAgent, as_run, chosen_split, is_results, load_agent, require_data
-from vlnbert.api.runs import Run
+from vlnbert.api.runs import AnyAgent, Run, as_run, chosen_split, is_results, load_agent, require_data
 from vlnbert.data.data import Data, open_data
 from vlnbert.errors import UsageError, setting
 from vlnbert.evaluation.divergence import Divergence, Walk, find_divergences

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vlnbert.api.agents import AnyAgent, as_run, load_agent
-from vlnbert.api.runs import Run
+from vlnbert.api.runs import AnyAgent, Run, as_run, load_agent
 from vlnbert.data.data import Data, open_data
 from vlnbert.errors import UsageError, VlnbertError
 from vlnbert.evaluation.walker import Walker

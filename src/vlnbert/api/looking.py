@@ -53,7 +53,7 @@ def evaluate(
         out: Folder for result files in the leaderboards' form, <task>_<split>_<agent>.json.
         bar: Show progress.
     """
-    from vlnbert.api.agents import load_agent
+    from vlnbert.api.runs import load_agent
     from vlnbert.evaluation.evaluate import Evaluations
     from vlnbert.evaluation.walker import Walker
 
@@ -95,7 +95,7 @@ def episode(
         bar: Show progress.
     """
     from vlnbert.analysis.card import Episode
-    from vlnbert.api.agents import as_run, chosen_split, is_results, load_agent, require_data
+    from vlnbert.api.runs import as_run, chosen_split, is_results, load_agent, require_data
     from vlnbert.data.data import open_data
     from vlnbert.evaluation.recording import Recorder
     from vlnbert.evaluation.results import guess_split

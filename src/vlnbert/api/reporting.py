@@ -23,9 +23,8 @@ from vlnbert.analysis.report import (
     what_went_wrong,
     write_report,
 )
-from vlnbert.api.agents import load_agent
 from vlnbert.api.arguments import as_option
-from vlnbert.api.runs import Run
+from vlnbert.api.runs import Run, load_agent
 from vlnbert.data.data import Data, open_data
 from vlnbert.errors import UsageError, setting
 from vlnbert.evaluation.evaluate import Evaluation

@@ -91,7 +91,7 @@ def score_speaker(
         options: ...
         bar: Show progress.
     """
-    from vlnbert.api.agents import load_agent
+    from vlnbert.api.runs import load_agent
     from vlnbert.evaluation.text_metrics import require_sacrebleu
     from vlnbert.evaluation.walker import Walker
     from vlnbert.speaker.scores import score_instructions
@@ -106,8 +106,7 @@ def score_speaker(
 
 def open_speaker(source: object, data: "Data | str | Path | None", options: SpeakOptions) -> "OpenedSpeaker":
     """A speaker, in whichever way it is given, opened with its data; of a run, with its best weights or its last."""
-    from vlnbert.api.agents import as_run
-    from vlnbert.api.runs import Run
+    from vlnbert.api.runs import Run, as_run
     from vlnbert.learning.run_folder import last_checkpoint, while_trained
     from vlnbert.plugins import load_recorded
     from vlnbert.speaker.speaker import Speaker
@@ -210,7 +209,7 @@ def augment_speak(
         options: ...
         bar: Show progress.
     """
-    from vlnbert.api.agents import load_agent
+    from vlnbert.api.runs import load_agent
     from vlnbert.evaluation.walker import Walker
     from vlnbert.speaker.augmenting import PathsToDescribe, require_sense
 

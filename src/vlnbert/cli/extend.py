@@ -51,7 +51,7 @@ def plugins(json: bool = False) -> None:
     Args:
         json: Print one JSON object instead of a table: by kind, the home of each name.
     """
-    from vlnbert.api import agents, training  # noqa: F401  # these bring every registry
+    from vlnbert.api import training  # noqa: F401  # it brings every registry
     from vlnbert.registry import REGISTRIES, place
     from vlnbert.tables import Table
 

@@ -42,7 +42,8 @@ def main() -> None:
         elif _is_out_of_memory(error):
             line = "there is not enough memory for this; choose a smaller batch or navigator"
         elif isinstance(error, OSError):
-            _give_up_output()
+            # Nothing more can be written; the interpreter's last flush goes nowhere.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             if isinstance(error, BrokenPipeError):  # `| head` has seen enough
                 sys.exit(0)
             line = f"the output cannot be written ({error.strerror or error}); free some space"
@@ -123,14 +124,8 @@ def _is_out_of_memory(error: BaseException) -> bool:
     """torch raises a RuntimeError of its own on a GPU, and a plain one on the CPU."""
     if type(error).__name__ in ("MemoryError", "OutOfMemoryError"):
         return True
-    return isinstance(error, RuntimeError) and any(
-        words in str(error) for words in ("allocate memory", "not enough memory", "storage size")
-    )
-
-
-def _give_up_output() -> None:
-    """Nothing more can be written; let the interpreter's last flush go nowhere."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    words = ("allocate memory", "not enough memory", "storage size")
+    return isinstance(error, RuntimeError) and any(one in str(error) for one in words)
 
 
 def _menu(prefix: str = "") -> str:
