@@ -112,7 +112,8 @@ def check_data(folder: str | Path, *, bar: bool = True) -> DataReport:
     from vlnbert.sources.layout import open_folder
 
     opened = open_folder(folder)
-    opened.graphs()  # a folder without graphs is no data folder
+    # A folder without graphs is no data folder.
+    opened.graphs()
     return DataReport(Path(folder), take_inventory(opened))
 
 
@@ -271,7 +272,8 @@ def caption_features(
     seconds, cache = round(perf_counter() - begin, 3), source.captions_key.path
     return {
         "views": source.views.count,
-        "captions": len(captions.table) - 1,  # row 0 stands for no view
+        # Row 0 stands for no view.
+        "captions": len(captions.table) - 1,
         "caption_width": captions.width,
         "classes": len(classes),
         "width": captions.width + labels.width,

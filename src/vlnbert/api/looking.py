@@ -116,7 +116,8 @@ def episode(
     if id not in (known := walker.episodes[name].ids):
         task = task_and_split(name)[0]
         home = guess_split({id}, task, walker.data.folder)
-        if home and home[0] == task:  # the same id in another task is another episode
+        # The same id in another task is another episode.
+        if home and home[0] == task:
             other = setting("split", "/".join(home))
             raise UsageError(f"no episode '{id}' in {name}; it is in another split: {other}")
         raise UnknownNameError("episode", id, known, name)
@@ -235,8 +236,8 @@ def report(
 
     require_within(episodes=(episodes, 1, 1000))
     run = open_run(run)
-    compared = compare_with_baselines(run, data, split=split, seed=seed)
-    return write_run_report(run, compared, out, episodes=episodes, title=title, context=context)
+    compared, walker = compare_with_baselines(run, data, split=split, seed=seed)
+    return write_run_report(run, compared, walker, out, episodes=episodes, title=title, context=context)
 
 
 @checked()

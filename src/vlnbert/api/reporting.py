@@ -1,7 +1,6 @@
-"""Pictures of a run: its curves, and a report as one HTML file."""
+"""The report of a run, beside baselines, as one HTML file."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from shlex import join
 from typing import Any
@@ -24,13 +23,11 @@ from vlnbert.analysis.report import (
     write_report,
 )
 from vlnbert.api.arguments import as_option
+from vlnbert.api.comparing import AgentComparison
 from vlnbert.api.runs import Run, load_agent
 from vlnbert.data.data import Data, open_data
 from vlnbert.errors import UsageError, setting
-from vlnbert.evaluation.evaluate import Evaluation
 from vlnbert.evaluation.options import WalkOptions
-from vlnbert.evaluation.recording import Recorder
-from vlnbert.evaluation.tables import Summary, score_table
 from vlnbert.evaluation.walker import Walker
 from vlnbert.plugins import load_recorded
 from vlnbert.records import leaves, to_plain
@@ -47,29 +44,10 @@ TO_READ = (
 )
 
 
-@dataclass(frozen=True, repr=False)
-class Comparison:
-    """Several agents on one split."""
-
-    data: Data
-    split: str
-    evaluations: Mapping[str, Evaluation]  # by agent
-    recorder: Recorder  # of what the navigator walked
-
-    @property
-    def scores(self) -> dict[str, Summary]:
-        """By agent: rates as fractions, TL and NE in metres."""
-        known = {agent: result.scores for agent, result in self.evaluations.items()}
-        return {agent: scores.summary() for agent, scores in known.items() if scores is not None}
-
-    def table(self) -> Table:
-        return score_table(self.split, self.scores)
-
-
 def compare_with_baselines(
     run: Run, data: Data | str | Path | None = None, *, split: str | None = None, seed: int = 0
-) -> Comparison:
-    """A run beside the baselines on one split: random walks, and shortest paths, which no agent can beat."""
+) -> tuple[AgentComparison, Walker]:
+    """A run beside random walks and shortest paths, which no agent can beat, on one split; and the run's walker."""
     load_recorded(run.record.plugins)
     name = validated(run, split)
     opened = open_data(run.record.data if data is None else data)
@@ -80,7 +58,7 @@ def compare_with_baselines(
     options = WalkOptions(seed=seed, max_steps=steps)
     walkers = {agent: Walker(load_agent(one), opened, name, options) for agent, one in agents.items()}
     evaluations = {agent: walker.walk(name, record=agent == AGENT) for agent, walker in walkers.items()}
-    return Comparison(opened, name, evaluations, walkers[AGENT].recorder)
+    return AgentComparison(name, evaluations, {}), walkers[AGENT]
 
 
 def validated(run: Run, split: str | None) -> str:
@@ -94,7 +72,8 @@ def validated(run: Run, split: str | None) -> str:
 
 def write_run_report(
     run: Run,
-    compared: Comparison,
+    compared: AgentComparison,
+    walker: Walker,
     out: str | Path,
     *,
     episodes: int = EPISODES,
@@ -108,19 +87,19 @@ def write_run_report(
         raise UsageError(f"{compared.split} withholds its goals, so there is nothing to report; choose another split")
     cards, plans = list[EpisodeCard](), dict[str, dict[str, Any]]()
     for kind, row in pick_episodes(evaluation.scores, episodes, list(map(tuple, evaluation.episodes.path.tolist()))):
-        record = compared.recorder.episode(evaluation, row)
-        plan = plans.setdefault(record.scan, house_plan(compared.data, record.scan))
+        record = walker.recorder.episode(evaluation, row)
+        plan = plans.setdefault(record.scan, house_plan(walker.data, record.scan))
         cards.append(EpisodeCard(f"{TITLES[kind]}: episode {record.id}", record, plan))
     context = context or CONTEXT.format(updates=run.progress.iteration, preset=run.preset)
     note = ""
     if evaluation.predicted_objects is not None:
-        bank, luck = compared.data.object_bank, 0.0
+        bank, luck = walker.data.object_bank, 0.0
         if bank is not None:
             luck = float((1 / bank.object_table.count[evaluation.episodes.goal].clamp(min=1)).mean())
         note = f"To guess among the objects in view at the goal would name {100 * luck:.0f} % of them."
     others = {agent: float(scores[agent]["sr"] or 0) for agent in scores if agent != AGENT}
     typical = next((card for card in cards if card.title.startswith(TITLES[TYPICAL])), cards[0])
-    paper = paper_rows(compared.data.world, evaluation.episodes)
+    paper = paper_rows(walker.data.world, evaluation.episodes)
     report = Report(
         title or f"How {run.folder.resolve().name} walks {compared.split}",
         [

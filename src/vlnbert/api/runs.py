@@ -109,7 +109,8 @@ class Run:
         try:
             return best_weights(self.folder)
         except DataError:
-            if any((self.folder / CHECKPOINTS).glob("*")):  # a damaged one
+            # A damaged checkpoint.
+            if any((self.folder / CHECKPOINTS).glob("*")):
                 raise
             if has_checkpoint(self.folder):
                 remedy = f"put {BEST} back from a copy, or {ANEW}"
@@ -122,7 +123,8 @@ class Run:
         """Which weights walk, in words: the best by what, or those of the newest checkpoint."""
         try:
             done = self.progress
-        except DataError:  # who keeps a run for its best weights may have deleted the checkpoints
+        except DataError:
+            # A run that is kept for its best weights may have no checkpoints.
             done = Progress(0, None, None)
         best = checkpoint == "best" and self.weights.name == BEST
         updates = done.best_iteration if best else done.iteration
@@ -217,7 +219,8 @@ class Run:
     def _shown_metrics(self, split: str) -> tuple[str, ...]:
         if not recipe_of(self.experiment).walks:
             return (self.experiment.best_metric,)
-        task = TASKS.get(task_and_split(split)[0])  # None for a plugin's, which is not loaded to print something
+        # None for a plugin's task: plugins are not loaded to print something.
+        task = TASKS.get(task_and_split(split)[0])
         own = () if task is None else (metric.name for metric in task.metrics)
         return ("sr", "spl", *(("rgs",) if task is not None and task.sees_objects else ()), *own)
 
@@ -227,7 +230,8 @@ class Run:
         if done.best is None:
             return f"{made}, none of them validated"
         score = f"score {done.best:.3f}"
-        with suppress(UnknownNameError):  # the task of a plugin, which is not loaded to print something
+        # A plugin's task is unknown: plugins are not loaded to print something.
+        with suppress(UnknownNameError):
             score = f"{METRICS[key := self.experiment.best_metric].heading} {shown(key, done.best)}"
         return f"{made}, best {score} on {self.experiment.best_on} after {done.best_iteration:,}"
 
@@ -301,7 +305,8 @@ def require_data(agent: object, data: Data | str | Path | None) -> Data | str | 
     folder = agent.record.data if data is None and isinstance(agent, Run) else data
     if folder is None:
         if isinstance(agent, str | Path) and not is_results(agent):
-            load_agent(agent)  # an unknown name is reported first
+            # An unknown name is reported first.
+            load_agent(agent)
         raise UsageError(f"no data to walk in; give a data folder: {setting('data', 'DIR')}")
     return folder
 

@@ -218,7 +218,8 @@ def stopped_by_signals(trainer: Trainer, tell: Callable[[str], object]) -> Itera
 @contextmanager
 def _handled(handler: Callable[..., object]) -> Iterator[None]:
     """Give interrupts within the block to a handler."""
-    if threading.current_thread() is not threading.main_thread():  # signals are the main thread's business
+    # Python delivers signals to the main thread only.
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
     before = {name: signal.signal(name, handler) for name in (signal.SIGINT, signal.SIGTERM)}

@@ -106,7 +106,8 @@ def show_episode(
         require_card_name(out)
     found = verb(id=episode, **options)
     if out is not None:
-        tell(str(found.write(out)), aside=json)  # one that reads JSON gets nothing else
+        # With --json, standard output holds nothing else.
+        tell(str(found.write(out)), aside=json)
     if json:
         print(found.to_json())
     elif out is None:
@@ -281,7 +282,8 @@ def speak(
     elif json:
         print(found.to_json())
     else:
-        show(replace(found.table(), note=""))  # it was said aside when it was made
+        # The note was printed while the instructions were written.
+        show(replace(found.table(), note=""))
 
 
 def split_of_task(split: str, task: str) -> str:

@@ -191,7 +191,8 @@ class Command:
             print(self.help(everything="--help-all" in words))
             return
         given = self.parse(words)
-        with spelling(self.spell):  # messages name options of this command alone
+        # Messages name options of this command.
+        with spelling(self.spell):
             if self.verb is None:
                 self.function(**given)
             else:
