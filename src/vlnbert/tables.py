@@ -77,6 +77,24 @@ class Table:
         return self.html()
 
 
+class Tabular:
+    """A result that prints as its tables, also in a notebook; it has a `table` of its own, or several `tables`."""
+
+    def table(self) -> Table:
+        """The first of its tables."""
+        return self.tables()[0]
+
+    def tables(self) -> Sequence[Table]:
+        """Its only table."""
+        return [self.table()]
+
+    def __repr__(self) -> str:
+        return "\n\n".join(table.text() for table in self.tables())
+
+    def _repr_html_(self) -> str:
+        return "".join(table.html() for table in self.tables())
+
+
 def escaped(text: str) -> str:
     """Text as HTML, in which control characters can be seen."""
     return escape(printable_text(text))

@@ -22,7 +22,7 @@ from vlnbert.evaluation.walker import Walker
 from vlnbert.progress import say
 from vlnbert.records import leaves
 from vlnbert.rollout.policy import Policy
-from vlnbert.tables import Table
+from vlnbert.tables import Table, Tabular
 from vlnbert.tasks.task import EPISODES
 
 SHOWN = 10  # episodes that are listed by default
@@ -33,7 +33,7 @@ Walked = tuple[str, Evaluation, Settings]
 
 
 @dataclass(frozen=True, repr=False)
-class AgentComparison:
+class AgentComparison(Tabular):
     """Agents on one split: `print` it, look at it in a notebook, or take it apart."""
 
     split: str
@@ -112,12 +112,6 @@ class AgentComparison:
         ]
         left = len(found) - len(rows)
         return Table(["episode", "part after", "at", *agents], rows, title, f"and {left:,} more" if left else "")
-
-    def __repr__(self) -> str:
-        return "\n\n".join(table.text() for table in self.tables())
-
-    def _repr_html_(self) -> str:
-        return "".join(table.html() for table in self.tables())
 
 
 def compare_agents(

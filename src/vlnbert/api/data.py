@@ -12,7 +12,7 @@ from vlnbert.features.spec import OBJECT_NAMES, VIEW_NAMES, WITHOUT_NAMES, Featu
 from vlnbert.fetching.fetch import FetchReport, fetch
 from vlnbert.fetching.manifest import GITHUB, SHIPPED, read_manifest
 from vlnbert.runtime import require_device, require_within
-from vlnbert.tables import Table
+from vlnbert.tables import Table, Tabular
 from vlnbert.weights.options import MINILM
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def fetch_data(
 
 
 @dataclass(frozen=True, repr=False)
-class DataReport:
+class DataReport(Tabular):
     """What a data folder holds, what is damaged in it, and what each preset would still need."""
 
     folder: Path
@@ -94,10 +94,7 @@ class DataReport:
 
     def __repr__(self) -> str:
         faults = "\n".join(fault for part in self.parts for fault in part.faults)
-        return "\n\n".join(filter(None, [*(table.text() for table in self.tables()), faults]))
-
-    def _repr_html_(self) -> str:
-        return "".join(table.html() for table in self.tables())
+        return "\n\n".join(filter(None, [super().__repr__(), faults]))
 
 
 @checked()

@@ -41,7 +41,7 @@ from vlnbert.rollout.agents import AGENTS, Agent, AgentFactory, agent_name, as_a
 from vlnbert.rollout.policies import RECURRENT, open_policy, open_weights
 from vlnbert.rollout.policy import POLICY, Policy, as_policy
 from vlnbert.sources.files import read_json
-from vlnbert.tables import Table
+from vlnbert.tables import Table, Tabular
 from vlnbert.tasks.splits import full_name, task_and_split
 from vlnbert.tasks.task import METRICS, R2R, TASKS
 from vlnbert.weights.importing import open_navigator
@@ -56,7 +56,7 @@ USUAL = f"{R2R.name}/val_unseen"  # the split of agents that were not trained fo
 
 
 @dataclass(eq=False)
-class Run:
+class Run(Tabular):
     """A training in its folder. `vln.train` gives one, and `vln.open_run(folder)` gives it back later."""
 
     folder: Path
@@ -237,9 +237,6 @@ class Run:
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r})"
-
-    def _repr_html_(self) -> str:
-        return self.table().html()
 
 
 @checked()

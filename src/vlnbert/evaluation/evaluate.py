@@ -20,7 +20,7 @@ from vlnbert.progress import track
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.rollout.agents import Agent, EpisodeBatch, Explanation, agent_name, names_objects
 from vlnbert.rollout.episodes import MAX_STEPS, Trajectories, run_episodes
-from vlnbert.tables import Table
+from vlnbert.tables import Table, Tabular
 from vlnbert.tasks.batches import evaluation_batches
 from vlnbert.tasks.episodes import Episodes, Picked
 from vlnbert.tasks.tokens import Tokens
@@ -90,7 +90,7 @@ class Evaluation:
         return f"Evaluation({self.episodes.task}/{self.episodes.split}, {len(self.episodes):,} episodes, {score})"
 
 
-class Evaluations(Mapping[str, Evaluation]):
+class Evaluations(Tabular, Mapping[str, Evaluation]):
     """How an agent did on each split: `print` it, look at it in a notebook, or take `scores` and `to_json()`.
 
     A split's own `Evaluation` holds where the agent went and its scores episode by episode.
@@ -165,12 +165,6 @@ class Evaluations(Mapping[str, Evaluation]):
 
     def __len__(self) -> int:
         return len(self._evaluations)
-
-    def __repr__(self) -> str:
-        return self.table().text()
-
-    def _repr_html_(self) -> str:
-        return self.table().html()
 
 
 @torch.inference_mode()

@@ -22,14 +22,14 @@ from vlnbert.evaluation.submission import arrival_views
 from vlnbert.evaluation.tables import meaning_table
 from vlnbert.rollout.episodes import Trajectories
 from vlnbert.sources.layout import DataFolder
-from vlnbert.tables import Table
+from vlnbert.tables import Table, Tabular
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.task import TASKS
 from vlnbert.world.world import World
 
 
 @dataclass(frozen=True, repr=False)
-class ScoredFile:
+class ScoredFile(Tabular):
     """The scores of a result file: row n of `scores` is instruction `ids[n]`, in the order of the split."""
 
     split: str  # as task/split
@@ -45,12 +45,6 @@ class ScoredFile:
     def table(self) -> Table:
         """A row for each metric, with what it means."""
         return meaning_table(self.split.replace("/", " "), self.summary)
-
-    def __repr__(self) -> str:
-        return self.table().text()
-
-    def _repr_html_(self) -> str:
-        return self.table().html()
 
 
 def score_results(

@@ -16,7 +16,7 @@ from vlnbert.fetching.download import KEPT, Attempts, Broken, SourceError, check
 from vlnbert.fetching.manifest import GITHUB, ListedFile, Manifest, Source
 from vlnbert.progress import Bar, say, track
 from vlnbert.sources.writing import written_beside
-from vlnbert.tables import Table
+from vlnbert.tables import Table, Tabular
 
 BLOCK = 4096  # bytes by which most disks allocate
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -41,7 +41,7 @@ class FetchedPart:
 
 
 @dataclass(frozen=True, repr=False)
-class FetchReport:
+class FetchReport(Tabular):
     """The files fetched into a data folder, or to be fetched."""
 
     folder: Path
@@ -77,12 +77,6 @@ class FetchReport:
             "missing_bytes": self.missing_bytes,
             "parts": parts,
         }
-
-    def __repr__(self) -> str:
-        return self.table().text()
-
-    def _repr_html_(self) -> str:
-        return self.table().html()
 
 
 def fetch(

@@ -11,7 +11,7 @@ from vlnbert.learning.experiment import Experiment, ExperimentSettings, TrainCon
 from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.rewards import RewardConfig
 from vlnbert.navigator import SIZES, NavigatorConfig
-from vlnbert.tables import Table
+from vlnbert.tables import Table, Tabular
 
 
 @dataclass(frozen=True)
@@ -253,7 +253,7 @@ UNTRAINED = (
 Kind = TypeVar("Kind", bound=ExperimentSettings)
 
 
-class Presets(Mapping[str, Preset]):
+class Presets(Tabular, Mapping[str, Preset]):
     """The menu: presets by name. It prints as a table; an unknown name is answered with the nearest ones."""
 
     def __init__(self, presets: Iterable[Preset | Later]) -> None:
@@ -294,12 +294,6 @@ class Presets(Mapping[str, Preset]):
         """What each is and the data that it needs."""
         rows = [(one.name, one.description, ", ".join(one.experiment.needs)) for one in self.values()]
         return Table(("preset", "what it is", "data it needs"), rows, title="presets", note=UNTRAINED)
-
-    def __repr__(self) -> str:
-        return self.table().text()
-
-    def _repr_html_(self) -> str:
-        return self.table().html()
 
 
 presets = Presets(PRESETS)

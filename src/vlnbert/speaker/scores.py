@@ -13,13 +13,13 @@ from vlnbert.evaluation.walker import Walker
 from vlnbert.sources.instructions import EpisodeRecord
 from vlnbert.speaker.config import Decoding
 from vlnbert.speaker.speaking import Instructions, OpenedSpeaker, paths_of_split
-from vlnbert.tables import Table
+from vlnbert.tables import Table, Tabular
 from vlnbert.tasks.splits import DEV, file_of, task_and_split
 from vlnbert.tasks.task import METRICS
 
 
 @dataclass(frozen=True, repr=False)
-class SpeakerScores:
+class SpeakerScores(Tabular):
     """The scores of a speaker on a split; those of a navigator where one followed."""
 
     speaker: str
@@ -71,12 +71,6 @@ class SpeakerScores:
         follower = f"; {self.navigator} follows (rates in %)" if self.navigator else ""
         note = f"{self.left_out:,} paths left out, without a usable instruction" if self.left_out else ""
         return Table(["", "speaker's", "people's", "ratio"], rows, title + follower, note)
-
-    def __repr__(self) -> str:
-        return self.table().text()
-
-    def _repr_html_(self) -> str:
-        return self.table().html()
 
 
 def score_instructions(

@@ -20,7 +20,7 @@ from vlnbert.speaker.decoding import InstructionGenerator
 from vlnbert.speaker.likelihood import instruction_likelihoods, perplexity
 from vlnbert.speaker.paths import Paths, require_connected
 from vlnbert.speaker.speaker import Speaker, shown_to_speaker
-from vlnbert.tables import Table
+from vlnbert.tables import Table, Tabular
 from vlnbert.tasks.splits import target_index, task_and_split
 from vlnbert.tasks.task import R2R, TASKS
 from vlnbert.world.world import World
@@ -57,7 +57,7 @@ class Instruction:
         return item | ({} if self.target is None else {"objId": self.target})
 
 
-class Instructions(Sequence[Instruction]):
+class Instructions(Tabular, Sequence[Instruction]):
     """The instructions of some paths: `print` them, look at them in a notebook, or take `texts` and `to_json()`."""
 
     def __init__(
@@ -103,12 +103,6 @@ class Instructions(Sequence[Instruction]):
 
     def __len__(self) -> int:
         return len(self._items)
-
-    def __repr__(self) -> str:
-        return self.table().text()
-
-    def _repr_html_(self) -> str:
-        return self.table().html()
 
 
 @dataclass(frozen=True)
