@@ -76,16 +76,21 @@ class Table:
 
 
 class Tabled:
-    """Something that prints as its table, in a terminal and in a notebook."""
+    """A result that prints as its tables, also in a notebook; it has a `table` of its own, or several `tables`."""
 
     def table(self) -> Table:
-        raise NotImplementedError
+        """The first of its tables."""
+        return self.tables()[0]
+
+    def tables(self) -> Sequence[Table]:
+        """Its only table."""
+        return [self.table()]
 
     def __repr__(self) -> str:
-        return self.table().text()
+        return "\n\n".join(table.text() for table in self.tables())
 
     def _repr_html_(self) -> str:
-        return self.table().html()
+        return "".join(table.html() for table in self.tables())
 
 
 def escaped(text: str) -> str:

@@ -14,7 +14,7 @@ from tests.analysis.pages import Page
 from tests.browser.samples import PLAN, recorded
 from vlnbert.analysis.card import write_card_page
 from vlnbert.analysis.house_plan import house_plan, still_plan
-from vlnbert.api.agents import load_agent
+from vlnbert.api.runs import load_agent
 from vlnbert.evaluation.options import WalkOptions
 from vlnbert.evaluation.recording import NamedObject, RecordedEpisode
 from vlnbert.evaluation.walker import Walker

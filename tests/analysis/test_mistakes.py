@@ -17,7 +17,7 @@ from vlnbert.analysis.report import (
     moves_along,
     pick_episodes,
 )
-from vlnbert.api.agents import load_agent
+from vlnbert.api.runs import load_agent
 from vlnbert.evaluation.options import WalkOptions
 from vlnbert.evaluation.walker import Walker
 

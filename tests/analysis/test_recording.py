@@ -10,7 +10,7 @@ import torch
 import vlnbert as vln
 from tests.analysis.conftest import SPLIT, Pacing
 from tests.conftest import TinyData
-from vlnbert.api.agents import load_agent
+from vlnbert.api.runs import load_agent
 from vlnbert.evaluation.evaluate import Evaluation, evaluate_file
 from vlnbert.evaluation.options import WalkOptions
 from vlnbert.evaluation.recording import Recorder

@@ -11,7 +11,7 @@ import pytest
 from tests.fetching.published import ARCHIVES, CONTENT, GRAPHS, PLACES, REPOSITORIES, tiny_manifest
 from tools.make_manifest import REPOSITORIES as PUBLISHED
 from tools.make_manifest import main, make_manifest, write_manifest
-from vlnbert.api.fetching import fetch_data
+from vlnbert.api.data import fetch_data
 from vlnbert.errors import DataError
 from vlnbert.fetching.manifest import SHIPPED, Manifest, read_manifest
 

@@ -13,9 +13,9 @@ import torch
 import vlnbert as vln
 from tests.fetching.published import ARCHIVES, GRAPHS, TASKS, serving
 from tests.hostile.honest import OBJECTS, SPLIT, VIEWS
+from vlnbert.api.arguments import as_option
 from vlnbert.api.looking import curves
 from vlnbert.cli.main import _run
-from vlnbert.cli.parser import as_option
 from vlnbert.errors import spelling
 from vlnbert.features.views import open_features
 from vlnbert.fetching import download

@@ -15,7 +15,7 @@ import vlnbert.learning.trainer
 import vlnbert.navigator.storage.navigator
 from tests.learning.samples import CONFIG, SCORED, SHAPE, Watcher, same, trainer, weights
 from tests.processes import together
-from vlnbert.api.agents import load_agent
+from vlnbert.api.runs import load_agent
 from vlnbert.data.data import open_data
 from vlnbert.errors import DataError
 from vlnbert.evaluation.metrics import Summary

@@ -4,6 +4,8 @@ HTML is made of the record's JSON, as the viewer is, and has no inline styles: a
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +36,29 @@ SPACE = "\N{NO-BREAK SPACE}"
 PAGE, PICTURES = ".html", (".svg", ".png", ".pdf")
 
 Json = dict[str, Any]
+
+
+@dataclass(frozen=True, repr=False)
+class Episode:
+    """One episode that was walked and scored: `print` it, look at it in a notebook, or take its `record`."""
+
+    record: RecordedEpisode
+    data: Data
+
+    def to_json(self, indent: int | None = None) -> str:
+        """The record as a JSON object."""
+        return dumps(self.record.to_json(), indent=indent)
+
+    def write(self, path: str | Path) -> Path:
+        """Write its card: by its ending a page (.html) or a picture of the floor plan (.svg, .png, .pdf)."""
+        write_card(Path(path), self.record, self.data)
+        return Path(path)
+
+    def __repr__(self) -> str:
+        return card_text(self.record)
+
+    def _repr_html_(self) -> str:
+        return "".join(table.html() for table in tables(self.record))
 
 
 def card_text(record: RecordedEpisode, width: int = WIDE) -> str:
