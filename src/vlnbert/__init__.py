@@ -15,7 +15,7 @@ import ast
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:  # what is public, and where it is; `_homes` reads these lines when the package is imported
     from vlnbert.api.augmenting import augment_paths as augment_paths
@@ -66,7 +66,6 @@ if TYPE_CHECKING:  # what is public, and where it is; `_homes` reads these lines
     from vlnbert.learning.callbacks import register_callback as register_callback
     from vlnbert.learning.experiment import Experiment as Experiment
     from vlnbert.learning.experiment import TrainConfig as TrainConfig
-    from vlnbert.learning.experiment_file import save_experiment as save_experiment
     from vlnbert.learning.losses import Loss as Loss
     from vlnbert.learning.losses import register_loss as register_loss
     from vlnbert.learning.objective import ObjectiveConfig as ObjectiveConfig
@@ -74,6 +73,7 @@ if TYPE_CHECKING:  # what is public, and where it is; `_homes` reads these lines
     from vlnbert.learning.optimisers import register_schedule as register_schedule
     from vlnbert.learning.presets import Preset as Preset
     from vlnbert.learning.presets import presets as presets
+    from vlnbert.learning.presets import save_experiment as save_experiment
     from vlnbert.learning.rewards import RewardConfig as RewardConfig
     from vlnbert.learning.rewards import register_reward as register_reward
     from vlnbert.navigator import Navigator as Navigator
@@ -93,10 +93,10 @@ if TYPE_CHECKING:  # what is public, and where it is; `_homes` reads these lines
     from vlnbert.speaker.config import SpeakerConfig as SpeakerConfig
     from vlnbert.speaker.experiment import SpeakerExperiment as SpeakerExperiment
     from vlnbert.speaker.experiment import SpeakerTrainConfig as SpeakerTrainConfig
-    from vlnbert.speaker.scores import SpeakerScores as SpeakerScores
     from vlnbert.speaker.speaker import Speaker as Speaker
     from vlnbert.speaker.speaking import Instruction as Instruction
     from vlnbert.speaker.speaking import Instructions as Instructions
+    from vlnbert.speaker.speaking import SpeakerScores as SpeakerScores
     from vlnbert.tasks.task import R2R as R2R
     from vlnbert.tasks.task import REVERIE as REVERIE
     from vlnbert.tasks.task import Metric as Metric

@@ -36,23 +36,21 @@ class Table:
         from rich.text import Text
 
         names, rows = [*map(printable_text, self.columns)], [[*map(printable_text, row)] for row in self.rows]
-        sides = zip(names, self.numeric, strict=True)
         longest = max(map(len, (names[0], *(row[0] for row in rows))))
         columns = [
-            Column(Text(name), justify="right" if number else "left", no_wrap=place == 0, overflow="fold")
-            for place, (name, number) in enumerate(sides)
+            Column(Text(name), justify="right" if number else "left", overflow="fold")
+            for name, number in zip(names, self.numeric, strict=True)
         ]
-        columns[0].min_width = longest
+        columns[0].min_width, columns[0].no_wrap = longest, True
         width = max(width, longest + NARROWEST * len(columns))
         table = RichTable(*columns, box=SIMPLE_HEAD, padding=(0, 0))
         for row in rows:
             table.add_row(*map(Text, row))
         console = Console(width=width, markup=False, highlight=False, color_system=None)
         with console.capture() as captured:
+            # The title stands by itself: as the table's own it would be no wider than that.
             if self.title:
-                console.print(
-                    Text(printable_text(self.title))
-                )  # by itself: as the table's own it would be no wider than that
+                console.print(Text(printable_text(self.title)))
             console.print(table)
             if self.note:
                 console.print(Text(printable_text(self.note)))
@@ -75,6 +73,19 @@ class Table:
 
     def _repr_html_(self) -> str:
         return self.html()
+
+
+class Tabled:
+    """Something that prints as its table, in a terminal and in a notebook."""
+
+    def table(self) -> Table:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return self.table().text()
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
 
 
 def escaped(text: str) -> str:

@@ -14,8 +14,8 @@ import pytest
 from tests.cli.conftest import Run
 from tests.fetching import published
 from tests.fetching.published import CONTENT, GRAPHS, LARGE, TASKS, Server, serving, tiny_manifest
+from tools.make_manifest import write_manifest
 from vlnbert.api import fetching
-from vlnbert.fetching.manifest import write_manifest
 from vlnbert.learning.experiment import Experiment
 
 # The same command with the tiny manifest; and with files that may not grow: to the program, a disk that is full.

@@ -13,7 +13,7 @@ import pytest
 from tests.cli.conftest import TINY, called
 from tests.processes import limit_files, spoken_with_room
 from vlnbert.errors import DataError
-from vlnbert.learning.checkpoints import save_trained
+from vlnbert.learning.run_folder import save_trained
 from vlnbert.navigator import Navigator, NavigatorConfig
 from vlnbert.tasks.tokens import load_tokenizer
 

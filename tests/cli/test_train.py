@@ -91,7 +91,7 @@ def test_sigterm_ends_a_validation_within_seconds(house: Path, tmp_path: Path) -
     """Whoever resumes makes up for it: log and best weights are those of a run that was not stopped."""
     words = ("train", "demo", "--data", str(house))
     short = (*TINY, "--training.iterations", "4", "--training.validate-every", "2")
-    place, run = "vlnbert.learning.navigator_recipe.validation_scores", tmp_path / "run"
+    place, run = "vlnbert.learning.navigator_recipe.NavigatorRecipe.scores", tmp_path / "run"
     begun, told, whole = tmp_path / "begun", tmp_path / "told", tmp_path / "whole"
     spoken_words = [*words, "--out", str(run), *short]
     process = PROCESSES.Process(target=held_up, args=(spoken_words, place, tmp_path, tmp_path / "cache", told, begun))
@@ -158,13 +158,13 @@ def test_help_shows_every_setting(run: Callable) -> None:
     outcome = run("train", "r2r-open", "--help-all")
     assert outcome.code == 0
     shown = " ".join(outcome.out.replace("│", " ").split())
-    assert "  vlnbert train r2r-open --data data --out runs/r2r-open" in shown
+    assert "examples: vlnbert train r2r-open --data data --out runs/r2r-open" in shown
     assert "--training.iterations INT Updates of the weights. (default: 4500)" in shown
     assert "--training.objective.imitation FLOAT Weight of the imitation loss" in shown
     assert "--navigator.hidden INT Width of a token. (default: 384)" in shown
     assert "--train-on STR ... Splits to learn from" in shown
     shown = " ".join(run("train", "--resume", "run", "--help").out.replace("│", " ").split())
-    assert "  vlnbert train --resume" in shown
+    assert "examples: vlnbert train --resume" in shown
 
 
 MISTAKES = {

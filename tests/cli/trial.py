@@ -1,4 +1,4 @@
-"""What `docs/trial.md` tells: its rows, and the folder in which they are tried."""
+"""What `docs/mistakes.md` tells: its rows, and the folder in which they are tried."""
 
 import json
 import os
@@ -6,8 +6,8 @@ import re
 import shutil
 import sys
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from time import sleep
 
 from tests.cli.conftest import TINY, called
@@ -17,7 +17,7 @@ from vlnbert.cli.main import main
 from vlnbert.house import generate
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "trial.md"
+PAGE = ROOT / "docs" / "mistakes.md"
 ROW = re.compile(r"^\| (\d+) \| (.+?) \| (.+?) \| (.+?) \| (\w+) \| `(.+?)` \|$", re.MULTILINE)
 CALL = "vln."  # how a row in Python begins
 CTRL_C = ", then Ctrl-C"
@@ -99,6 +99,6 @@ def held_up(words: list[str], place: str, folder: Path, cache: Path, told: Path,
     os.environ["VLNBERT_CACHE"], os.environ["VLNBERT_STATE"] = str(cache), str(cache / "state")
     os.dup2(os.open(told, os.O_CREAT | os.O_WRONLY), 2)
     module, _, name = place.rpartition(".")
-    setattr(import_module(module), name, wait)
+    setattr(resolve_name(module), name, wait)
     sys.stderr, sys.argv = os.fdopen(2, "w", buffering=1), ["vlnbert", *words]
     main()

@@ -15,12 +15,12 @@ from vlnbert.features.views import open_features
 from vlnbert.house import generate
 from vlnbert.navigator import SIZES, Navigator
 from vlnbert.rollout.baselines import Shortest
-from vlnbert.rollout.greedy import GreedyAgent
-from vlnbert.rollout.policy import encode_tokens
+from vlnbert.rollout.policy import GreedyAgent
 from vlnbert.sources.layout import DataFolder, open_folder
-from vlnbert.tasks import Episodes, load_episodes
+from vlnbert.tasks.episodes import Episodes, load_episodes
 from vlnbert.tasks.tokens import Tokens, load_tokenizer, tokenise
-from vlnbert.world import open_object_table, open_world
+from vlnbert.world.build import open_world
+from vlnbert.world.objects import open_object_table
 
 LIMIT = 4
 
@@ -72,7 +72,8 @@ def plain_walk(scene: Scene, row: int, limit: int) -> tuple[str, str | None]:
     """How an episode ends and what is named in it, looking an object up by its row in the world's tables."""
     environment, episodes = scene.environment, scene.episodes
     objects = environment.object_bank.object_table
-    instruction = encode_tokens(scene.navigator, scene.tokens.ids[row : row + 1, : int(scene.tokens.count[row])])
+    tokens = scene.tokens.ids[row : row + 1, : int(scene.tokens.count[row])]
+    instruction = scene.navigator.encode(tokens, tokens != 0)
     state, hidden = environment.reset(episodes.start[row : row + 1], episodes.heading[row : row + 1]), instruction.state
     ending = "limit"
     for time in range(limit + 1):

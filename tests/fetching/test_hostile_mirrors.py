@@ -13,10 +13,11 @@ import pytest
 
 from tests.cli.conftest import called
 from tests.fetching.published import ARCHIVES, GRAPHS, Answer, Handler, Server, archive, serving
+from tools.make_manifest import write_manifest
 from vlnbert.api import fetching
 from vlnbert.fetching import download
 from vlnbert.fetching.archive import MOST_MEMBERS
-from vlnbert.fetching.manifest import Manifest, write_manifest
+from vlnbert.fetching.manifest import Manifest
 
 PATIENCE, ATTEMPTS = 1.0, 2
 SOON = 60  # seconds; on a busy machine, of which the slowest kind needs a few

@@ -21,7 +21,7 @@ from vlnbert.features.views import open_features
 from vlnbert.fetching import download
 from vlnbert.fetching.fetch import fetch
 from vlnbert.fetching.manifest import read_manifest
-from vlnbert.learning.experiment_file import read_experiment
+from vlnbert.learning.presets import read_experiment
 from vlnbert.learning.runs import resume_run
 from vlnbert.navigator.model.huggingface import open_pretrained
 from vlnbert.plugins import load_plugin
@@ -71,7 +71,7 @@ def word_labels(root: Path, path: Path) -> object:
     data = vln.open_data(root / "data")
     labels = read_word_labels(path)
     split, report = align_words(data.split("r2r/train"), labels, data.tokenizer, data.world)
-    TOLD.extend(report.lines())
+    TOLD.extend(report)
     return labels, split.aligned
 
 

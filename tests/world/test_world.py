@@ -11,8 +11,8 @@ import torch
 from vlnbert.environment.contract import check_world
 from vlnbert.errors import UnknownNameError, VlnbertError
 from vlnbert.sources.connectivity import ScanGraph, read_connectivity
-from vlnbert.world import STOP, build_world, open_world
-from vlnbert.world.build import find_candidates, shortest_paths
+from vlnbert.world.build import build_world, find_candidates, open_world, shortest_paths
+from vlnbert.world.world import STOP
 
 
 def test_scans_lie_one_behind_the_other(world):

@@ -9,34 +9,28 @@ from vlnbert.errors import UnknownNameError
 from vlnbert.progress import quiet
 from vlnbert.runtime import require_within, use_threads
 from vlnbert.sources.writing import refuse_full
+from vlnbert.tables import Table, Tabled
 
 if TYPE_CHECKING:
     from vlnbert.api.reporting import Comparison
     from vlnbert.api.runs import Run
     from vlnbert.data.data import Data
-    from vlnbert.tables import Table
 
 PRESETS = {"r2r": "demo", "reverie": "demo-reverie"}
 CONTEXT = "A tiny navigator, trained from nothing in {scans} generated houses (seed {seed})."
 
 
 @dataclass(frozen=True, repr=False)
-class Demo:
+class Demo(Tabled):
     """What a demo made: its run and, once that has come to its end, the scores and the report."""
 
     run: "Run"
     report: Path | None = None
     compared: "Comparison | None" = None
 
-    def table(self) -> "Table":
+    def table(self) -> Table:
         """The navigator beside the baselines; the run's validations while it is not done."""
         return self.run.table() if self.compared is None else self.compared.table()
-
-    def __repr__(self) -> str:
-        return self.table().text()
-
-    def _repr_html_(self) -> str:
-        return self.table().html()
 
 
 @checked()

@@ -8,17 +8,17 @@ from vlnbert.api.arguments import checked
 from vlnbert.errors import UnknownNameError
 from vlnbert.progress import quiet
 from vlnbert.runtime import require_within
+from vlnbert.tables import Table, Tabled
 
 if TYPE_CHECKING:
     from vlnbert.data.data import Data
     from vlnbert.data.inventory import Part
-    from vlnbert.tables import Table
 
 Candidate = dict[str, Any]  # viewpoint, view, heading, elevation, distance, idx: as the simulator names them
 
 
 @dataclass(frozen=True, repr=False)
-class DataReport:
+class DataReport(Tabled):
     """What a data folder holds, what is damaged in it, and what each preset would still need."""
 
     folder: Path
@@ -39,9 +39,7 @@ class DataReport:
             for name, preset in presets.items()
         }
 
-    def table(self) -> "Table":
-        from vlnbert.tables import Table
-
+    def table(self) -> Table:
         rows = [[part.need, part.holds or "-", "damaged" if part.faults else "whole"] for part in self.parts]
         ready = [name for name, missing in self.missing.items() if not missing]
         notes = [*(fault for part in self.parts for fault in part.faults), f"can train: {', '.join(ready) or 'none'}"]
@@ -60,12 +58,6 @@ class DataReport:
             for part in self.parts
         ]
         return {"parts": parts, "presets": self.missing}
-
-    def __repr__(self) -> str:
-        return self.table().text()
-
-    def _repr_html_(self) -> str:
-        return self.table().html()
 
 
 @checked()

@@ -13,7 +13,7 @@ from vlnbert.errors import DataError, UnknownNameError, UsageError
 from vlnbert.evaluation.metrics import shown
 from vlnbert.evaluation.options import Checkpoint
 from vlnbert.evaluation.walker import LoadedAgent
-from vlnbert.features.in_memory import bank_digest
+from vlnbert.features.opening import bank_digest
 from vlnbert.features.spec import IN_MEMORY
 from vlnbert.learning.callbacks import Callback, read_log
 from vlnbert.learning.experiment import Experiment, ExperimentSettings

@@ -8,8 +8,6 @@ from vlnbert.api.arguments import checked, spread
 from vlnbert.errors import UsageError, setting
 from vlnbert.progress import quiet
 from vlnbert.speaker.config import Decoding, SpeakOptions
-from vlnbert.speaker.speaker import Speaker
-from vlnbert.tasks.splits import full_name
 
 if TYPE_CHECKING:
     from vlnbert.api.runs import Run
@@ -17,9 +15,8 @@ if TYPE_CHECKING:
     from vlnbert.navigator import Navigator
     from vlnbert.rollout.agents import Agent, AgentFactory
     from vlnbert.rollout.policy import Policy
-    from vlnbert.speaker.scores import SpeakerScores
     from vlnbert.speaker.speaker import Speaker
-    from vlnbert.speaker.speaking import Instructions, OpenedSpeaker
+    from vlnbert.speaker.speaking import Instructions, OpenedSpeaker, SpeakerScores
 
 
 @checked("speaker", "paths", "device")
@@ -51,16 +48,17 @@ def speak(
         bar: Show progress.
     """
     from vlnbert.speaker.speaking import paths_by_name, paths_of_split
+    from vlnbert.tasks.splits import full_name
 
     if (split is None) == (paths is None):
         raise UsageError(f"name a split or paths, and not both; for example {setting('split', 'r2r/val_unseen')}")
     with quiet(not bar):
         opened = open_speaker(speaker, data, options)
         if split is not None:
-            known = paths_of_split(opened.data, full_name(split, opened.task))
+            described = paths_of_split(opened.data, full_name(split, opened.task))
         else:
-            known = paths_by_name(opened.data.world, paths or ())
-        return opened.write(known, decoding, options.batch)
+            described = paths_by_name(opened.data.world, paths or ())
+        return opened.write(*described, decoding, options.batch)
 
 
 @checked("speaker", "navigator", "device")
@@ -92,7 +90,8 @@ def score_speaker(
     from vlnbert.api.agents import load_agent
     from vlnbert.evaluation.text_metrics import require_sacrebleu
     from vlnbert.evaluation.walker import Walker
-    from vlnbert.speaker.scores import score_instructions
+    from vlnbert.speaker.speaking import score_instructions
+    from vlnbert.tasks.splits import full_name
 
     require_sacrebleu()
     with quiet(not bar):

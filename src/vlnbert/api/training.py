@@ -1,6 +1,5 @@
 """Train to the end with bars and logs, and stop without losing anything."""
 
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -12,24 +11,23 @@ from vlnbert.api.interrupts import stopped_by_signals, uninterrupted
 from vlnbert.api.runs import LOG, Run, open_run
 from vlnbert.data.data import Data, open_data
 from vlnbert.errors import DataError, setting
-from vlnbert.features.in_memory import Features, is_in_memory
+from vlnbert.features.opening import Features, is_in_memory
 from vlnbert.features.spec import FeatureSpec
 from vlnbert.learning.callbacks import Callback, JsonLog, ProgressBar, TensorBoard, Watching, require_callbacks
 from vlnbert.learning.experiment import ExperimentSettings
-from vlnbert.learning.experiment_file import SUFFIX, read_experiment
-from vlnbert.learning.presets import Preset, presets
+from vlnbert.learning.presets import SUFFIX, Preset, presets, read_experiment
 from vlnbert.learning.run_folder import CHECKPOINTS, POINTER, RECORD, is_run, kept
 from vlnbert.learning.run_record import RENAMED, read_record
 from vlnbert.learning.runs import begin_run, begun_alone, resume_run
-from vlnbert.learning.trainer import Trainer, TrainingError
+from vlnbert.learning.trainer import Trainer
 from vlnbert.plugins import load_recorded
 from vlnbert.progress import Bar, quiet, say
 from vlnbert.ranks import TIMEOUT, RankError, Ranks, is_first, joined
 from vlnbert.records import asked_places, chosen, with_changes
 from vlnbert.runtime import LaunchOptions, require_device, use_threads
-from vlnbert.sources.writing import LOCK
+from vlnbert.sources.writing import LOCK, remove
 
-TENSORBOARD = "tensorboard"  # in a run's folder
+TENSORBOARD, EVENTS = "tensorboard", "events.out.tfevents.*"  # in a run's folder
 CUSTOM = "custom"  # the preset that a run of somebody's own experiment names
 
 
@@ -168,24 +166,25 @@ def _train(trainer: Trainer, callbacks: Sequence[Callback], launch: LaunchOption
 
 @contextmanager
 def _nothing_left(trainer: Trainer) -> Iterator[None]:
-    """What cannot be trained, such as a backbone of another width, leaves no run behind that never learned.
+    """Remove the run of a training that fails before anything that it learned was saved.
 
-    Only what a run writes before its first update is removed; a folder that was made for it goes with its lock. What
-    makes it a run goes first, so that a kill in between leaves none that cannot be resumed.
+    Only files of the training are removed; a folder that was made for it goes with its lock. The run's record goes
+    first, so that a kill in between leaves no run that cannot be resumed.
     """
     try:
         yield
     except (DataError, RankError):  # such as a full disk or a lost process: the run can be resumed
         raise
-    except Exception as error:
-        # A GPU records the second update, which is when it is told that something waits for it; losses that are no
-        # numbers are seen when they are reported.
-        first = trainer.progress.iteration <= 1 or isinstance(error, TrainingError)
-        if trainer.ranks.writes and first and not trainer.saved:
+    except Exception:
+        if trainer.ranks.writes and not trainer.saved:
+            run = trainer.run
             with uninterrupted():
                 for name in (RECORD, POINTER, LOG):
-                    (trainer.run / name).unlink(missing_ok=True)
-                for name in (TENSORBOARD, CHECKPOINTS):
-                    shutil.rmtree(trainer.run / name, ignore_errors=True)
-                (trainer.run / LOCK).unlink(missing_ok=True)
+                    remove(run / name)
+                for path in (trainer.checkpoint, *(run / TENSORBOARD).glob(EVENTS)):
+                    remove(path)
+                for folder in (run / TENSORBOARD, run / CHECKPOINTS):
+                    with suppress(OSError):  # it was never made, or holds files of others
+                        folder.rmdir()
+                remove(run / LOCK)
         raise

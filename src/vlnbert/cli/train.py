@@ -38,7 +38,7 @@ def presets(name: str | None = None, json: bool = False) -> None:
     from json import dumps
 
     from vlnbert.learning import presets as menu
-    from vlnbert.learning.experiment_file import experiment_values
+    from vlnbert.learning.presets import experiment_values
     from vlnbert.records import to_plain
 
     if name is not None:

@@ -30,7 +30,7 @@ from vlnbert.ranks import ALONE, Ranks
 from vlnbert.rollout.agents import Agent, EpisodeBatch, Explanation, agent_name, names_objects
 from vlnbert.rollout.episodes import MAX_STEPS, Trajectories, run_episodes
 from vlnbert.sources.layout import DataFolder
-from vlnbert.tables import Table
+from vlnbert.tables import Table, Tabled
 from vlnbert.tasks.batches import evaluation_batches
 from vlnbert.tasks.episodes import Episodes, Picked
 from vlnbert.tasks.task import TASKS
@@ -80,7 +80,7 @@ class Evaluation:
         return f"Evaluation({self.episodes.task}/{self.episodes.split}, {len(self.episodes):,} episodes, {score})"
 
 
-class Evaluations(Mapping[str, Evaluation]):
+class Evaluations(Tabled, Mapping[str, Evaluation]):
     """How an agent did on each split: `print` it, look at it in a notebook, or take `scores` and `to_json()`.
 
     A split's own `Evaluation` holds where the agent went and its scores episode by episode.
@@ -140,12 +140,6 @@ class Evaluations(Mapping[str, Evaluation]):
 
     def __len__(self) -> int:
         return len(self._evaluations)
-
-    def __repr__(self) -> str:
-        return self.table().text()
-
-    def _repr_html_(self) -> str:
-        return self.table().html()
 
 
 @torch.inference_mode()

@@ -16,15 +16,19 @@ from vlnbert.errors import UsageError, setting
 from vlnbert.evaluation.evaluate import Evaluation, evaluate_agent
 from vlnbert.evaluation.options import WalkOptions
 from vlnbert.evaluation.recording import RecordedEpisode, Recorder
-from vlnbert.features.in_memory import is_in_memory
-from vlnbert.features.opening import in_data_folder, object_file_width, require_encoder_folder, view_file_width
+from vlnbert.features.opening import (
+    in_data_folder,
+    is_in_memory,
+    object_file_width,
+    require_encoder_folder,
+    view_file_width,
+)
 from vlnbert.features.spec import OFF, FeatureSpec, as_spec
 from vlnbert.navigator import fast
 from vlnbert.progress import quiet
 from vlnbert.records import chosen
 from vlnbert.rollout.agents import Agent, AgentFactory, names_objects
-from vlnbert.rollout.greedy import GreedyAgent
-from vlnbert.rollout.policy import Policy
+from vlnbert.rollout.policy import GreedyAgent, Policy
 from vlnbert.runtime import chosen_precision, usual_batch
 from vlnbert.sources.instructions import EpisodeRecord
 from vlnbert.tasks.episodes import Episodes, bind, pad_paths

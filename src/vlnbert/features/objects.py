@@ -1,9 +1,8 @@
 """Object banks: from feature files, or by names, captions, detections and observations.
 
-Detections and boxes are given in one frame, a view of 640 x 480 pixels, so they can be compared. In the open data the
-edges of detections reach 640 and 480 and pile up there. And where the detector and REVERIE's annotators agree on a word
-(928 chairs, beds, sinks and the like in 20 scans), the best of these detections overlaps the box by an IoU of 0.78 in
-the median; were they given in the 1280 x 1024 of Matterport's own images, by 0.
+Detections and boxes are given in one frame, a view of 640 x 480 pixels, so they can be compared: in the open data the
+edges of detections reach 640 and 480, and where the detector and REVERIE's annotators agree on a word (928 cases in 20
+scans), the best detection overlaps the box by an IoU of 0.78 in the median.
 """
 
 import hashlib
@@ -34,7 +33,8 @@ VERSION = 1  # of tables of feature files; a new one makes old caches unused
 SHOWN = 5  # viewpoints that a line names
 ONE_SET = "use the object features, boxes and graphs of one data set"
 LOG_USUAL_SIZE = 5.0  # of about 150 pixels
-FOCAL = (IMAGE_HEIGHT / 2) / math.tan(math.radians(30))  # pixels; the vertical field of view is 60 degrees
+# Pixels; the vertical field of view is 60 degrees.
+FOCAL = (IMAGE_HEIGHT / 2) / math.tan(math.radians(30))
 
 Floats = NDArray[np.float64]
 
@@ -128,20 +128,17 @@ def open_overlaps(source: ObjectSource, name: str) -> Tensor:
     trains on, at the ends of their paths, the best IoU is 0.05 in the median there, and 0.26 over all views.
     """
     world, objects, boxes = source.world, source.objects, source.folder.boxes
-    if name == OVERLAPS:
-        key = source.key_of_boxes("object-overlaps", source.caption_files)
-    else:
-        files = [*source.caption_files, *box_files(boxes)]
-        key = source.key_of_boxes("object-overlaps-in-all-views", files)
+    largest = name == OVERLAPS
+    files = source.caption_files + ([] if largest else box_files(boxes))
 
     def index() -> Index:
-        if name != OVERLAPS:
-            return _index_overlaps(world, objects, source.folder.captions, boxes_by_view(world, objects, boxes))
         positions = objects.position[:, :AREA].double().tolist()
-        largest = [[(view, tuple(box))] for view, box in zip(objects.view.tolist(), positions, strict=True)]
-        return _index_overlaps(world, objects, source.folder.captions, largest)
+        boxed = [[(view, tuple(box))] for view, box in zip(objects.view.tolist(), positions, strict=True)]
+        shown = boxed if largest else boxes_by_view(world, objects, boxes)
+        return _index_overlaps(world, objects, source.folder.captions, shown)
 
-    tables = source.embedded(key, index)
+    kind = "object-overlaps" if largest else "object-overlaps-in-all-views"
+    tables = source.embedded(source.key_of_boxes(kind, files), index)
     code, weight, first = tables["code"].long(), tables["weight"], tables["first"].long()
     texts = embedding_bag(code, tables["vectors"].float(), first, mode="sum", per_sample_weights=weight)
     return torch.cat((tables["classes"], texts), dim=1)

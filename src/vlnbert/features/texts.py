@@ -1,7 +1,7 @@
 """Words of a data folder for each view: caption, observations and detected labels, for people and agents that read."""
 
 from collections.abc import Callable
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import TypedDict
 
 from vlnbert.errors import DataError, UnknownNameError, UsageError
@@ -12,7 +12,8 @@ from vlnbert.sources.layout import DataFolder
 from vlnbert.world.objects import ObjectTable
 from vlnbert.world.world import STEPS, STOP, VIEWS, World
 
-HELD = 256  # scans whose texts are held in memory; each has about a megabyte in the open data
+# Scans whose texts are held in memory; each has about a megabyte in the open data.
+HELD = 256
 CHANNELS = ("captions", "observations", "detections")
 NEAREST = [round(view % STEPS * HEADINGS / STEPS) % HEADINGS for view in range(VIEWS)]  # [view] described heading
 
@@ -47,7 +48,8 @@ class TextReader:
 
     def _read_captions(self, scan: str) -> dict[str, Captioned]:
         path = self.folder.captions / f"{scan}.json"
-        known = dict[tuple[str, ...], tuple[str, ...]]()  # most views have the labels of another
+        # Most views have the labels of another.
+        known = dict[tuple[str, ...], tuple[str, ...]]()
 
         def labels(view: ViewCaption) -> tuple[str, ...]:
             surest = sorted(view.detections, key=lambda detection: -detection.confidence)
@@ -75,7 +77,7 @@ class Texts:
 
     def __init__(self, world: World, folder: DataFolder, open_objects: Callable[[], ObjectTable]) -> None:
         """`open_objects` gives the objects in the order in which agents see them."""
-        self.world, self.folder, self._open_objects = world, folder, open_objects
+        self.world, self.folder, self._objects = world, folder, cache(open_objects)
         self._reader, self._present = TextReader(folder), set[str]()
 
     def view(self, viewpoint: int, view: int, channel: str | None = None) -> str:
@@ -98,7 +100,7 @@ class Texts:
 
         No camera gives such names. With a channel, its words for the view that shows each object.
         """
-        here, table = self._number(viewpoint), self._objects
+        here, table = self._number(viewpoint), self._objects()
         rows = slice(int(table.first[here]), int(table.first[here] + table.count[here]))
         if channel is not None:
             return [self.view(here, view, channel) for view in table.view[rows].tolist()]
@@ -114,17 +116,13 @@ class Texts:
         if channel is not None and channel not in CHANNELS:
             raise UnknownNameError("channel of words", channel, CHANNELS)
         names = CHANNELS if channel is None else (channel,)
+        folders = {"observations": self.folder.observations}
         if self._present.isdisjoint(names):
-            captions, observations = self.folder.captions.is_dir(), self.folder.observations.is_dir()
-            self._present |= {name for name in names if (observations if name == "observations" else captions)}
+            self._present |= {name for name in names if folders.get(name, self.folder.captions).is_dir()}
         if self._present.isdisjoint(names):
             remedy = "get them with: vlnbert data fetch DIR --only captions observations"
             raise DataError(self.folder.root, f"holds no {channel or 'words'} of views", remedy)
         return names
-
-    @cached_property
-    def _objects(self) -> ObjectTable:
-        return self._open_objects()
 
     @cached_property
     def _tables(self) -> tuple[list[int], list[int], list[list[int]]]:

@@ -1,6 +1,7 @@
-"""What is seen around a viewpoint, by annotators and detectors: REVERIE's object boxes, captions and observations."""
+"""REVERIE's object boxes, and captions and observations of views, as annotators and detectors give them."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,10 +95,6 @@ class PanoramaObservations:
     captions: tuple[tuple[str, ...], ...]  # of 8 headings, each at the three levels, from below
 
 
-class _ConfidenceError(Exception):
-    """A confidence outside of 0 to 1."""
-
-
 def read_boxes(path: Path) -> ViewpointObjects:
     """Read and check the objects of one viewpoint, `BBox/<scan>_<viewpoint>.json`."""
     scan, _, viewpoint = path.stem.rpartition("_")
@@ -112,12 +109,10 @@ def read_boxes(path: Path) -> ViewpointObjects:
         if problem := _object_problem(name, entry):
             faults.add(f"object {name}", problem, FETCH_AGAIN)
     faults.raise_if_any()
-    objects = (
-        BoxedObject(
-            name, entry["name"], tuple(entry["visible_pos"]), tuple((x, y, w, h) for x, y, w, h in entry["bbox2d"])
-        )
-        for name, entry in entries.items()
-    )
+    objects = []
+    for name, entry in entries.items():
+        boxes = tuple((x, y, w, h) for x, y, w, h in entry["bbox2d"])
+        objects.append(BoxedObject(name, entry["name"], tuple(entry["visible_pos"]), boxes))
     return ViewpointObjects(scan, viewpoint, tuple(objects), path)
 
 
@@ -134,11 +129,9 @@ def _object_problem(name: str, entry: Any) -> str:
 
 def box_files(folder: Path) -> list[Path]:
     """The files of a BBox folder, in alphabetical order."""
-    paths = sorted(folder.glob("*_*.json"))
-    if not paths:
-        remedy = "get them with: vlnbert data fetch DIR --only reverie"
-        raise DataError(folder, "holds no <scan>_<viewpoint>.json", remedy)
-    return paths
+    if paths := sorted(folder.glob("*_*.json")):
+        return paths
+    raise DataError(folder, "holds no <scan>_<viewpoint>.json", "get them with: vlnbert data fetch DIR --only reverie")
 
 
 def read_box_folder(folder: Path) -> Iterator[ViewpointObjects]:
@@ -167,13 +160,13 @@ def _captions_of(scan: str, viewpoint: str, views: Any, faults: Faults) -> Panor
 
 def _view_caption(entry: Any, place: str, faults: Faults) -> ViewCaption:
     problem = "is not a 'global_cap' with a 'dense_cap' of obj_class, coordinates, confidence and caption"
-    try:
+    with suppress(KeyError, TypeError, ValueError, AttributeError, OverflowError):
         if is_text(entry["global_cap"]) and isinstance(entry["dense_cap"], list):
-            return ViewCaption(entry["global_cap"], tuple(map(_detection, entry["dense_cap"])))
-    except _ConfidenceError as error:
-        problem = str(error)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-        pass
+            detections = tuple(map(_detection, entry["dense_cap"]))
+            wrong = [detection for detection in detections if not 0 <= detection.confidence <= 1]
+            if not wrong:
+                return ViewCaption(entry["global_cap"], detections)
+            problem = f"detects {wrong[0].label} with a confidence of {wrong[0].confidence:g}, not of 0 to 1"
     faults.add(place, problem, FETCH_AGAIN)
     return ViewCaption("", ())
 
@@ -183,16 +176,13 @@ def _detection(item: Any) -> Detection:
     label, caption, confidence = item["obj_class"], item["caption"], float(item["confidence"])
     if not (is_text(label) and is_text(caption) and all(map(is_number, (left, top, right, bottom)))):
         raise ValueError("a detection of other kinds")
-    if not 0 <= confidence <= 1:
-        raise _ConfidenceError(f"detects {label} with a confidence of {confidence:g}, not of 0 to 1")
     return Detection(label, confidence, (left, top, right, bottom), caption)
 
 
 def read_observations(path: Path) -> list[PanoramaObservations]:
     """Read and check the observations of one scan, `observations/<scan>.json`: captions along eight headings.
 
-    String i looks along 45 i degrees; its lines `down: ...`, `middle: ...` and `top: ...` describe the three elevations
-    of the simulator's views.
+    String i looks along 45 i degrees; its lines `down: ...`, `middle: ...` and `top: ...` describe three elevations.
     """
     remedy = "get them with: vlnbert data fetch DIR --only observations"
     return read_by_viewpoint(path, "observation file", remedy, _observations_of)
@@ -201,8 +191,8 @@ def read_observations(path: Path) -> list[PanoramaObservations]:
 def _observations_of(scan: str, viewpoint: str, headings: Any, faults: Faults) -> PanoramaObservations:
     place = f"viewpoint {viewpoint}"
     if not is_text(viewpoint) or not isinstance(headings, list) or len(headings) != HEADINGS:
-        found = f"holds {len(headings)} headings" if isinstance(headings, list) else "holds no list of headings"
-        faults.add(place, f"{found}, not {HEADINGS}", FETCH_AGAIN)
+        content = f"holds {len(headings)} headings" if isinstance(headings, list) else "holds no list of headings"
+        faults.add(place, f"{content}, not {HEADINGS}", FETCH_AGAIN)
         return PanoramaObservations(scan, viewpoint, ())
     captions = (_heading_captions(entry, f"{place} heading {number}", faults) for number, entry in enumerate(headings))
     return PanoramaObservations(scan, viewpoint, tuple(captions))

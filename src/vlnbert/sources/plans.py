@@ -79,7 +79,7 @@ class _PlanReader:
         self.path, self.document, self.faults = path, document, Faults(path)
 
     def read(self) -> ScanPlan:
-        floors: list[Any] = [entry.get("z") for entry in self.entries("floors", MOST_FLOORS)]
+        floors: list[Any] = [entry.get("z") for _, entry in self.placed("floors", MOST_FLOORS)]
         if not floors or not is_numbers(floors, len(floors)) or sorted(floors) != floors:
             raise DataError(self.path, "'floors' is not a list of heights, lowest first", REMEDY)
         self.floors = len(floors)
@@ -91,7 +91,11 @@ class _PlanReader:
                 for place, entry in self.placed("rooms")
             ),
             doors=tuple(
-                Door(self.floor(entry, place), self.point(entry, "from", place), self.point(entry, "to", place))
+                Door(
+                    self.floor(entry, place),
+                    self.point(entry.get("from"), f"{place} 'from'"),
+                    self.point(entry.get("to"), f"{place} 'to'"),
+                )
                 for place, entry in self.placed("doors")
             ),
             stairs=tuple(
@@ -102,14 +106,12 @@ class _PlanReader:
         self.faults.raise_if_any()
         return plan
 
-    def entries(self, key: str, most: int = MOST) -> list[dict[str, Any]]:
-        found = self.document.get(key)
-        if not isinstance(found, list) or len(found) > most or not all(isinstance(entry, dict) for entry in found):
+    def placed(self, key: str, most: int = MOST) -> list[tuple[str, dict[str, Any]]]:
+        """The entries of a list, each with its place for errors."""
+        entries = self.document.get(key)
+        if not isinstance(entries, list) or len(entries) > most or not all(isinstance(one, dict) for one in entries):
             raise DataError(self.path, f"'{key}' is not a list of at most {most:,} objects", REMEDY)
-        return found
-
-    def placed(self, key: str) -> list[tuple[str, dict[str, Any]]]:
-        return [(f"{key} {index}", entry) for index, entry in enumerate(self.entries(key))]
+        return [(f"{key} {index}", entry) for index, entry in enumerate(entries)]
 
     def name(self, entry: dict[str, Any], place: str, key: str = "name") -> str:
         name = entry.get(key)
@@ -125,22 +127,18 @@ class _PlanReader:
         self.faults.add(place, f"'floor' is not one of 0 to {self.floors - 1}", REMEDY)
         return 0
 
-    def point(self, entry: dict[str, Any], key: str, place: str) -> Point:
-        return self._point(entry.get(key), f"{place} '{key}'")
-
     def polygon(self, entry: dict[str, Any], place: str) -> tuple[Point, ...]:
         corners = entry.get("polygon")
         if not isinstance(corners, list) or not 3 <= len(corners) <= MOST_CORNERS:
             self.faults.add(place, f"'polygon' is not a list of 3 to {MOST_CORNERS} points", REMEDY)
             return ()
-        return tuple(self._point(corner, f"{place} 'polygon'") for corner in corners)
+        return tuple(self.point(corner, f"{place} 'polygon'") for corner in corners)
 
     def object(self, entry: dict[str, Any], place: str) -> PlacedObject:
-        x, y = self._point([entry.get("x"), entry.get("y")], place)
-        id = self.name(entry, place, "id")
-        return PlacedObject(id, self.name(entry, place), self.floor(entry, place), x, y)
+        x, y = self.point([entry.get("x"), entry.get("y")], place)
+        return PlacedObject(self.name(entry, place, "id"), self.name(entry, place), self.floor(entry, place), x, y)
 
-    def _point(self, value: Any, place: str) -> Point:
+    def point(self, value: Any, place: str) -> Point:
         if is_numbers(value, 2) and max(map(abs, value)) <= FARTHEST:
             return float(value[0]), float(value[1])
         self.faults.add(place, f"is not two numbers of at most {FARTHEST:,.0f} m", REMEDY)

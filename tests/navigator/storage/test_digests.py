@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from tests.learning.samples import state_of
 from tests.navigator.samples import ONE, make
 from vlnbert.errors import DataError
-from vlnbert.learning.checkpoints import Progress, load_checkpoint, save_checkpoint, unfilled_navigator
+from vlnbert.learning.run_folder import Progress, load_checkpoint, save_checkpoint, unfilled_navigator
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.storage import digests, folder
 from vlnbert.navigator.storage.digests import DIGESTS, DigestError, noting, read_digests

@@ -1,8 +1,7 @@
 """Digests of a folder's files, stored in it as `digests.json`, to detect damage when they are read.
 
-They guard against accidents, not attacks: whoever can change a file can change its digest too. So they are 128-bit
-XXH3, which finds a flipped bit as fast as memory is read. Tensors are hashed in a separate thread while they are
-written, and after they are read, so that no file is read twice: the digest of a safetensors file covers its tensors'
+They guard against accidents, not attacks, so they are 128-bit XXH3, as fast as memory is read. Tensors are hashed while
+they are written and after they are read, so that no file is read twice: a safetensors file's digest covers its tensors'
 digests and its whole header. Folders without digests, such as older ones, open unchecked.
 """
 
@@ -57,7 +56,13 @@ def noting(folder: Path, files: Mapping[str, Tensors | None]) -> Iterator[None]:
         for name, tensors in files.items():
             if (path := folder / name).exists():
                 known = {key: one.result() for key, one in digests.get(name, {}).items()}
-                noted[name] = _digest_file(path) if tensors is None else _digest_written(path, tensors, known)
+                if tensors is None:
+                    noted[name] = _digest_file(path)
+                    continue
+                # A safetensors file stores shared tensors once.
+                with safe_open(path, framework="pt") as file:
+                    stored = {key: tensors[key] for key in file.keys()}  # noqa: SIM118
+                    noted[name] = _digest_tensors(stored, known, file.metadata() or {})
     write_json(folder / DIGESTS, {FORMAT: NEWEST, "files": noted, "digest": _digest_json(noted)}, indent=2)
 
 
@@ -108,13 +113,6 @@ def check_tensors(path: Path, tensors: Tensors, metadata: Mapping[str, str]) -> 
 def _digest_tensor(tensor: Tensor) -> str:
     """The digest of a tensor's bytes; hashing releases the GIL."""
     return xxh3_128(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data).hexdigest()
-
-
-def _digest_written(path: Path, tensors: Tensors, digests: Mapping[str, str]) -> str:
-    """The digest of a file that was just written; it stores shared tensors once."""
-    with safe_open(path, framework="pt") as file:
-        stored = {name: tensors[name] for name in file.keys()}  # noqa: SIM118
-        return _digest_tensors(stored, digests, file.metadata() or {})
 
 
 def _digest_tensors(tensors: Tensors, digests: Mapping[str, str], metadata: Mapping[str, str]) -> str:
