@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import chain, groupby, pairwise
 from typing import Any
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from vlnbert.data.data import Data
 from vlnbert.errors import UnknownNameError
 from vlnbert.features.objects import box_direction, readable_name
-from vlnbert.sources.plans import ScanPlan, read_plan
+from vlnbert.sources.plans import read_plan
 from vlnbert.tables import escaped
 from vlnbert.world.objects import ObjectTable
 from vlnbert.world.world import World
@@ -56,6 +56,26 @@ def house_plan(data: Data, scan: str) -> dict[str, Any]:
     place = {number: index for index, number in enumerate(members)}
     ends = zip(members, world.neighbour[members].tolist(), strict=True)
     edges = {(place[start], place[end]) for start, row in ends for end in row}
+    if drawn is not None:
+        plan = {
+            "rooms": [asdict(room) for room in drawn.rooms],
+            "doors": [{"floor": door.floor, "from": door.start, "to": door.end} for door in drawn.doors],
+            "stairs": [asdict(flight) for flight in drawn.stairs],
+            "objects": [asdict(thing) for thing in drawn.objects],
+        }
+    else:
+        objects = place_objects(world, data.objects, scan) if data.folder.boxes.is_dir() else []
+        placed = [
+            {
+                "id": thing.id,
+                "name": thing.name,
+                "floor": int(np.abs(np.array(heights) - thing.z).argmin()),
+                "x": _metres(thing.x),
+                "y": _metres(thing.y),
+            }
+            for thing in objects
+        ]
+        plan = {"rooms": [], "doors": [], "stairs": [], "objects": placed}
     return {
         "format": FORMAT,
         "scan": scan,
@@ -65,33 +85,8 @@ def house_plan(data: Data, scan: str) -> dict[str, Any]:
         ],
         "edges": [[start, end] for start, end in sorted(edges) if start < end],
         "floors": [{"z": _metres(height)} for height in heights],
-        **(_seen(data, scan, heights) if drawn is None else _drawn(drawn)),
+        **plan,
     }
-
-
-def _drawn(plan: ScanPlan) -> dict[str, Any]:
-    return {
-        "rooms": [
-            {"name": room.name, "floor": room.floor, "polygon": list(map(list, room.polygon))} for room in plan.rooms
-        ],
-        "doors": [{"floor": door.floor, "from": list(door.start), "to": list(door.end)} for door in plan.doors],
-        "stairs": [{"floor": stairs.floor, "polygon": list(map(list, stairs.polygon))} for stairs in plan.stairs],
-        "objects": [
-            {"id": thing.id, "name": thing.name, "floor": thing.floor, "x": thing.x, "y": thing.y}
-            for thing in plan.objects
-        ],
-    }
-
-
-def _seen(data: Data, scan: str, heights: list[float]) -> dict[str, Any]:
-    """The part of a plan of a house without a drawn one: no rooms, and the objects that boxes place."""
-    objects = place_objects(data.world, data.objects, scan) if data.folder.boxes.is_dir() else []
-    floors = [int(np.abs(np.array(heights) - thing.z).argmin()) for thing in objects]
-    placed = [
-        {"id": thing.id, "name": thing.name, "floor": floor, "x": _metres(thing.x), "y": _metres(thing.y)}
-        for thing, floor in zip(objects, floors, strict=True)
-    ]
-    return {"rooms": [], "doors": [], "stairs": [], "objects": placed}
 
 
 def _metres(value: float) -> float:

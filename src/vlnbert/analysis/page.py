@@ -29,22 +29,21 @@ def text(value: str) -> str:
 
 
 def write_page(path: Path, title: str, body: str, data: Mapping[str, Any]) -> None:
-    """Write a page with the viewer and the data that it shows, by id; a reader never sees half of it."""
-    with written_beside(path) as temporary:
-        temporary.write_text(page(title, body, data), encoding="utf-8")
+    """Write a page with the viewer and the data that it shows, by id; a reader never sees half of it.
 
-
-def page(title: str, body: str, data: Mapping[str, Any]) -> str:
-    """The whole page as HTML; its policy lets no other script run than our own, by its hash, and loads nothing."""
+    Its policy lets no other script run than our own, by its hash, and loads nothing.
+    """
     script = viewer_script() + read_file("page.js")
     allowed = b64encode(sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{allowed}'; base-uri 'none'"
-    scripts = [
-        f'<script type="application/json" id="{escaped(id)}">{as_data(value)}</script>' for id, value in data.items()
-    ]
+    scripts = []
+    for id, value in data.items():
+        # Nothing in the JSON ends the element that holds it.
+        held = dumps(value, separators=(",", ":")).replace("<", "\\u003c")
+        scripts.append(f'<script type="application/json" id="{escaped(id)}">{held}</script>')
     if data:
         scripts.append(f"<script>{script}</script>")
-    return "\n".join(
+    html = "\n".join(
         [
             '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
             f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
@@ -56,11 +55,8 @@ def page(title: str, body: str, data: Mapping[str, Any]) -> str:
             "</body>\n</html>\n",
         ]
     )
-
-
-def as_data(value: Any) -> str:
-    """JSON that can stand inside a page: nothing in it ends the element that holds it."""
-    return dumps(value, separators=(",", ":")).replace("<", "\\u003c")
+    with written_beside(path) as temporary:
+        temporary.write_text(html, encoding="utf-8")
 
 
 def table(table: Table) -> str:
