@@ -15,9 +15,9 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from torch import Tensor
 
 from tests.cli.conftest import TINY, called
-from tests.cli.trial import held_up
 from tests.learning.samples import same, weights
 from tests.processes import PATIENCE, PROCESSES
+from tests.refusals.trial import held_up
 from vlnbert.cli.train import _again
 from vlnbert.learning.callbacks import read_log
 from vlnbert.learning.presets import presets

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 from uvicorn.server import ServerState
 
 from tests.explorer.conftest import serving
-from tests.explorer.test_hostile import SLOW, exchange, request, status_of
+from tests.hostile.test_requests import SLOW, exchange, request, status_of
 from vlnbert.explorer.serving import BoundedConnection, server_for
 
 
