@@ -6,14 +6,5 @@ from tests.fetching.conftest import manifest
 from tests.learning.conftest import finished, run
 from tests.weights.conftest import samples
 
-__all__ = [
-    "app",
-    "data",
-    "explorer",
-    "finished",
-    "manifest",
-    "run",
-    "samples",
-    "served",
-    "trained",
-]  # fixtures, here as there
+# Fixtures, here as there.
+__all__ = ["app", "data", "explorer", "finished", "manifest", "run", "samples", "served", "trained"]
