@@ -200,28 +200,6 @@ def held_out_seeds() -> str:
     return table(["val_unseen, SR / SPL", "chosen on", "seed 0", "seed 1", "seed 2", "mean"], rows)
 
 
-def held_out_reverie() -> str:
-    metrics, rows = ("sr", "osr", "spl", "rgs", "rgspl", "tl", "ne"), []
-    recipes = {
-        "reverie-open": "`reverie-open`",
-        "reverie-open-published-grounding": "`--training.objective.grounding-rows teacher-forced`",
-    }
-    for name, label in recipes.items():
-        for choice in CHOICES:
-            first = choice == CHOICES[0]
-            scores = mean(chosen_runs("held-out", name, choice))
-            rows.append([*([label, bold(choice)] if first else ["", choice]), *cells(scores, metrics)])
-    return table(["REVERIE, val_unseen, mean of three seeds", "chosen on", *heads(metrics)], rows)
-
-
-def small_192() -> str:
-    lines = next(iter(validations("small-192").values()))
-    rows = [
-        [split, *(pair(line["scores"][f"r2r/{split}"]) for line in lines)] for split in ("dev_unseen", "val_unseen")
-    ]
-    return table(["SR / SPL, seed 0", *(f"{line['iteration']:,}" for line in lines)], rows)
-
-
 def map_memory() -> str:
     metrics, rows = ("sr", "spl", "rgs"), []
     policies = {
@@ -240,22 +218,6 @@ def map_memory() -> str:
             rows.append([task.upper(), label, f"{runs[0][-1]['iteration']:,}", *scores, seeds])
     heads = ("dev_unseen", "val_unseen", "val_unseen, each seed")
     return table(["task", "policy", "updates in an hour", *heads], rows)
-
-
-def r2r_before() -> str:
-    rows = []
-    for line in """
-people's whole instructions, student forcing 1.0, no flips, no word labels | 3,500 | 2228849 |
-the same with student forcing 0.5 | 3,000 | 2d34b37 | r2r-open
-today's `r2r-open`, but labels read one viewpoint off, and parts without labels | 4,500 | feae660 | r2r-open
-people's whole instructions and a speaker's; flips, student forcing 0.25, learning rate 1e-4, no word labels | stopped after 4,650 of 7,000 | 2d34b37 | r2r-open-told
-today's `r2r-open-told` without parts, and labels read one viewpoint off | 6,000 | feae660 | r2r-open-told
-""".strip().splitlines():  # noqa: E501
-        recipe, updates, commit, name = (part.strip() for part in line.split("|"))
-        # The first has no name: its log ends after 2,000, 1,500 and 1,500 updates.
-        scores = [pair(seed_mean(name, commit, R2R))] if name else typed("55.8 / 47.3")
-        rows.append([recipe, updates, commit, *scores])
-    return table(["recipe", "updates", "commit", "SR / SPL"], rows)
 
 
 def leaderboards() -> str:
@@ -349,40 +311,6 @@ none (commit 2228849) | 3,000 <- r2r-open-student-forcing-0.5-long
     return of_runs("`OPTIONS` | `UPDATES`", rows, most=("sr", "spl"))
 
 
-def word_labels() -> str:
-    rows = """
-none | 2086294 <- r2r-open-4000, 2086294
-`--training.learning-rate 2e-4` | 2086294 <- r2r-open-learning-rate-2e-4-4000, 2086294
-none; parts have labels of their own: `r2r-open` since | fa7ecb8 <- labelled-parts, fa7ecb8
-`--training.objective.alignment 1` | fa7ecb8 <- labelled-parts-alignment-1, fa7ecb8
-`--training.learning-rate 2e-4` | 4c12cf3 <- labelled-parts-learning-rate-2e-4, 4c12cf3
-"""
-    return of_runs("`OPTIONS` | commit", rows, most=("sr", "spl"))
-
-
-def cpu_labels() -> str:
-    runs = validations("dev-unseen")
-    labels = {
-        "one viewpoint off (feae660)": Run("cpu-labels-one-viewpoint-off", "feae660"),
-        "where they are due (ef1a4ae)": Run("cpu-labels-where-due", "ef1a4ae"),
-    }
-    rows = [[label, *(pair(line["scores"]["r2r/dev_unseen"]) for line in runs[run])] for label, run in labels.items()]
-    return table(["dev_unseen, SR / SPL", "300 updates", "600", "900"], rows)
-
-
-def also_tried() -> str:
-    rows = """
-half of the rows see their house in a mirror | `--training.flip 0.5` <- flip, 0e2c1a0
-each row's house is turned by a random angle | `--training.rotate` <- rotate, 0e2c1a0
-features eight times as long | `--features.scale 8` <- scale-8, 0e2c1a0
-all three | <- flip-rotate-scale-8, 0e2c1a0
-REVERIE's instructions beside R2R's, fading; 2,400 updates | `--train-on r2r/train reverie/train --features.objects detections,observations --features.max-objects 20 --training.split-weights 1 1 --training.final-split-weights 1 0` <- reverie-fading, 0e2c1a0
-to stop looks like the mean of all level views, seed 0 | `--features.stop panorama` <- stop-panorama, f863f3b
-to stop looks like the mean of all level views, seed 1 | and `--training.seed 1` <- stop-panorama-seed-1, f863f3b
-"""  # noqa: E501
-    return of_runs("| `OPTIONS`", rows)
-
-
 AMOUNTS = {  # of generated instructions: the runs that learned from so many, 4,000 updates
     0: "alignment-0.5-flip-student-forcing-0.25",
     25_000: "told-25000-alignment-0.5-4000",
@@ -395,65 +323,9 @@ def told_amounts() -> str:
     labels = ("none (`FLIP WORDS` [above](#what-each-part-is-worth))", "25,000", "75,000", "166,048, all there are")
     faster = ("166,048, `--training.learning-rate 2e-4`", "told-alignment-0.5-learning-rate-2e-4-4000")
     named = [*zip(labels, AMOUNTS.values(), strict=True), faster]
-    return of_runs("told paths | `UPDATES`", "\n".join(f"{label} | 4,000 <- {run}, 4bac129" for label, run in named))
-
-
-def told_chart() -> str:
-    runs, split = validations("dev-unseen"), "r2r/dev_unseen"
-    chosen = (best(runs[Run(name, "4bac129")], split) for name in AMOUNTS.values())
-    heights = [cell("spl", line["scores"][split]["spl"]) for line in chosen]
-    return "\n".join(
-        (
-            "```mermaid",
-            "xychart-beta",
-            '    title "SPL on dev_unseen over thousands of told paths, 4,000 updates"',
-            f'    x-axis "told paths, thousands" {[round(amount / 1000) for amount in AMOUNTS]}',
-            '    y-axis "SPL" 50 --> 55',
-            f"    line [{', '.join(heights)}]",
-            "```",
-        )
+    return of_runs(
+        "generated instructions | `UPDATES`", "\n".join(f"{label} | 4,000 <- {run}, 4bac129" for label, run in named)
     )
-
-
-def told_kept() -> str:
-    runs = validations("dev-unseen")
-    rows = []
-    for label, name in (
-        ("the 52,313 that were followed", "told-kept"),
-        ("all 166,048", "told-flip-student-forcing-0.25"),
-        ("75,000", "told-75000"),
-        ("25,000", "told-25000"),
-    ):
-        (line,) = (line for line in runs[Run(name, "4bac129")] if line["iteration"] == 1500)
-        rows.append([label, *cells(line["scores"]["r2r/dev_unseen"], OVERVIEW)])
-    return table(["told paths", *heads(OVERVIEW)], rows)
-
-
-def told_others() -> str:
-    rows = """
-people (`r2r-open` of then) | 1.0 | 3,500 | 2228849 <- typed: 59.5 | | 49.7 | | |
-people and told, in turn | 1.0 | 3,000 | 2228849 <- told-in-turn
-people and told | 1.0 | 3,000 | 2228849 <- told-fading
-people and told | 0.5 | 4,000 | 2228849 <- told-fading-student-forcing-0.5
-people and told | 0.5 | 3,000 | 0e2c1a0 <- told-3000, 0e2c1a0
-`--training.flip 0.5 --training.rotate --features.scale 8` | 0.5 | 3,000 | 0e2c1a0 <- told-flip-rotate-scale-8, 0e2c1a0
-the same | 0.25 | 3,000 | 0e2c1a0 <- told-flip-rotate-scale-8-student-forcing-0.25, 0e2c1a0
-`--features.stop panorama` | 0.25 | 3,000 | f863f3b <- told-panorama-student-forcing-0.25, f863f3b
-and `--training.rotate` | 0.25 | 3,000 | f863f3b <- told-panorama-rotate-student-forcing-0.25, f863f3b
-and `--training.rotate --training.flip 0.5` | 0.25 | 3,000 | f863f3b <- told-panorama-flip-rotate-student-forcing-0.25, f863f3b
-and `--training.rotate --training.flip 0.5 --features.scale 8` | 0.25 | 3,000 | f863f3b <- told-panorama-flip-rotate-scale-8-student-forcing-0.25, f863f3b
-`--training.flip 0.5` | 0.25 | 3,000 | 4bac129 <- told-flip-student-forcing-0.25, 4bac129
-and `--training.objective.alignment 0.5` | 0.25 | 3,000 | 4bac129 <- told-alignment-0.5, 4bac129
-"""  # noqa: E501
-    return of_runs("learns from | student forcing | `UPDATES` | commit", rows)
-
-
-def told_parts() -> str:
-    rows = """
-none | 2086294 <- told-3000-right-labels, 2086294
-`--train-on r2r/train r2r/sub_instructions r2r/told_aug --training.split-weights 1 1 3 --training.final-split-weights 1 0 0`: `r2r-open-told` since | fa7ecb8 <- told-sub-instructions-3000, fa7ecb8
-"""  # noqa: E501
-    return of_runs("`OPTIONS` | commit", rows)
 
 
 def reverie() -> str:
@@ -487,47 +359,6 @@ def reverie_others() -> str:
     return table(["split", "objects", *heads(REVERIE)], rows)
 
 
-def reverie_chosen() -> str:
-    rows = """
-REVERIE | names, observations (privileged) | 1.0 | 2,500 <- typed: 15.2 | 10.8 | 11.6
-REVERIE and R2R, in turn | names, observations (privileged) | 1.0 | 3,500 of both <- typed: 23.7 | 18.0 | 17.2
-REVERIE and R2R, in turn | detections, observations | 0.5 | 3,000 of both <- reverie-and-r2r-without-names
-"""
-    head = "learns from | objects | student forcing | updates"
-    return of_runs(head, rows, ("sr", "spl", "rgs"), "reverie/dev_unseen")
-
-
-def reverie_more() -> str:
-    rows = """
-none | 2086294 <- reverie-r2r, 2086294
-`--training.flip 0.5` | 2086294 <- reverie-r2r-flip, 2086294
-`MORE` | fa7ecb8 <- reverie-r2r-flip-sub-instructions-alignment, fa7ecb8
-`MORE`, student forcing 0.5 | fa7ecb8 <- reverie-r2r-flip-sub-instructions-alignment-student-forcing-0.5, fa7ecb8
-`MORE ALL`: `reverie-open` since | 4c12cf3 <- reverie-open-all-views-box-shape, 4c12cf3
-`MORE ALL`, parts to the end (`--training.final-split-weights 2 1 1`) | 4c12cf3 <- reverie-open-all-views-box-shape-parts-to-the-end, 4c12cf3
-"""  # noqa: E501
-    return of_runs("`OPTIONS` | commit", rows, REVERIE, "reverie/dev_unseen", most=("sr", "spl", "rgs", "rgspl"))
-
-
-def reverie_before() -> str:
-    metrics = ("sr", "spl", "rgs", "rgspl")
-    whole = "REVERIE's and R2R's whole instructions in turn, no flips, no word labels"
-    stopped = "4,000 (two of the runs were stopped after 3,090)"
-    names = "names, observations (privileged)"
-    rows = [
-        [whole, "detections, observations", stopped, "2d34b37", "3"],
-        ["the same", names, "4,000", "2d34b37", "3"],
-        ["REVERIE's instructions alone, captions as features", "names (privileged)", "4,500", "7e676d3", "1"],
-    ]
-    numbers = (
-        cells(seed_mean("reverie-open", "2d34b37", RVR), metrics),
-        cells(seed_mean("reverie-open-names", "2d34b37", RVR), metrics),
-        typed("22.0 | 18.6 | 14.7 | 12.6"),
-    )
-    head = ["recipe", "objects", "updates", "commit", "runs", *heads(metrics)]
-    return table(head, ([*row, *more] for row, more in zip(rows, numbers, strict=True)))
-
-
 # What stands in README.md.
 
 
@@ -556,75 +387,10 @@ def readme_scores() -> str:
     return table(["val_unseen, one H200", *linked, "trained in"], rows)
 
 
-def standing(page: str, *start: str) -> dict[str, str]:
-    """The row of a page that begins with these cells, by the heads of its columns: what README.md shows again."""
-    head: Cells = ()
-    for line in (DOCS / page).read_text().splitlines():
-        row = [part.strip() for part in line.strip("|").split("|")] if line.startswith("|") else []
-        if not row:
-            head = ()
-        elif not head:
-            head = row
-        elif tuple(row[: len(start)]) == start:
-            return dict(zip(head, row, strict=True))
-    raise SystemExit(f"docs/{page} has no row that begins with {start}, which README.md shows")
-
-
-def readme_demo() -> str:
-    metrics = ("SR", "SPL", "NE")
-    rows = [
-        [label, *(standing("results.md", "0", agent)[one] for one in metrics)]
-        for label, agent in (("random", "random"), ("a tiny navigator after 800 updates", "navigator"))
-    ]
-    rows.append(["shortest path, which knows the goal", "100.0", "100.0", "0.00"])
-    linked = [f"[{one}](docs/glossary.md#{one.lower()})" for one in metrics]
-    return table(["agent", *linked[:2], f"{linked[2]} m"], rows)
-
-
-def readme_baselines() -> str:
-    metrics = ("SR", "OSR", "SPL", "nDTW", "SDTW", "CLS", "TL", "NE")
-    rows = []
-    for agent in ("random", "shortest"):
-        row = standing("results.md", "R2R", "val_unseen", agent)
-        rows.append([f"R2R val_unseen, `{agent}`", *(row[one] for one in metrics)])
-    return table(["[glossary](docs/glossary.md#metrics)", *metrics[:6], "TL m", "NE m"], rows)
-
-
-def readme_speed() -> str:
-    columns = ("reference, float32", "ours, bfloat16", "times", "commit")
-    rows = [
-        [label, *(standing("performance.md", place)[one] for one in columns)]
-        for label, place in (
-            ("training, two-stream, 8 + 8 rows, updates/s", "two-stream, 8 + 8 rows, updates/s"),
-            ("training, one-stream, 8 + 8 rows, updates/s", "one-stream, 8 + 8 rows, updates/s"),
-            ("training, two-stream, best batch, episodes/s", "two-stream, best batch, episodes/s"),
-            ("training, one-stream, best batch, episodes/s", "one-stream, best batch, episodes/s"),
-            (
-                "evaluation, two-stream, val_unseen, episodes/s",
-                "evaluation, two-stream, val_unseen whole, to the limit, episodes/s",
-            ),
-        )
-    ]
-    return table(["", "published, float32", "vlnbert, bfloat16", "times", "commit"], rows)
-
-
 BUILDERS: tuple[Callable[[], str], ...] = (
-    *(r2r_seeds, r2r_means, training_time, held_out, r2r_before, leaderboards, r4r, sees, learns_from, word_labels),
-    *(
-        cpu_labels,
-        also_tried,
-        held_out_seeds,
-        held_out_reverie,
-        small_192,
-        map_memory,
-        told_amounts,
-        told_chart,
-        told_kept,
-        told_others,
-        told_parts,
-    ),
-    *(reverie, reverie_others, reverie_chosen, reverie_more, reverie_before),
-    *(readme_scores, readme_demo, readme_baselines, readme_speed),
+    *(r2r_seeds, r2r_means, training_time, held_out, leaderboards, r4r, sees, learns_from),
+    *(held_out_seeds, map_memory, told_amounts),
+    *(reverie, reverie_others, readme_scores),
 )
 TABLES = {builder.__name__.replace("_", "-"): builder for builder in BUILDERS}
 

@@ -15,7 +15,7 @@ import ast
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:  # what is public, and where it is; `_homes` reads these lines when the package is imported
     from vlnbert.api.augmenting import augment_paths as augment_paths

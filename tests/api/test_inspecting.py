@@ -120,5 +120,5 @@ def test_weights_in_and_out(bert: Path, tmp_path: Path) -> None:
     done = vln.export_weights(str(tmp_path / "navigator"), str(tmp_path / "agent.pt"))
     assert done.backbone == "two-stream"
     assert set(torch.load(tmp_path / "agent.pt", weights_only=True)) == {"vln_bert", "critic", "vlnbert"}
-    with pytest.raises(vln.VlnbertError, match="no option 'backbon'; did you mean backbone"):
+    with pytest.raises(vln.VlnbertError, match="unexpected keyword argument 'backbon'; did you mean backbone"):
         vln.inspect_weights(str(bert), backbon="one-stream")

@@ -6,8 +6,10 @@ demo/, as by `make demo`, and serves again.
 
 import sys
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 
+from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 
 import vlnbert as vln
@@ -16,7 +18,8 @@ from tests.browser.conftest import find_chromium
 
 WIDTH = 1180
 WORDS = "Walk down the hallway, go into the nursery and stop near the lamp."
-LARGEST = 250_000  # bytes of a picture in the repository
+LARGEST = 250_000  # bytes of a picture in the repository; a moving one may have four times as many
+FRAME = 1500  # milliseconds for which a step is shown
 
 
 def report(browser: Browser, demo: vln.Run, path: Path) -> None:
@@ -42,15 +45,19 @@ def episode(browser: Browser, demo: vln.Run, path: Path) -> None:
 
 
 def explorer(browser: Browser, demo: vln.Run | None, path: Path) -> None:
-    """The explorer as it opens without a run, in the middle of a walk."""
+    """The explorer as it opens without a run: a moving picture with a frame for each step of the walk."""
+    frames: list[Image.Image] = []
     with served() as (url, _):
         page = browser.new_page(viewport={"width": WIDTH, "height": 820})
         page.goto(url)
         page.wait_for_selector("[data-ready]")
-        for _ in range(3):
+        steps = page.get_by_role("slider").first.get_attribute("max") or "0"
+        for _ in range(int(steps) + 1):
+            frames.append(Image.open(BytesIO(page.screenshot())).convert("RGB"))
             page.keyboard.press("ArrowRight")
-        page.screenshot(path=path)
         page.close()
+    durations = [FRAME] * (len(frames) - 1) + [2 * FRAME]
+    frames[0].save(path, save_all=True, append_images=frames[1:], duration=durations, loop=0, quality=70, method=6)
 
 
 def explorer_words(browser: Browser, demo: vln.Run | None, path: Path) -> None:
@@ -77,7 +84,7 @@ def _report(demo: vln.Run) -> Path:
 PICTURES: dict[str, Callable[[Browser, vln.Run, Path], None]] = {
     "report.png": report,
     "episode.png": episode,
-    "explorer.png": explorer,
+    "explorer.webp": explorer,
     "explorer-words.png": explorer_words,
 }
 

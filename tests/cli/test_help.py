@@ -109,7 +109,12 @@ def test_a_docstring_loses_its_line_breaks() -> None:
 
 def test_types_are_named_alone(run: Callable) -> None:
     shown = " ".join(run("evaluate", "--help").out.split())
-    for option in ("--max-steps INT Steps", "--out DIR Folder", "--features.views STR What", "--data DIR Data folder"):
+    for option in (
+        "--max-steps INT Steps",
+        "--out DIR Folder",
+        "--features.views STR Features",
+        "--data DIR Data folder",
+    ):
         assert option in shown
     assert not re.search(r"\{None\}|\|STR", shown)
 

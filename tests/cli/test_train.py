@@ -158,13 +158,13 @@ def test_help_shows_every_setting(run: Callable) -> None:
     outcome = run("train", "r2r-open", "--help-all")
     assert outcome.code == 0
     shown = " ".join(outcome.out.replace("│", " ").split())
-    assert "  vlnbert train r2r-open --data data --out runs/r2r-open" in shown
+    assert "examples: vlnbert train r2r-open --data data --out runs/r2r-open" in shown
     assert "--training.iterations INT Updates of the weights. (default: 4500)" in shown
     assert "--training.objective.imitation FLOAT Weight of the imitation loss" in shown
     assert "--navigator.hidden INT Width of a token. (default: 384)" in shown
     assert "--train-on STR ... Splits to learn from" in shown
     shown = " ".join(run("train", "--resume", "run", "--help").out.replace("│", " ").split())
-    assert "  vlnbert train --resume" in shown
+    assert "examples: vlnbert train --resume" in shown
 
 
 MISTAKES = {

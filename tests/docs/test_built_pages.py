@@ -15,7 +15,8 @@ from tests.docs.snippets import FENCE, ROOT
 
 DOCS, SITE = ROOT / "docs", ROOT / "site"
 SOURCES = {page: DOCS / page for page in sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))}
-SOURCES |= {f"repository/{name}": ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")}
+BESIDE = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+SOURCES |= {f"repository/{name}": ROOT / name for name in BESIDE}
 HEADING = re.compile(r"^#{1,6} (.*)$", re.MULTILINE)
 
 

@@ -16,7 +16,7 @@ from tests.docs.snippets import FENCE, PAGES, ROOT
 from vlnbert.tasks.task import METRICS
 
 DOCS = ROOT / "docs"
-LINKED = [*PAGES, ROOT / "CHANGELOG.md"]
+LINKED = [*PAGES, *(ROOT / f"{name}.md" for name in ("CHANGELOG", "SECURITY", "CODE_OF_CONDUCT"))]
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
 
 

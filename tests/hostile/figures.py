@@ -22,7 +22,7 @@ def main() -> None:
 
 
 def lines(told: dict[str, Any]) -> Iterator[str]:
-    """Two tables, and from what they come."""
+    """Two tables, the second of the kinds with faults and of all together, and from what they come."""
     minutes = sum(told["seconds"].values()) / 60
     command = f"`python -m tests.hostile.torture {told['options']}`"
     yield f"Commit {told['commit']}, {minutes:.0f} minutes on two cores that others shared, {command}:"
@@ -40,8 +40,9 @@ def lines(told: dict[str, Any]) -> Iterator[str]:
         counts = [sum(verdicts.values()), *(verdicts.get(one, 0) for one in (REFUSED, SAME, OTHER))]
         counts.append(sum(verdicts.get(one, 0) for one in FAULTS))
         totals = [total + count for total, count in zip(totals, counts, strict=True)]
-        yield from row(name, *(f"{count:,}" for count in counts))
-    yield from row("all", *(f"{total:,}" for total in totals))
+        if counts[-1]:
+            yield from row(name, *(f"{count:,}" for count in counts))
+    yield from row(f"all, of {len(told['formats'])} kinds", *(f"{total:,}" for total in totals))
     yield ""
     slowest, largest = told["slowest"], told["largest"]
     took = f"The slowest took {slowest['seconds']:.1f} s ({slowest['format']}, {slowest['how']})"

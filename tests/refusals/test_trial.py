@@ -1,4 +1,4 @@
-"""The mistakes that users make most get the answers that `docs/trial.md` promises; its rows are tried one by one."""
+"""The mistakes that users make most get the answers that `docs/mistakes.md` promises; its rows are tried one by one."""
 
 import os
 import re
@@ -100,7 +100,7 @@ def test_ctrl_c_while_it_starts(name: str, code: int) -> None:
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     for line in process.stderr:
-        if "vlnbert.cli" in line:
+        if "argparse" in line:
             process.send_signal(getattr(signal, name))
             break
     left = process.communicate()[1]

@@ -1,4 +1,4 @@
-"""What `docs/trial.md` tells: its rows, and the folder in which they are tried."""
+"""What `docs/mistakes.md` tells: its rows, and the folder in which they are tried."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from vlnbert.cli.main import main
 from vlnbert.house import generate
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "trial.md"
+PAGE = ROOT / "docs" / "mistakes.md"
 ROW = re.compile(r"^\| (\d+) \| (.+?) \| (.+?) \| (.+?) \| (\w+) \| `(.+?)` \|$", re.MULTILINE)
 CALL = "vln."  # how a row in Python begins
 CTRL_C = ", then Ctrl-C"

@@ -9,7 +9,7 @@ from textwrap import fill
 from types import NoneType, UnionType
 from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
 
-from vlnbert.errors import UnknownNameError, UsageError, setting
+from vlnbert.errors import UnknownNameError, UsageError, near_names, setting
 from vlnbert.records import field_docs
 
 P = ParamSpec("P")
@@ -41,9 +41,13 @@ def checked(*but: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
             try:
                 given = known.bind(*values, **named).arguments
             except TypeError as error:
-                raise UsageError(
-                    f"vln.{verb.__name__}: {error}; help(vln.{verb.__name__}) lists what it takes"
-                ) from None
+                near = [
+                    one for name in named if name not in known.parameters for one in near_names(name, known.parameters)
+                ]
+                remedy = (
+                    f"did you mean {' or '.join(near)}?" if near else f"help(vln.{verb.__name__}) lists what it takes"
+                )
+                raise UsageError(f"vln.{verb.__name__}: {error}; {remedy}") from None
             for name, value in given.items():
                 if name in kinds() and not fits(kinds()[name], value):
                     raise UsageError(f"{setting(name)} is {_shown(value)}, where {_listed(kinds()[name])} is expected")

@@ -10,9 +10,6 @@ from vlnbert.errors import UsageError
 from vlnbert.features.spec import OBJECT_NAMES, VIEW_NAMES, WITHOUT_NAMES, FeatureSpec
 from vlnbert.progress import quiet
 from vlnbert.runtime import require_device
-from vlnbert.tasks.episodes import bind
-from vlnbert.tasks.splits import TargetReport, report_targets
-from vlnbert.tasks.task import REVERIE, TASKS
 from vlnbert.weights.options import MINILM
 
 if TYPE_CHECKING:
@@ -146,6 +143,9 @@ def object_features(
 
 def target_reports(data: "Data") -> "dict[str, TargetReport]":
     """How many targets of each REVERIE split in the folder can be found."""
+    from vlnbert.tasks.episodes import bind
+    from vlnbert.tasks.splits import report_targets
+    from vlnbert.tasks.task import REVERIE, TASKS
     from vlnbert.world.objects import find_sightings
 
     sightings, reports, task = find_sightings(data.world, data.objects), {}, TASKS[REVERIE.name]

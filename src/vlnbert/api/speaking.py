@@ -8,8 +8,6 @@ from vlnbert.api.arguments import checked, spread
 from vlnbert.errors import UsageError, setting
 from vlnbert.progress import quiet
 from vlnbert.speaker.config import Decoding, SpeakOptions
-from vlnbert.speaker.speaker import Speaker
-from vlnbert.tasks.splits import full_name
 
 if TYPE_CHECKING:
     from vlnbert.api.runs import Run
@@ -51,6 +49,7 @@ def speak(
         bar: Show progress.
     """
     from vlnbert.speaker.speaking import paths_by_name, paths_of_split
+    from vlnbert.tasks.splits import full_name
 
     if (split is None) == (paths is None):
         raise UsageError(f"name a split or paths, and not both; for example {setting('split', 'r2r/val_unseen')}")
@@ -93,6 +92,7 @@ def score_speaker(
     from vlnbert.evaluation.text_metrics import require_sacrebleu
     from vlnbert.evaluation.walker import Walker
     from vlnbert.speaker.scores import score_instructions
+    from vlnbert.tasks.splits import full_name
 
     require_sacrebleu()
     with quiet(not bar):

@@ -379,7 +379,7 @@ def entry(heading: str, text: str, width: int, column: int = COLUMN) -> str:
     """A name and what is said of it, which begins in a column; names with hyphens are not broken."""
     lines = textwrap.wrap(text, max(20, width - column), break_on_hyphens=False, break_long_words=False)
     first = f"  {heading}".ljust(column)
-    if len(first) > column or not lines:
+    if len(heading) + 4 > column or not lines:
         return "\n".join([first.rstrip(), *(" " * column + line for line in lines)])
     return "\n".join([first + lines[0], *(" " * column + line for line in lines[1:])])
 

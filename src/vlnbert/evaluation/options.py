@@ -10,7 +10,6 @@ from vlnbert.runtime import Precision, require_within
 
 if TYPE_CHECKING:
     from vlnbert.features.in_memory import Features
-    from vlnbert.features.spec import FeatureSpec
 
 Checkpoint = Literal["best", "last"]
 SplBy = Literal["shortest", "reference"]
