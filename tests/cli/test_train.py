@@ -16,7 +16,7 @@ from torch import Tensor
 
 from tests.cli.conftest import TINY, called
 from tests.learning.samples import same, weights
-from tests.processes import PATIENCE, PROCESSES
+from tests.processes import PROCESSES
 from tests.refusals.mistakes import held_up
 from vlnbert.cli.train import _again
 from vlnbert.learning.callbacks import read_log
@@ -126,23 +126,6 @@ def test_to_resume_what_is_done_is_harmless(run: Callable, whole: Path, tmp_path
     assert f"{copy}: {ITERATIONS} updates" in outcome.out
     assert all(path.read_bytes() == content for path, content in before.items())
     check_curves(copy)
-
-
-TOGETHER = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-
-
-@pytest.mark.slow
-def test_torchrun_trains_together(run: Callable, house: Path, tmp_path: Path) -> None:
-    words = ("train", "demo", "--data", str(house), "--out", str(tmp_path / "run"), *TINY)
-    command = [sys.executable, *TOGETHER, "-m", "vlnbert", *words, "--training.iterations", "4"]
-    outcome = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
-    assert outcome.returncode == 0, outcome.stderr
-    assert outcome.stdout.count("4 updates") == 1, "one rank speaks"
-    assert len(list((tmp_path / "run" / "tensorboard").iterdir())) == 1
-    resumed = run("train", "--resume", tmp_path / "run")
-    assert resumed.code == 0
-    assert "4 updates" in resumed.out
-    assert run("evaluate", tmp_path / "run", "--data", house, "--split", "val_unseen", "--json").code == 0
 
 
 def test_the_menu_of_presets(run: Callable) -> None:
