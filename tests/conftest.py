@@ -20,6 +20,7 @@ from tests import durations
 from vlnbert import plugins, registry
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import DataError
+from vlnbert.house import generate
 from vlnbert.sources.connectivity import ScanGraph
 from vlnbert.sources.features import VIEWS
 from vlnbert.sources.layout import DataFolder
@@ -94,6 +95,14 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def _no_plugins_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """What another test has loaded is not recorded by the runs of this one."""
     monkeypatch.setattr(plugins, "_loaded", {})
+
+
+@pytest.fixture(scope="session")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small generated house that nobody changes."""
+    folder = tmp_path_factory.mktemp("shared") / "house"
+    generate(folder, scans=3, paths_per_scan=8)
+    return folder
 
 
 class TinyData:

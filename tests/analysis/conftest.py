@@ -9,7 +9,6 @@ from torch import Tensor
 
 import vlnbert as vln
 from vlnbert.environment.environment import Observation
-from vlnbert.house import generate
 from vlnbert.navigator import SIZES
 
 SPLIT = "r2r/val_unseen"
@@ -26,10 +25,8 @@ class Pacing(vln.Agent):
 
 
 @pytest.fixture(scope="session")
-def house(tmp_path_factory: pytest.TempPathFactory) -> vln.Data:
-    folder: Path = tmp_path_factory.mktemp("analysis") / "house"
-    generate(folder, scans=3, paths_per_scan=8)
-    return vln.open_data(folder)
+def house(house: Path) -> vln.Data:
+    return vln.open_data(house)
 
 
 def made_up(data: vln.Data, object_width: int = 0) -> vln.Navigator:

@@ -1,4 +1,4 @@
-"""A small house, and a small run in it that nobody changes."""
+"""The data of a small house, and a small run in it that nobody changes."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 import vlnbert as vln
-from vlnbert.house import generate
 
 SPLIT = "r2r/val_unseen"
 # Changes by name with which a training takes a second.
@@ -15,13 +14,6 @@ TINY: dict[str, Any] = {
     **{"hidden": 16, "heads": 2, "inner": 32},
 }
 QUIETLY: dict[str, Any] = {"threads": 1, "bar": False, "tensorboard": False}
-
-
-@pytest.fixture(scope="session")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("api") / "house"
-    generate(folder, scans=3, paths_per_scan=8)
-    return folder
 
 
 @pytest.fixture(scope="session")

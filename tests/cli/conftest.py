@@ -1,16 +1,14 @@
-"""The command line, run in this process, and a small house to run it on."""
+"""The command line, run in this process."""
 
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
-from pathlib import Path
 
 import pytest
 
 from vlnbert.cli.main import main
-from vlnbert.house import generate
 
 
 @dataclass(frozen=True)
@@ -43,10 +41,3 @@ def called(*words: object) -> Outcome:
 @pytest.fixture
 def run() -> Run:
     return called
-
-
-@pytest.fixture(scope="session")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("cli") / "house"
-    generate(folder, scans=3, paths_per_scan=8)
-    return folder

@@ -46,25 +46,3 @@ def test_benches_of_the_checkout_say_where_they_are(name: str) -> None:
     assert outcome.err == (
         f"vlnbert: this bench is not part of the package; run, in a checkout of vlnbert, python -m benchmarks {name}\n"
     )
-
-
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (("train", "dmeo"), "did you mean demo"),
-        (("train", "--updates", "0"), "--updates 0"),
-        (("train", "--rounds", "1"), "--rounds 1"),
-        (("train", "--batch", "3"), "a batch of 3 has no two halves"),
-        (("train", "--device", "gpu"), "no device 'gpu'"),
-        (("train", "--data", "nowhere"), "no such data folder"),
-        (("evaluate", "--split", "val_unsen"), "did you mean val_unseen"),
-        (("evaluate", "--batch", "0"), "--batch 0"),
-        (("evaluate", "--episodes", "0"), "--episodes 0"),
-        (("evaluate", "--threads", "0"), "--threads 0"),
-    ],
-)
-def test_mistakes_end_in_one_line(house: Path, words: tuple[str, ...], expected: str) -> None:
-    outcome = called("bench", *words, *(() if "--data" in words else ("--data", house)))
-    assert (outcome.code, outcome.out) == (2, "")
-    [line] = outcome.err.splitlines()
-    assert expected in line

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.conftest import TINY, Run, called
 from tests.cli.named_options import COMMANDS, EVERYWHERE, SOURCE, TRAINS, named, options, parser, places, texts, wrong
-from tests.cli.trial import mistakes
+from tests.refusals.mistakes import mistakes
 from vlnbert.cli import main
 from vlnbert.cli.parser import Command
 

@@ -15,9 +15,9 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from torch import Tensor
 
 from tests.cli.conftest import TINY, called
-from tests.cli.trial import held_up
 from tests.learning.samples import same, weights
-from tests.processes import PATIENCE, PROCESSES
+from tests.processes import PROCESSES
+from tests.refusals.mistakes import held_up
 from vlnbert.cli.train import _again
 from vlnbert.learning.callbacks import read_log
 from vlnbert.learning.presets import presets
@@ -128,23 +128,6 @@ def test_to_resume_what_is_done_is_harmless(run: Callable, whole: Path, tmp_path
     check_curves(copy)
 
 
-TOGETHER = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-
-
-@pytest.mark.slow
-def test_torchrun_trains_together(run: Callable, house: Path, tmp_path: Path) -> None:
-    words = ("train", "demo", "--data", str(house), "--out", str(tmp_path / "run"), *TINY)
-    command = [sys.executable, *TOGETHER, "-m", "vlnbert", *words, "--training.iterations", "4"]
-    outcome = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
-    assert outcome.returncode == 0, outcome.stderr
-    assert outcome.stdout.count("4 updates") == 1, "one rank speaks"
-    assert len(list((tmp_path / "run" / "tensorboard").iterdir())) == 1
-    resumed = run("train", "--resume", tmp_path / "run")
-    assert resumed.code == 0
-    assert "4 updates" in resumed.out
-    assert run("evaluate", tmp_path / "run", "--data", house, "--split", "val_unseen", "--json").code == 0
-
-
 def test_the_menu_of_presets(run: Callable) -> None:
     outcome = run("train", "--help")
     assert outcome.code == 0
@@ -165,72 +148,6 @@ def test_help_shows_every_setting(run: Callable) -> None:
     assert "--train-on STR ... Splits to learn from" in shown
     shown = " ".join(run("train", "--resume", "run", "--help").out.replace("│", " ").split())
     assert "examples: vlnbert train --resume" in shown
-
-
-MISTAKES = {
-    "mistyped preset": (("r2r-two-steam",), "no preset 'r2r-two-steam'; did you mean r2r-two-stream"),
-    "no data": (("demo", "--data", "{tmp}/no", "--out", "{tmp}/run"), "no such data folder"),
-    "folder in use": (("demo", "--data", "{house}", "--out", "{house}"), "the folder is not empty"),
-    "another run": (("demo", "--data", "{house}", "--out", "{whole}"), "vlnbert train --resume {whole}"),
-    "no run": (("--resume", "{tmp}/nothing"), "no such run; name the folder that a training wrote"),
-    "longer cosine": (
-        ("--resume", "{whole}", "--training.iterations", "99"),
-        "{whole} cannot be extended: its cosine learning rate comes down over 30 updates, to its end with the last of "
-        "them; begin another from its weights: vlnbert train PRESET --start {whole}",
-    ),
-    "odd batch": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--training.batch", "3"), "no two halves"),
-    "no updates": (
-        ("demo", "--data", "{house}", "--out", "{tmp}/run", "--training.iterations", "0"),
-        "--training.iterations is 0",
-    ),
-    "unknown split": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--train-on", "r2r/trian"), "mean train?"),
-    "no task": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--train-on", "train"), "write it like r2r/"),
-    "withheld goals": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--train-on", "r2r/test"), "withholds"),
-    "best unseen": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--best-on", "r2r/val_seen"), "not validated"),
-    "no augmented paths": (
-        ("r2r-one-stream", "--data", "{house}", "--out", "{tmp}/run"),
-        "{house}/r2r/prevalent_aug.json: no such file, which the split r2r/aug is read from; fetch PREVALENT's "
-        "augmented paths, or do without: --train-on r2r/train",
-    ),
-    "no captions": (("r2r-open-laptop", "--data", "{bare}", "--out", "{tmp}/run"), "captions"),
-    "no weights": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--start", "{tmp}/bert"), "no such file"),
-    "another depth": (
-        ("demo", "--data", "{house}", "--out", "{tmp}/run", "--start", "{whole}", "--navigator.layers", "3"),
-        "--navigator.layers is 3, but the weights to start from decided on 2; leave it out",
-    ),
-    "the preset's width": (
-        ("demo", "--data", "{house}", "--out", "{tmp}/run", "--start", "{whole}", "--navigator.hidden=64"),
-        "--navigator.hidden is 64, but the weights to start from decided on 16; leave it out",
-    ),
-    "another vocabulary": (
-        ("demo", "--data", "{house}", "--out", "{tmp}/run", "--navigator.vocabulary", "9"),
-        "--navigator.vocabulary is 9, but the data decided on ",
-    ),
-    "no threads": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--threads", "0"), "--threads 0"),
-    "no such dropout": (
-        ("demo", "--data", "{house}", "--out", "{tmp}/run", "--navigator.hidden-dropout", "2"),
-        "--navigator.hidden-dropout is 2.0; choose",
-    ),
-    "no weight": (
-        ("demo", "--data", "{house}", "--out", "{tmp}/run", "--training.objective.value", "-1"),
-        "--training.objective.value is -1.0; choose",
-    ),
-    "short tokens": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--max-tokens", "1"), "--max-tokens 1 leaves"),
-    "no device": (("demo", "--data", "{house}", "--out", "{tmp}/run", "--device", "gpu"), "no device 'gpu' here"),
-}
-
-
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_mistakes_end_in_one_line(run: Callable, house: Path, whole: Path, tmp_path: Path, mistake: str) -> None:
-    words, expected = MISTAKES[mistake]
-    bare = shutil.copytree(house, tmp_path / "bare", ignore=shutil.ignore_patterns("captions"))
-    places = {"house": house, "whole": whole, "tmp": tmp_path, "bare": bare}
-    outcome = run("train", *(word.format(**places) for word in words))
-    assert (outcome.code, outcome.out) == (2, "")
-    assert len(outcome.err.splitlines()) == 1, outcome.err
-    assert outcome.err.startswith("vlnbert: ")
-    assert expected.format(**places) in outcome.err
-    assert not (tmp_path / "run").exists()
 
 
 def test_who_starts_from_nothing_is_told(run: Callable, house: Path, tmp_path: Path) -> None:

@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.analysis.conftest import finder, house, navigator
 from vlnbert.sources.connectivity import ScanGraph
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.episodes import Episodes, load_episodes
 from vlnbert.world.build import build_world, open_world
 from vlnbert.world.world import World
+
+__all__ = ["finder", "house", "navigator"]  # fixtures, here as there
 
 NAMES = "abcdefs"
 EDGES = ("ab", "bc", "cd", "de", "ef", "cs")

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tests.api.conftest import data, house
+from tests.api.conftest import data
 
-__all__ = ["data", "house"]  # fixtures, here as there
+__all__ = ["data"]  # fixtures, here as there
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

@@ -1,20 +1,24 @@
-"""Connections: those that stand still are cut off, those that ask are not."""
+"""Connections: those that stand still are cut off, those that ask are not, and fifty visitors are all answered."""
 
 import asyncio
+import json
 import socket
+import threading
 import time
 from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
+from urllib.request import Request, urlopen
 
 import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp
 from uvicorn.server import ServerState
 
-from tests.explorer.conftest import serving
-from tests.explorer.test_hostile import SLOW, exchange, request, status_of
+from tests.explorer.conftest import serving, typed
+from tests.hostile.test_requests import SLOW, exchange, request, status_of
+from vlnbert.explorer.explorer import Explorer
 from vlnbert.explorer.serving import BoundedConnection, server_for
 
 
@@ -86,3 +90,38 @@ def _cut_off(connection: socket.socket) -> bool:
         return connection.recv(1) == b""
     except ConnectionError:
         return True
+
+
+VISITORS, ROUNDS, PATIENCE = 50, 3, 5.0  # seconds
+
+
+def test_fifty_visitors_are_answered(app: ASGIApp, explorer: Explorer) -> None:
+    ids = explorer.catalogue.index("r2r/val_unseen").episodes.ids
+    seconds, faults = list[float](), list[str]()
+
+    def ask(path: str, body: dict[str, object] | None = None) -> None:
+        data = None if body is None else json.dumps(body).encode()
+        request = Request(url.rstrip("/") + path, data, {"Content-Type": "application/json"} if data else {})
+        began = time.monotonic()
+        with urlopen(request, timeout=30) as answer:
+            answer.read()
+        seconds.append(time.monotonic() - began)
+
+    def visit(number: int) -> None:
+        try:
+            ask("/")
+            for round_ in range(ROUNDS):
+                ask(f"/api/walk?split=r2r/val_unseen&id={ids[(number * ROUNDS + round_) % len(ids)]}")
+                ask("/api/walk", typed(explorer, f"go out and stop near door {number} {round_}"))
+        except OSError as error:
+            faults.append(str(error))
+
+    with serving(app) as (url, _):
+        threads = [threading.Thread(target=visit, args=(number,)) for number in range(VISITORS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+    assert faults == []
+    assert len(seconds) == VISITORS * (1 + 2 * ROUNDS)
+    assert sorted(seconds)[int(0.95 * len(seconds))] < PATIENCE

@@ -1,4 +1,4 @@
-"""A small house to learn in, and a run that learned there."""
+"""A run that learned in a small house."""
 
 import shutil
 from pathlib import Path
@@ -7,16 +7,8 @@ import pytest
 
 from tests.learning.samples import EXPERIMENT, write_labels
 from vlnbert.data.data import open_data
-from vlnbert.house import generate
 from vlnbert.learning.run_folder import last_checkpoint, remove_surplus
 from vlnbert.learning.runs import begin_run
-
-
-@pytest.fixture(scope="session")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("learning") / "house"
-    generate(folder, scans=3, paths_per_scan=8)
-    return folder
 
 
 @pytest.fixture(scope="session")

@@ -118,7 +118,7 @@ def _named(module: str, within: str, read: dict[str, int], chain: tuple[ast.AST,
         whole = len(chain) == 1
         if isinstance(anchor, (ast.Constant, ast.Name)) and not whole:
             continue
-        if not isinstance(anchor, (ast.expr, ast.keyword, ast.stmt)):
+        if not isinstance(anchor, (ast.expr, ast.keyword, ast.stmt)) or isinstance(anchor, ast.Starred):
             continue
         find, changed = ast.unparse(anchor), ast.unparse(_replaced(anchor, chain[-1], put))
         if "\n" in find:

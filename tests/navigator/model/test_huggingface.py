@@ -17,7 +17,7 @@ from torch import Tensor
 from tests.learning.samples import CONFIG, SCORED, SHAPE, same
 from tests.limits import refusal
 from tests.navigator.encoders import FAMILIES, save_encoder
-from tests.navigator.model.test_backbones import trains_and_resumes
+from tests.navigator.model.test_backbone import trains_and_resumes
 from tests.navigator.samples import TWO, sight
 from vlnbert.data.data import open_data
 from vlnbert.errors import DataError, UsageError, VlnbertError

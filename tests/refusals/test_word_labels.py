@@ -7,9 +7,9 @@ import pytest
 
 import vlnbert as vln
 from tests.api.conftest import QUIETLY, TINY
-from tests.api.test_bad_input import refused
 from tests.cli.conftest import called
 from tests.learning.samples import write_labels
+from tests.refusals.test_python import refused
 from vlnbert.data.inventory import describe_need
 from vlnbert.learning.experiment import Experiment, TrainConfig
 from vlnbert.learning.objective import ObjectiveConfig

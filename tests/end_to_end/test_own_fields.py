@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 import vlnbert as vln
-from tests.api.conftest import data, house
 from tests.learning.samples import same, weights
 from vlnbert.learning.rewards import register_reward
 from vlnbert.rollout.agents import EpisodeBatch
@@ -18,8 +17,6 @@ from vlnbert.sources.instructions import EpisodeRecord
 from vlnbert.tasks.batches import Batch
 from vlnbert.tasks.task import register_task
 from vlnbert.world.world import World
-
-__all__ = ["data", "house"]  # fixtures, here as there
 
 SPLIT = "anywhere/val_unseen"
 SPLITS = {"train_on": "anywhere/train", "validate_on": SPLIT, "best_on": SPLIT}

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from tests.learning.samples import CONFIG, NO_DROPOUT, SCORED, SHAPE, Watcher, same, trainer, weights
-from tests.learning.test_distributed import TOGETHER, Learned, distance, learn
+from tests.learning.test_trainer_distributed import TOGETHER, Learned, distance, learn
 from tests.processes import together
 from vlnbert.data.data import open_data
 from vlnbert.errors import UnknownNameError, UsageError

@@ -10,7 +10,7 @@ import torch
 
 import vlnbert as vln
 from tests.learning.samples import CONFIG, EXPERIMENT, SCORED, SHAPE, Watcher, same, weights
-from tests.learning.test_flip import begun, learn, mirrored, retold, stop_after
+from tests.learning.test_trainer_flip import begun, learn, mirrored, retold, stop_after
 from tests.navigator.encoders import FAMILIES, save_encoder
 from vlnbert.data.data import open_data
 from vlnbert.environment.environment import Environment

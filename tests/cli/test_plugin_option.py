@@ -1,8 +1,6 @@
 """--plugin and experiment files from the command line: loaded first, listed, recorded, and missed in one line."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +9,6 @@ import pytest
 import vlnbert as vln
 from tests.cli.conftest import TINY, Outcome
 from tests.learning.samples import same, weights
-from tests.processes import PATIENCE
 from vlnbert.cli.main import PLUGIN
 
 Run = Callable[..., Outcome]
@@ -159,13 +156,3 @@ def test_a_preset_is_printed_as_a_file(run: Run, tmp_path: Path) -> None:
     assert (found.name, found.description, found.experiment) == (preset.name, preset.description, preset.experiment)
     assert "navigator.hidden" in found.asked, "what a file says is meant"
     assert run("presets", "r2r-opne").code == 2
-
-
-@pytest.mark.slow
-def test_processes_that_learn_together_load_it(house: Path, plugin: Path, tmp_path: Path) -> None:
-    options = ("--data", house, "--out", tmp_path / "run", *TINY, *UPDATES, "--training.reward", "mine")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "vlnbert"]
-    words = [*command, PLUGIN, plugin, "train", "demo", *options, "--features.views", "mine"]
-    outcome = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False, timeout=PATIENCE)
-    assert outcome.returncode == 0, outcome.stderr
-    assert vln.open_run(tmp_path / "run").record.plugins == (str(plugin),)

@@ -16,12 +16,12 @@ import torch
 import vlnbert as vln
 import vlnbert.cli.main
 from tests.cli.conftest import called
-from tests.cli.trial import CALL, CTRL_C, PAGE, ROOT, Mistake, files, held_up, make_folder, mistakes
 from tests.docs.test_pages import spoken
 from tests.processes import PATIENCE, PROCESSES
+from tests.refusals.mistakes import CALL, CTRL_C, PAGE, ROOT, Mistake, files, held_up, make_folder, mistakes
 from vlnbert.cli.main import _interrupt
 
-HERE = "tests/cli/test_trial.py"
+HERE = "tests/refusals/test_mistakes.py"
 ROWS = mistakes()
 # Where long work is when the user has enough of it.
 PLACES = {

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.environment.test_flip import other_view
+from tests.environment.test_environment_flip import other_view
 from tests.learning.samples import CONFIG, NO_DROPOUT, SCORED, SHAPE, Watcher, same, weights
 from vlnbert.data.data import open_data
 from vlnbert.environment.environment import Environment, Observation

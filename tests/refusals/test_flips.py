@@ -10,8 +10,8 @@ import torch
 
 import vlnbert as vln
 from tests.api.conftest import QUIETLY, TINY
-from tests.api.test_bad_input import refused
 from tests.cli.conftest import called
+from tests.refusals.test_python import refused
 
 FLIP = {**QUIETLY, **TINY, "flip": 0.5}
 
