@@ -15,10 +15,9 @@ from vlnbert.evaluation.results import read_results
 from vlnbert.features.opening import as_kept
 from vlnbert.fetching.manifest import SHIPPED, read_manifest
 from vlnbert.navigator.storage.folder import read_shown
-from vlnbert.sources.annotations import read_boxes, read_captions, read_observations
+from vlnbert.sources.annotations import read_boxes, read_captions, read_observations, read_plan
 from vlnbert.sources.connectivity import read_connectivity
 from vlnbert.sources.instructions import read_augmented, read_r2r, read_reverie, read_word_labels, split_words
-from vlnbert.sources.plans import read_plan
 from vlnbert.world.build import find_candidates
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -23,7 +23,7 @@ from tests.learning.samples import state_of
 from vlnbert.learning import run_folder
 from vlnbert.learning.run_folder import Progress, TrainingState
 from vlnbert.navigator import Navigator, NavigatorConfig
-from vlnbert.navigator.storage import digests, folder
+from vlnbert.navigator.storage import folder
 
 WAYS = ("none of it", "digests and finiteness", "and fsync")
 
@@ -35,7 +35,7 @@ def guarded(way: str) -> Iterator[None]:
         if way != WAYS[2]:
             off.enter_context(patch("os.fsync", lambda descriptor: None))
         if way == WAYS[0]:
-            off.enter_context(patch.object(digests, "_digest_tensor", lambda tensor: "0"))
+            off.enter_context(patch.object(folder, "_digest_tensor", lambda tensor: "0"))
             for module in (folder, run_folder):
                 off.enter_context(patch.object(module, "weight_problem", lambda tensor: None))
         yield

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from vlnbert.data.data import Data
 from vlnbert.errors import UnknownNameError
 from vlnbert.features.objects import box_direction, readable_name
-from vlnbert.sources.plans import read_plan
+from vlnbert.sources.annotations import read_plan
 from vlnbert.tables import escaped
 from vlnbert.world.objects import ObjectTable
 from vlnbert.world.world import World

@@ -10,10 +10,9 @@ from tokenizers import Tokenizer
 
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import UsageError, setting
-from vlnbert.features.objects import ObjectSource
+from vlnbert.features.objects import ObjectSource, Texts
 from vlnbert.features.opening import Features, is_in_memory, open_object_bank, open_view_bank, registered_name
 from vlnbert.features.spec import IN_MEMORY, OFF, FeatureSpec, as_spec
-from vlnbert.features.texts import Texts
 from vlnbert.features.views import ViewSource
 from vlnbert.progress import say
 from vlnbert.runtime import require_device

@@ -9,12 +9,11 @@ from vlnbert.errors import VlnbertError, listed
 from vlnbert.features.objects import find_fit, placed_objects
 from vlnbert.features.views import captions_of, observations_of, placed
 from vlnbert.progress import track
-from vlnbert.sources.annotations import HEADINGS, LEVELS, BoxRange, ViewpointObjects, read_box_folder
+from vlnbert.sources.annotations import HEADINGS, LEVELS, BoxRange, ViewpointObjects, read_box_folder, read_plan
 from vlnbert.sources.connectivity import ScanGraph, read_connectivity
 from vlnbert.sources.features import read_features, read_object_features
 from vlnbert.sources.instructions import read_word_labels
 from vlnbert.sources.layout import DataFolder
-from vlnbert.sources.plans import read_plan
 from vlnbert.tasks.episodes import bind, load_episodes
 from vlnbert.tasks.splits import report_targets, task_and_split
 from vlnbert.tasks.task import AUGMENTED_FILE, TASKS

@@ -19,8 +19,7 @@ from torch import Tensor
 from vlnbert.data.data import Data
 from vlnbert.environment.environment import Environment
 from vlnbert.evaluation.evaluate import RAN_OUT, Evaluation
-from vlnbert.features.objects import box_direction, readable_name
-from vlnbert.features.texts import TextReader, ViewTexts
+from vlnbert.features.objects import TextReader, ViewTexts, box_direction, readable_name
 from vlnbert.rollout.agents import Explanation
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.task import TASKS, metres_to_goal, nearest

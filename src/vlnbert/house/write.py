@@ -20,7 +20,7 @@ from vlnbert.house.routes import Route, choose_paths
 from vlnbert.house.templates import vocabulary
 from vlnbert.house.views import Panorama, object_features, panoramas, view_captions, view_features, view_observations
 from vlnbert.progress import track
-from vlnbert.sources.plans import FORMAT as PLAN_FORMAT
+from vlnbert.sources.annotations import FORMAT as PLAN_FORMAT
 from vlnbert.sources.writing import built_beside
 
 R2R, REVERIE = "R2R", "REVERIE"

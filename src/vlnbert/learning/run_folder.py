@@ -32,10 +32,12 @@ from vlnbert.learning.optimisers import AveragedWeights, check_state, optimiser_
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.model.backbone import make_backbone
 from vlnbert.navigator.model.navigator import allocate
-from vlnbert.navigator.storage.digests import DIGESTS, DigestError, noting
 from vlnbert.navigator.storage.folder import (
     CONFIG,
+    DIGESTS,
+    DigestError,
     exists,
+    noting,
     read_config,
     read_safetensors,
     require_fit,

@@ -18,7 +18,7 @@ from torch import Tensor
 from vlnbert.environment.environment import Environment, Observation, State
 from vlnbert.errors import UnknownNameError, UsageError
 from vlnbert.external import ExternalCall, is_ours, lent
-from vlnbert.features.texts import Texts
+from vlnbert.features.objects import Texts
 from vlnbert.plugins import load_plugin
 from vlnbert.registry import Registry, by_name
 from vlnbert.tasks.episodes import Extra

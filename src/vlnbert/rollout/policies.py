@@ -11,7 +11,6 @@ import torch
 from vlnbert.errors import DataError, UnknownNameError, UsageError, VlnbertError
 from vlnbert.external import ExternalCall, guarded, is_ours
 from vlnbert.navigator import Navigator
-from vlnbert.navigator.storage.digests import check_file
 from vlnbert.navigator.storage.folder import (
     CONFIG,
     FEATURES,
@@ -19,6 +18,7 @@ from vlnbert.navigator.storage.folder import (
     TOKENIZER,
     WEIGHTS,
     Limits,
+    check_file,
     check_fit,
     find_folder,
     read_shown,

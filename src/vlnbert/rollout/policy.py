@@ -20,7 +20,6 @@ from torch import Tensor, nn
 from vlnbert.environment.environment import Observation
 from vlnbert.errors import DataError, UsageError
 from vlnbert.navigator import Instruction, Navigator
-from vlnbert.navigator.storage.digests import noting
 from vlnbert.navigator.storage.folder import (
     CONFIG,
     FEATURES,
@@ -30,6 +29,7 @@ from vlnbert.navigator.storage.folder import (
     Limits,
     Shown,
     check_fit,
+    noting,
     read_safetensors,
     stored_shapes,
     weight_problem,

@@ -15,7 +15,6 @@ from vlnbert.data.data import Data
 from vlnbert.errors import DataError, UsageError, setting
 from vlnbert.features.opening import from_kept
 from vlnbert.features.spec import OFF, FeatureSpec
-from vlnbert.navigator.storage.digests import check_file, noting
 from vlnbert.navigator.storage.folder import (
     CONFIG,
     FEATURES,
@@ -24,8 +23,10 @@ from vlnbert.navigator.storage.folder import (
     TOKENIZER,
     WEIGHTS,
     WHOLE_WEIGHTS,
+    check_file,
     check_fit,
     find_folder,
+    noting,
     read_safetensors,
     read_shown,
     read_tokenizer,

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from vlnbert.errors import DataError, UsageError, setting
 from vlnbert.navigator import Navigator
-from vlnbert.navigator.storage.digests import noting
-from vlnbert.navigator.storage.folder import Limits, read_tokenizer
+from vlnbert.navigator.storage.folder import Limits, noting, read_tokenizer
 from vlnbert.sources.files import read_json
 from vlnbert.sources.writing import built_beside, refuse_full
 from vlnbert.tasks.tokens import load_tokenizer, require_fit

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path, PurePosixPath
@@ -14,22 +15,23 @@ from huggingface_hub.errors import HfHubHTTPError
 from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 from torch import Tensor, nn
+from xxhash import xxh3_128
 
 from vlnbert.errors import DataError, UnknownNameError, UsageError, VlnbertError
 from vlnbert.navigator.model.backbone import BACKBONES
 from vlnbert.navigator.model.config import LARGEST, NavigatorConfig
 from vlnbert.navigator.model.huggingface import gist
 from vlnbert.navigator.model.navigator import RecurrentVLNBert, key_shapes
-from vlnbert.navigator.storage.digests import DIGESTS, check_file, check_tensors
 from vlnbert.plugins import LOAD_PLUGIN
-from vlnbert.sources.files import FETCH_AGAIN, FORMAT, format_of, read_json, require_regular
+from vlnbert.sources.files import FETCH_AGAIN, FORMAT, NewerFormatError, format_of, read_json, require_regular
 from vlnbert.sources.tokenizer import read_tokenizer_file
+from vlnbert.sources.writing import write_json
 from vlnbert.tasks.tokens import ENDS, SPECIAL
 
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
 SPEAKER = "speaker"  # in config.json, the settings of a speaker
 # Format of config.json; 2 renamed two modules, and files of format 1 do not state theirs.
-NEWEST = 2
+CONFIG_FORMAT = 2
 RENAMED_IN_2 = {"views": "view_embedding", "objects": "object_embedding"}
 KNOWN = frozenset(field.name for field in fields(NavigatorConfig))
 SAVE_AGAIN = "save the navigator again"
@@ -133,7 +135,7 @@ class Limits:
 
 def write_config(path: Path, config: NavigatorConfig, limits: Limits, features: Shown | None) -> None:
     """Write a config.json in the current format."""
-    document: dict[str, Any] = {FORMAT: NEWEST, **asdict(config), **limits.values()}
+    document: dict[str, Any] = {FORMAT: CONFIG_FORMAT, **asdict(config), **limits.values()}
     if features is not None:
         document[FEATURES] = features
     path.write_text(json.dumps(document, sort_keys=True, indent=2))
@@ -154,7 +156,7 @@ def read_config(path: Path) -> NavigatorConfig:
     """The configuration in a config.json; other entries are ignored."""
     check_file(path)
     settings = _settings(path)
-    format_of(path, settings, NEWEST)
+    format_of(path, settings, CONFIG_FORMAT)
     try:
         return NavigatorConfig(**{name: value for name, value in settings.items() if name in KNOWN})
     except VlnbertError as error:
@@ -241,7 +243,7 @@ def weight_problem(tensor: Tensor) -> str | None:
 
 def _with_current_keys(path: Path, weights: Mapping[str, Weight]) -> dict[str, Weight]:
     """The weights of a file under today's keys; the format of the config.json beside it says which keys it has."""
-    if format_of(path.with_name(CONFIG), _settings(path.with_name(CONFIG)), NEWEST) >= 2:
+    if format_of(path.with_name(CONFIG), _settings(path.with_name(CONFIG)), CONFIG_FORMAT) >= 2:
         return dict(weights)
     split = {name: name.partition(".") for name in weights}
     return {RENAMED_IN_2.get(part, part) + dot + rest: weights[name] for name, (part, dot, rest) in split.items()}
@@ -358,3 +360,110 @@ def describe_shown(shown: Shown) -> str:
     if "encoder" in shown:
         parts.append(f"encoder {shown['encoder']}")
     return "; ".join(parts)
+
+
+DIGESTS = "digests.json"
+DIGESTS_FORMAT = 1  # format of digests.json
+KEYS = {FORMAT, "files", "digest"}
+Tensors = Mapping[str, Tensor]
+
+
+class DigestError(DataError):
+    """A file differs from the one that was written, by its digest."""
+
+    def __init__(self, path: Path, problem: str = "is not what was written, by its digest") -> None:
+        remedy = f"take a whole copy of the folder or, if you changed it on purpose, delete its {DIGESTS}"
+        super().__init__(path, problem, remedy)
+
+
+@contextmanager
+def noting(folder: Path, files: Mapping[str, Tensors | None]) -> Iterator[None]:
+    """Record the digests of files that the block writes: by name, with the tensors of a safetensors file.
+
+    Tensors are hashed while the block writes them. Until it has ended, the files have no digests.
+    """
+    noted = dict[str, str]()
+    # A damaged digests.json is replaced.
+    with suppress(DataError):
+        noted = {name: digest for name, digest in read_digests(folder).items() if name not in files}
+    (folder / DIGESTS).unlink(missing_ok=True)
+    with ThreadPoolExecutor(1) as pool:
+        digests = {
+            name: {key: pool.submit(_digest_tensor, tensor) for key, tensor in tensors.items()}
+            for name, tensors in files.items()
+            if tensors is not None
+        }
+        yield
+        for name, tensors in files.items():
+            if (path := folder / name).exists():
+                known = {key: one.result() for key, one in digests.get(name, {}).items()}
+                if tensors is None:
+                    noted[name] = _digest_file(path)
+                    continue
+                # A safetensors file stores shared tensors once.
+                with safe_open(path, framework="pt") as file:
+                    stored = {key: tensors[key] for key in file.keys()}  # noqa: SIM118
+                    noted[name] = _digest_tensors(stored, known, file.metadata() or {})
+    write_json(folder / DIGESTS, {FORMAT: DIGESTS_FORMAT, "files": noted, "digest": _digest_json(noted)}, indent=2)
+
+
+def read_digests(folder: Path) -> dict[str, str]:
+    """The recorded digests of a folder, by file name; empty if it has none."""
+    path = folder / DIGESTS
+    if not path.exists():
+        return {}
+    try:
+        document = read_json(path, "digests")
+        if isinstance(document, dict) and format_of(path, document, DIGESTS_FORMAT) and document.keys() == KEYS:
+            files = document["files"]
+            if isinstance(files, dict) and document["digest"] == _digest_json(files):
+                return files
+    except NewerFormatError:
+        raise
+    except DataError:
+        pass
+    raise DigestError(path)
+
+
+def check_file(path: Path) -> None:
+    """Raise an error if a file with a recorded digest has changed or is gone."""
+    noted = read_digests(path.parent).get(path.name)
+    if noted is None:
+        return
+    try:
+        require_regular(path, "file with a digest")
+        found = _digest_file(path)
+    except FileNotFoundError:
+        raise DigestError(path, "is missing, though the folder was written with it") from None
+    except OSError as error:
+        raise DigestError(path, f"cannot be read ({error.strerror})") from None
+    if noted != found:
+        raise DigestError(path)
+
+
+def check_tensors(path: Path, tensors: Tensors, metadata: Mapping[str, str]) -> None:
+    """Raise an error if what was read from a safetensors file with a recorded digest has changed."""
+    noted = read_digests(path.parent).get(path.name)
+    if noted is None:
+        return
+    digests = {name: _digest_tensor(tensor) for name, tensor in tensors.items()}
+    if noted != _digest_tensors(tensors, digests, metadata):
+        raise DigestError(path)
+
+
+def _digest_tensor(tensor: Tensor) -> str:
+    """The digest of a tensor's bytes; hashing releases the GIL."""
+    return xxh3_128(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data).hexdigest()
+
+
+def _digest_tensors(tensors: Tensors, digests: Mapping[str, str], metadata: Mapping[str, str]) -> str:
+    rows = [[name, str(tensors[name].dtype), list(tensors[name].shape), digests[name]] for name in sorted(tensors)]
+    return _digest_json([rows, dict(metadata)])
+
+
+def _digest_json(document: Any) -> str:
+    return xxh3_128(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+def _digest_file(path: Path) -> str:
+    return xxh3_128(path.read_bytes()).hexdigest()

@@ -11,16 +11,17 @@ from torch import Tensor
 from vlnbert.navigator.model.backbone import Backbone
 from vlnbert.navigator.model.config import NavigatorConfig
 from vlnbert.navigator.model.navigator import RecurrentVLNBert
-from vlnbert.navigator.storage.digests import check_file, noting
 from vlnbert.navigator.storage.folder import (
     CONFIG,
     TOKENIZER,
     WEIGHTS,
     Limits,
     Shown,
+    check_file,
     describe_shown,
     expected_shapes,
     find_folder,
+    noting,
     read_config,
     read_tokenizer,
     read_training_facts,
