@@ -25,14 +25,22 @@ WINDOW = 16  # batches that are sorted by length together: more means less paddi
 class Batch:
     """Some episodes of a split, ready for a device.
 
-    Fields that are not listed are those of `Episodes`, a row each.
-
     Attributes:
+        task: The name of their task.
         index: [row] their places in the split.
         tokens: [row, token] ids of word pieces, padded with 0, as wide as the bucket of the longest.
         token_count: [row] how many tokens are real.
+        start: [row] viewpoint.
+        heading: [row] float64 radians at the start.
+        goal: [row] viewpoint: the end of the path, or the first of several goals.
+        path: [row, hop] viewpoints of the described path; the last one repeats as padding.
+        path_length: [row] viewpoints in the path.
+        sightings: [row, any] viewpoints that show REVERIE's target, padded with -1; None in other tasks.
         target: [row] in REVERIE, the place of the target among the objects of the goal, -1 where not shown; else None.
         aligned: [row, hop, token] bool: the words that are due there; None without word labels.
+        goals: [row, any] viewpoints at any of which the episode may end, the first one repeated as padding; None where
+            every episode of the split has one goal.
+        extra: User-defined fields by name: tensors [row, ...]; values that are no numbers as a sequence, one a row.
         ids: [row] the names of the instructions. Like values of `extra` that are no tensors they are looked up on the
             host when they are read, which waits for the device; a recorded update cannot read them.
     """
