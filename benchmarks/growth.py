@@ -34,8 +34,8 @@ from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import Navigator, NavigatorConfig
 from vlnbert.runtime import require_within
 from vlnbert.tables import Table
+from vlnbert.tasks.batches import piece_count
 from vlnbert.tasks.splits import Split
-from vlnbert.tasks.tokens import piece_count
 from vlnbert.world.world import World
 
 WORDS = 32  # tokens of an instruction, where they are not what varies: R2R's mean

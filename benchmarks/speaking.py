@@ -27,8 +27,8 @@ from vlnbert.speaker.experiment import SpeakerExperiment
 from vlnbert.speaker.paths import Paths, observe_paths
 from vlnbert.speaker.speaker import Speaker
 from vlnbert.tables import Table
+from vlnbert.tasks.batches import piece_count
 from vlnbert.tasks.episodes import Episodes
-from vlnbert.tasks.tokens import piece_count
 
 NEVER = -1e4  # added to the score of an end
 

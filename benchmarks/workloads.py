@@ -10,8 +10,8 @@ import torch
 from vlnbert.benchmarking import folder_or_house
 from vlnbert.features.views import open_features, open_labels
 from vlnbert.sources.layout import DataFolder
+from vlnbert.tasks.batches import Tokens
 from vlnbert.tasks.splits import Split
-from vlnbert.tasks.tokens import Tokens
 from vlnbert.world.banks import FeatureBank
 from vlnbert.world.build import open_world
 from vlnbert.world.world import World

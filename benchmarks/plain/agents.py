@@ -11,8 +11,8 @@ from benchmarks.plain.loop import AgentState, step_agent, teacher_slot
 from benchmarks.plain.observations import PlainObserver
 from vlnbert.navigator import Navigator, Step
 from vlnbert.rollout.episodes import MAX_STEPS
+from vlnbert.tasks.batches import MAX_TOKENS, Tokens
 from vlnbert.tasks.episodes import Episodes
-from vlnbert.tasks.tokens import MAX_TOKENS, Tokens
 from vlnbert.world.world import level_view
 
 WIDTH = MAX_TOKENS  # tokens of every instruction, however short

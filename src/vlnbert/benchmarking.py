@@ -30,8 +30,8 @@ from vlnbert.rollout.episodes import MAX_STEPS
 from vlnbert.rollout.policy import GreedyAgent
 from vlnbert.sources.instructions import read_word_labels
 from vlnbert.sources.layout import DataFolder, open_folder
+from vlnbert.tasks.batches import piece_count
 from vlnbert.tasks.splits import Split
-from vlnbert.tasks.tokens import piece_count
 from vlnbert.tasks.word_labels import align_words
 from vlnbert.world.banks import FeatureBank
 from vlnbert.world.world import World

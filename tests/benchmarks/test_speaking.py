@@ -13,7 +13,7 @@ from vlnbert.data.data import open_data
 from vlnbert.speaker.config import Decoding, SpeakerConfig
 from vlnbert.speaker.decoding import InstructionGenerator
 from vlnbert.speaker.paths import observe_paths
-from vlnbert.tasks.tokens import piece_count
+from vlnbert.tasks.batches import piece_count
 
 
 def test_the_plain_way_writes_the_same(house: Path) -> None:

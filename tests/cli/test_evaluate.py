@@ -12,8 +12,7 @@ from tests.cli.conftest import TINY, called
 from tests.learning.samples import same
 from vlnbert.api.runs import load_agent
 from vlnbert.learning import run_record
-from vlnbert.learning.callbacks import read_log
-from vlnbert.learning.run_folder import last_checkpoint
+from vlnbert.learning.run_folder import last_checkpoint, read_log
 from vlnbert.navigator import Navigator
 
 SPLIT = ("--splits", "val_unseen")

@@ -19,8 +19,8 @@ from tests.learning.samples import same, weights
 from tests.processes import PROCESSES
 from tests.refusals.mistakes import held_up
 from vlnbert.cli.train import _again
-from vlnbert.learning.callbacks import read_log
 from vlnbert.learning.presets import presets
+from vlnbert.learning.run_folder import read_log
 from vlnbert.navigator import Navigator
 
 ITERATIONS = 30

@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.conftest import TINY, called
 from tests.features.samples import write_bert
-from vlnbert.learning.callbacks import read_log
+from vlnbert.learning.run_folder import read_log
 from vlnbert.sources.layout import open_folder
 
 # Two updates, with steps enough to come to any goal.

@@ -13,8 +13,8 @@ from vlnbert.house import generate
 from vlnbert.navigator import SIZES, Navigator
 from vlnbert.rollout.policy import GreedyAgent
 from vlnbert.sources.layout import DataFolder, open_folder
+from vlnbert.tasks.batches import Tokens, load_tokenizer, tokenise
 from vlnbert.tasks.episodes import Episodes, load_episodes
-from vlnbert.tasks.tokens import Tokens, load_tokenizer, tokenise
 from vlnbert.world.build import open_world
 
 

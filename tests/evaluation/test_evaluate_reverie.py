@@ -17,8 +17,8 @@ from vlnbert.navigator import SIZES, Navigator
 from vlnbert.rollout.baselines import Shortest
 from vlnbert.rollout.policy import GreedyAgent
 from vlnbert.sources.layout import DataFolder, open_folder
+from vlnbert.tasks.batches import Tokens, load_tokenizer, tokenise
 from vlnbert.tasks.episodes import Episodes, load_episodes
-from vlnbert.tasks.tokens import Tokens, load_tokenizer, tokenise
 from vlnbert.world.build import open_world
 from vlnbert.world.objects import open_object_table
 

@@ -12,7 +12,7 @@ from vlnbert.features.objects import ObjectSource
 from vlnbert.features.spec import FeatureSpec
 from vlnbert.features.views import ViewSource
 from vlnbert.sources.layout import DataFolder
-from vlnbert.tasks.tokens import load_tokenizer
+from vlnbert.tasks.batches import load_tokenizer
 from vlnbert.world.objects import ObjectTable
 from vlnbert.world.world import World
 

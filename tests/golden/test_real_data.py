@@ -6,9 +6,9 @@ import torch
 import vlnbert as vln
 from vlnbert.environment.contract import check_environment, check_world
 from vlnbert.environment.environment import Environment
+from vlnbert.tasks.batches import load_tokenizer, tokenise
 from vlnbert.tasks.episodes import load_episodes
 from vlnbert.tasks.splits import report_targets, target_index
-from vlnbert.tasks.tokens import load_tokenizer, tokenise
 from vlnbert.world.objects import ObjectBank, open_object_table
 
 

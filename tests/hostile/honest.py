@@ -34,7 +34,7 @@ from vlnbert.learning.run_folder import POINTER, last_checkpoint
 from vlnbert.navigator.storage.folder import DIGESTS
 from vlnbert.speaker.config import SpeakerConfig
 from vlnbert.speaker.speaker import Speaker
-from vlnbert.tasks.tokens import piece_count
+from vlnbert.tasks.batches import piece_count
 
 TINY = {"hidden": 16, "heads": 2, "inner": 32, "layers": 2, "cross_layers": 1}
 VIEWS = "features/tiny.hdf5"

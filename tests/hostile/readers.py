@@ -30,7 +30,7 @@ from vlnbert.sources.features import read_object_features
 from vlnbert.sources.instructions import read_augmented, read_r2r, read_reverie, read_word_labels
 from vlnbert.sources.tokenizer import encode_texts, read_tokenizer_file
 from vlnbert.speaker.speaker import Speaker
-from vlnbert.tasks.tokens import load_tokenizer
+from vlnbert.tasks.batches import load_tokenizer
 from vlnbert.tasks.word_labels import align_words
 
 Read = Callable[[Path, Path], object]  # of the root that the file lies in, and the file

@@ -15,13 +15,13 @@ from tests.conftest import TinyData
 from tests.limits import refusal
 from vlnbert.errors import DataError, Faults, VlnbertError
 from vlnbert.evaluation.results import read_results
-from vlnbert.learning.callbacks import read_log
+from vlnbert.learning.run_folder import read_log
 from vlnbert.sources.annotations import read_boxes, read_captions, read_observations
 from vlnbert.sources.connectivity import read_connectivity
 from vlnbert.sources.features import LARGEST_DATASET, UNPACKED_ROOM, read_features, read_object_features
 from vlnbert.sources.files import LARGEST_JSON, read_json, stream_json_list
 from vlnbert.sources.instructions import read_augmented, read_r2r, read_reverie
-from vlnbert.tasks.tokens import load_tokenizer
+from vlnbert.tasks.batches import load_tokenizer
 from vlnbert.world.cache import content_digest
 
 READERS: dict[str, Callable[[Path], Any]] = {

@@ -13,10 +13,9 @@ from safetensors.torch import save_file
 import vlnbert.learning.run_folder
 from tests.learning.samples import CONFIG, in_use, trainer
 from vlnbert.errors import DataError, UsageError
-from vlnbert.learning.callbacks import read_log
 from vlnbert.learning.experiment import TrainConfig
 from vlnbert.learning.objective import ObjectiveConfig
-from vlnbert.learning.run_folder import TRAINER, last_checkpoint, read_progress
+from vlnbert.learning.run_folder import TRAINER, last_checkpoint, read_log, read_progress
 from vlnbert.learning.trainer import TrainingError
 from vlnbert.navigator.storage.folder import read_safetensors
 

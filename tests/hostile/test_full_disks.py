@@ -19,7 +19,7 @@ from vlnbert.errors import DataError
 from vlnbert.learning.run_folder import save_trained
 from vlnbert.learning.runs import resume_run
 from vlnbert.navigator import Navigator, NavigatorConfig
-from vlnbert.tasks.tokens import load_tokenizer
+from vlnbert.tasks.batches import load_tokenizer
 
 
 @pytest.mark.slow

@@ -20,10 +20,10 @@ from vlnbert.data.data import open_data
 from vlnbert.errors import DataError
 from vlnbert.evaluation.metrics import Summary
 from vlnbert.learning import run_folder
-from vlnbert.learning.callbacks import JsonLog, read_log
+from vlnbert.learning.callbacks import JsonLog
 from vlnbert.learning.experiment import Experiment, TrainConfig
 from vlnbert.learning.navigator_recipe import NavigatorRecipe, own_navigator
-from vlnbert.learning.run_folder import Progress, best_weights, last_checkpoint, read_progress
+from vlnbert.learning.run_folder import Progress, best_weights, last_checkpoint, read_log, read_progress
 from vlnbert.learning.runs import begin_run, resume_run
 from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import Navigator, NavigatorConfig

@@ -20,9 +20,9 @@ from tests.processes import PROCESSES
 from vlnbert.data.data import Data, open_data
 from vlnbert.errors import VlnbertError
 from vlnbert.house import generate
-from vlnbert.learning.callbacks import JsonLog, read_log
+from vlnbert.learning.callbacks import JsonLog
 from vlnbert.learning.experiment import Experiment, TrainConfig
-from vlnbert.learning.run_folder import has_checkpoint, is_run, kept, last_checkpoint, read_progress
+from vlnbert.learning.run_folder import has_checkpoint, is_run, kept, last_checkpoint, read_log, read_progress
 from vlnbert.learning.run_record import read_record
 from vlnbert.learning.runs import begin_run, begun_alone, resume_run
 from vlnbert.navigator import Navigator

@@ -27,8 +27,8 @@ from vlnbert.ranks import ALONE, Ranks
 from vlnbert.sources.instructions import read_word_labels, split_words
 from vlnbert.sources.layout import open_folder
 from vlnbert.sources.writing import LOCK
+from vlnbert.tasks.batches import load_tokenizer
 from vlnbert.tasks.splits import Split, open_split
-from vlnbert.tasks.tokens import load_tokenizer
 from vlnbert.tasks.word_labels import align_words
 from vlnbert.world.build import open_world
 

@@ -11,8 +11,8 @@ from vlnbert.learning.experiment import TrainConfig
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.rollout.mixed import SAMPLE, TEACHER
 from vlnbert.sources.layout import open_folder
+from vlnbert.tasks.batches import load_tokenizer
 from vlnbert.tasks.splits import Split, open_split
-from vlnbert.tasks.tokens import load_tokenizer
 from vlnbert.world.build import open_world
 
 CPU = torch.device("cpu")

@@ -9,7 +9,8 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from vlnbert.errors import DataError
-from vlnbert.learning.callbacks import JsonLog, ProgressBar, TensorBoard, read_log
+from vlnbert.learning.callbacks import JsonLog, ProgressBar, TensorBoard
+from vlnbert.learning.run_folder import read_log
 from vlnbert.progress import Bar
 
 PARTS = {"total": 2.0, "imitation": 1.0}

@@ -10,9 +10,9 @@ import pytest
 from tests.learning.samples import CONFIG, SCORED, SHAPE, same, weights
 from vlnbert.data.data import open_data
 from vlnbert.errors import DataError, UsageError
-from vlnbert.learning.callbacks import JsonLog, read_log
+from vlnbert.learning.callbacks import JsonLog
 from vlnbert.learning.experiment import Experiment, TrainConfig
-from vlnbert.learning.run_folder import last_checkpoint, read_progress
+from vlnbert.learning.run_folder import last_checkpoint, read_log, read_progress
 from vlnbert.learning.runs import begin_run, resume_run
 from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import Navigator

@@ -9,8 +9,8 @@ import pytest
 
 from vlnbert.data.inventory import NEEDS
 from vlnbert.errors import UnknownNameError, UsageError
-from vlnbert.learning.callbacks import read_log
 from vlnbert.learning.presets import Preset, presets
+from vlnbert.learning.run_folder import read_log
 from vlnbert.records import from_plain, to_plain
 from vlnbert.speaker.experiment import SpeakerExperiment
 from vlnbert.tasks.task import TASKS

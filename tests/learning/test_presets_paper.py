@@ -28,7 +28,7 @@ from vlnbert.navigator import Step
 from vlnbert.rollout.agents import EpisodeBatch
 from vlnbert.rollout.episodes import run_episodes
 from vlnbert.rollout.mixed import SAMPLE, TEACHER, MixedAgent, collect_rollout
-from vlnbert.tasks.tokens import load_tokenizer, tokenise
+from vlnbert.tasks.batches import load_tokenizer, tokenise
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "paper.md").read_text()
 SECTION = PAGE.partition("## What only the code states")[2].partition("\n###")[0]

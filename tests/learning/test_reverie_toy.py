@@ -23,10 +23,9 @@ from vlnbert.sources.annotations import BoxedObject, ViewpointObjects
 from vlnbert.sources.connectivity import ScanGraph
 from vlnbert.sources.instructions import EpisodeRecord
 from vlnbert.sources.layout import open_folder
-from vlnbert.tasks.batches import take
+from vlnbert.tasks.batches import Tokens, load_tokenizer, take
 from vlnbert.tasks.episodes import bind
 from vlnbert.tasks.splits import Split, open_split, target_index
-from vlnbert.tasks.tokens import Tokens, load_tokenizer
 from vlnbert.world.banks import FeatureBank
 from vlnbert.world.build import build_world, open_world
 from vlnbert.world.objects import ObjectBank, build_object_table, find_sightings, open_object_table

@@ -20,7 +20,7 @@ from vlnbert.learning.runs import begin_run, fingerprints, read_record, resume_r
 from vlnbert.navigator import Backbone, Navigator, NavigatorConfig
 from vlnbert.navigator.storage import folder
 from vlnbert.sources.layout import open_folder
-from vlnbert.tasks.tokens import load_tokenizer
+from vlnbert.tasks.batches import load_tokenizer
 
 
 @pytest.fixture

@@ -14,12 +14,12 @@ from tests.learning.samples import CONFIG, SHAPE, same, weights
 from vlnbert.data.data import open_data
 from vlnbert.errors import DataError, UsageError
 from vlnbert.house import generate
-from vlnbert.learning.callbacks import read_log
 from vlnbert.learning.experiment import Experiment
+from vlnbert.learning.run_folder import read_log
 from vlnbert.learning.runs import begin_run, read_record, resume_run
 from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import Navigator
-from vlnbert.tasks.tokens import load_tokenizer
+from vlnbert.tasks.batches import load_tokenizer
 
 DEV = "r2r/dev_unseen"
 CHOSEN = {"validate_on": (DEV, "r2r/val_unseen"), "best_on": DEV}

@@ -16,7 +16,7 @@ from vlnbert.house import generate
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.runs import begin_run
 from vlnbert.sources.instructions import Provenance, provenance_file, write_provenance
-from vlnbert.tasks.tokens import load_tokenizer
+from vlnbert.tasks.batches import load_tokenizer
 
 NOBODY = "r2r/told_aug: nobody knows in which houses its speaker learned"
 DEV = {"validate_on": ("r2r/dev_unseen",), "best_on": "r2r/dev_unseen", "holdout": 2}

@@ -17,9 +17,8 @@ from vlnbert.navigator import SIZES, Navigator
 from vlnbert.rollout.mixed import SAMPLE, TEACHER, MixedAgent, keys
 from vlnbert.rollout.policy import GreedyAgent
 from vlnbert.sources.layout import open_folder
-from vlnbert.tasks.batches import take
+from vlnbert.tasks.batches import Tokens, load_tokenizer, take, tokenise
 from vlnbert.tasks.episodes import load_episodes
-from vlnbert.tasks.tokens import Tokens, load_tokenizer, tokenise
 from vlnbert.world.build import open_world
 
 ROWS = 16

@@ -13,7 +13,7 @@ from vlnbert.features.spec import OFF, FeatureSpec
 from vlnbert.speaker.config import SpeakerConfig
 from vlnbert.speaker.paths import Paths
 from vlnbert.speaker.speaker import Speaker
-from vlnbert.tasks.tokens import piece_count
+from vlnbert.tasks.batches import piece_count
 
 SHAPE: dict[str, Any] = {
     **{"hidden": 16, "heads": 2, "inner": 32, "encoder_layers": 2, "decoder_layers": 2},

@@ -11,10 +11,9 @@ import torch
 import vlnbert as vln
 from vlnbert.errors import DataError, UnknownNameError, UsageError
 from vlnbert.sources.instructions import EpisodeRecord, read_r2r
-from vlnbert.tasks.batches import take
+from vlnbert.tasks.batches import Tokens, take
 from vlnbert.tasks.episodes import Episodes, Extra, Picked, bind
 from vlnbert.tasks.task import TASKS, metres_to_goal, nearest, register_task
-from vlnbert.tasks.tokens import Tokens
 
 HERE = Path("mine.json")
 

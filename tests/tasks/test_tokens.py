@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vlnbert.errors import UsageError, VlnbertError
-from vlnbert.tasks import tokens as tokens_module
+from vlnbert.tasks import batches as tokens_module
+from vlnbert.tasks.batches import load_tokenizer, tokenise
 from vlnbert.tasks.episodes import load_episodes
-from vlnbert.tasks.tokens import load_tokenizer, tokenise
 
 PAD, UNK, CLS, SEP = range(4)
 

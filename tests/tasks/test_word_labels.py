@@ -9,9 +9,8 @@ from tokenizers import Tokenizer
 
 from vlnbert.errors import UsageError
 from vlnbert.sources.instructions import WordLabels
-from vlnbert.tasks.batches import take
+from vlnbert.tasks.batches import load_tokenizer, take
 from vlnbert.tasks.splits import Split, open_split, without_houses
-from vlnbert.tasks.tokens import load_tokenizer
 from vlnbert.tasks.word_labels import align_words, words_to_attend
 from vlnbert.world.world import World
 

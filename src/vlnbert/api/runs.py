@@ -15,7 +15,6 @@ from vlnbert.evaluation.options import Checkpoint
 from vlnbert.evaluation.walker import LoadedAgent
 from vlnbert.features.opening import bank_digest, from_kept
 from vlnbert.features.spec import IN_MEMORY
-from vlnbert.learning.callbacks import read_log
 from vlnbert.learning.experiment import Experiment, ExperimentSettings
 from vlnbert.learning.recipe import recipe_of
 from vlnbert.learning.run_folder import (
@@ -27,6 +26,7 @@ from vlnbert.learning.run_folder import (
     best_weights,
     has_checkpoint,
     last_checkpoint,
+    read_log,
     read_progress,
     while_trained,
 )

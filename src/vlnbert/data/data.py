@@ -17,10 +17,10 @@ from vlnbert.features.views import ViewSource
 from vlnbert.progress import say
 from vlnbert.runtime import require_device
 from vlnbert.sources.layout import DataFolder, open_folder
+from vlnbert.tasks.batches import load_tokenizer
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.splits import DEV, TRAIN, Split, dev_episodes, dev_split, open_split, read_episodes, task_and_split
 from vlnbert.tasks.task import R2R, SUB_INSTRUCTIONS, TASKS
-from vlnbert.tasks.tokens import load_tokenizer
 from vlnbert.world.banks import Bank, memory
 from vlnbert.world.build import open_world
 from vlnbert.world.objects import ObjectBank, ObjectTable, open_object_table

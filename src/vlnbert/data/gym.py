@@ -11,8 +11,8 @@ from vlnbert.environment.environment import Environment
 from vlnbert.environment.gym import NavigationEnv
 from vlnbert.features.opening import Features
 from vlnbert.features.spec import OFF, FeatureSpec
+from vlnbert.tasks.batches import piece_count
 from vlnbert.tasks.task import TASKS
-from vlnbert.tasks.tokens import piece_count
 from vlnbert.world.objects import ObjectBank
 
 HERE = "cpu"  # where Gymnasium's arrays are

@@ -14,10 +14,10 @@ from vlnbert.sources.connectivity import ScanGraph, read_connectivity
 from vlnbert.sources.features import read_features, read_object_features
 from vlnbert.sources.instructions import read_word_labels
 from vlnbert.sources.layout import DataFolder
+from vlnbert.tasks.batches import load_tokenizer
 from vlnbert.tasks.episodes import bind, load_episodes
 from vlnbert.tasks.splits import report_targets, task_and_split
 from vlnbert.tasks.task import AUGMENTED_FILE, TASKS
-from vlnbert.tasks.tokens import load_tokenizer
 from vlnbert.tasks.word_labels import LABELLED, labelled_words
 from vlnbert.world.build import build_world
 from vlnbert.world.objects import ObjectTable, build_object_table, find_sightings

@@ -31,10 +31,9 @@ from vlnbert.rollout.agents import Agent, EpisodeBatch, Explanation, agent_name,
 from vlnbert.rollout.episodes import MAX_STEPS, Trajectories, run_episodes
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tables import Table, Tabled
-from vlnbert.tasks.batches import evaluation_batches
+from vlnbert.tasks.batches import Tokens, evaluation_batches
 from vlnbert.tasks.episodes import Episodes, Picked
 from vlnbert.tasks.task import TASKS
-from vlnbert.tasks.tokens import Tokens
 from vlnbert.world.world import World
 
 # The two ways in which an episode ends; a result file does not say which.

@@ -31,10 +31,10 @@ from vlnbert.rollout.agents import Agent, AgentFactory, names_objects
 from vlnbert.rollout.policy import GreedyAgent, Policy
 from vlnbert.runtime import chosen_precision, usual_batch
 from vlnbert.sources.instructions import EpisodeRecord
+from vlnbert.tasks.batches import PADDING, piece_count, tokenise
 from vlnbert.tasks.episodes import Episodes, bind, pad_paths
 from vlnbert.tasks.splits import file_of, full_name
 from vlnbert.tasks.task import R2R, TASKS
-from vlnbert.tasks.tokens import PADDING, piece_count, tokenise
 from vlnbert.world.objects import Sightings, find_sightings
 from vlnbert.world.world import STOP, World
 

@@ -5,7 +5,6 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from io import BytesIO
 from pathlib import Path
 from socket import gethostname
@@ -16,12 +15,10 @@ from vlnbert.evaluation.metrics import Summary, own_keys, shown
 from vlnbert.external import ExternalCall, guarded
 from vlnbert.progress import Bar
 from vlnbert.registry import Registry, by_name
-from vlnbert.sources.files import is_number, opened
 from vlnbert.sources.writing import append_whole
 from vlnbert.tasks.task import METRICS
 
 LONG = 20 * 60  # seconds of a training of which people want to know beforehand
-LONGEST_LINE = 1 << 20  # bytes of a log's; ours have a few hundred
 TIMED = 3  # updates whose time tells that of the others
 
 
@@ -206,33 +203,6 @@ class Watching:
     @property
     def _calling(self) -> ExternalCall:
         return ExternalCall(f"the callback {type(self.callback).__name__}")
-
-
-def read_log(path: Path) -> list[dict[str, Any]]:
-    """The lines of a log, one an iteration: where a resumed run repeated some, the later ones hold."""
-    lines: dict[tuple[int, bool], dict[str, Any]] = {}
-    with opened(path, "log") as file:
-        for text in iter(partial(file.readline, LONGEST_LINE), b""):
-            try:
-                line = json.loads(text.decode(errors="replace"))
-            except (ValueError, RecursionError):
-                # A kill cut the line; the resumed run wrote it again.
-                continue
-            if _is_line(line):
-                lines[line["iteration"], "scores" in line] = line
-    return [lines[key] for key in sorted(lines)]
-
-
-def _is_line(line: Any) -> bool:
-    """Whether a line is a report or a validation as we write them: with an update, and numbers or scores of splits."""
-    if not isinstance(line, dict) or type(line.get("iteration")) is not int or not is_number(line["iteration"]):
-        return False
-    if "scores" not in line:
-        return is_number(line.get("total"))
-    splits = line["scores"].values() if isinstance(line["scores"], dict) else [None]
-    return all(
-        isinstance(one, dict) and all(each is None or is_number(each) for each in one.values()) for one in splits
-    )
 
 
 def _unwritten(path: Path, error: OSError) -> DataError:

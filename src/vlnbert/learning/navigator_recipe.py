@@ -44,9 +44,9 @@ from vlnbert.rollout.policies import (
 from vlnbert.rollout.policy import GreedyAgent, Inputs, Policy, as_policy
 from vlnbert.sources.instructions import read_word_labels, require_word_labels
 from vlnbert.sources.layout import DataFolder
+from vlnbert.tasks.batches import piece_count, require_fit
 from vlnbert.tasks.splits import Split, is_cut_from_train, task_and_split
 from vlnbert.tasks.task import TASKS
-from vlnbert.tasks.tokens import piece_count, require_fit
 from vlnbert.tasks.word_labels import LABELLED, align_words, labels_of_parts
 from vlnbert.weights.importing import load_weights
 from vlnbert.weights.options import ImportOptions, resolve_source

@@ -18,6 +18,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,12 +46,13 @@ from vlnbert.navigator.storage.folder import (
 )
 from vlnbert.ranks import Ranks
 from vlnbert.records import MOST, from_plain
-from vlnbert.sources.files import NewerFormatError, read_json, require_regular
+from vlnbert.sources.files import NewerFormatError, is_number, opened, read_json, require_regular
 from vlnbert.sources.writing import Read, aside, locked, read_whole, remove, replaced, sweep, write_json
 
 RECORD, POINTER, CHECKPOINTS, BEST = "run.json", "last.json", "checkpoints", "best"  # in a run's folder
 # In a pointer: the names of the checkpoints that the run keeps, and the digest of all else that it says.
 KEPT, DIGEST = "kept", "digest"
+LONGEST_LINE = 1 << 20  # bytes of a log's; ours have a few hundred
 TRAINER = "trainer.safetensors"  # in a checkpoint's folder
 NAME = re.compile(r"\d{7,10}")  # of a checkpoint's folder: its update
 WRITTEN_BESIDE = re.compile(r"run\.json|last\.json|best(\.new)?|\d{7,}(\.new)?")  # .new: by older versions
@@ -421,3 +423,30 @@ def file_of_a_run() -> Iterator[None]:
         raise
     except DataError as error:
         raise DataError(error.path, error.problem, ANEW, error.place) from None
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """The lines of a log, one an iteration: where a resumed run repeated some, the later ones hold."""
+    lines: dict[tuple[int, bool], dict[str, Any]] = {}
+    with opened(path, "log") as file:
+        for text in iter(partial(file.readline, LONGEST_LINE), b""):
+            try:
+                line = json.loads(text.decode(errors="replace"))
+            except (ValueError, RecursionError):
+                # A kill cut the line; the resumed run wrote it again.
+                continue
+            if _is_line(line):
+                lines[line["iteration"], "scores" in line] = line
+    return [lines[key] for key in sorted(lines)]
+
+
+def _is_line(line: Any) -> bool:
+    """Whether a line is a report or a validation as we write them: with an update, and numbers or scores of splits."""
+    if not isinstance(line, dict) or type(line.get("iteration")) is not int or not is_number(line["iteration"]):
+        return False
+    if "scores" not in line:
+        return is_number(line.get("total"))
+    splits = line["scores"].values() if isinstance(line["scores"], dict) else [None]
+    return all(
+        isinstance(one, dict) and all(each is None or is_number(each) for each in one.values()) for one in splits
+    )

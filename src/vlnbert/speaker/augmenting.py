@@ -22,11 +22,11 @@ from vlnbert.sources.writing import require_new, written_beside
 from vlnbert.speaker.config import Decoding
 from vlnbert.speaker.paths import Paths, require_connected, require_short
 from vlnbert.speaker.speaking import OpenedSpeaker
+from vlnbert.tasks.batches import MAX_TOKENS
 from vlnbert.tasks.episodes import Episodes, bind
 from vlnbert.tasks.made_paths import find_leaks
 from vlnbert.tasks.splits import DEV, target_index
 from vlnbert.tasks.task import NEAR, R2R, REVERIE
-from vlnbert.tasks.tokens import MAX_TOKENS
 from vlnbert.world.objects import NONE, ObjectBank
 
 BLOCK = 1 << 16  # paths whose instructions are held at once

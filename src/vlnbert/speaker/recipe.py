@@ -23,10 +23,9 @@ from vlnbert.speaker.config import SpeakerConfig
 from vlnbert.speaker.experiment import PERPLEXITY, SpeakerExperiment, SpeakerTrainConfig
 from vlnbert.speaker.model import batch_losses, instruction_likelihoods, perplexity
 from vlnbert.speaker.speaker import Speaker, require_vocabulary
-from vlnbert.tasks.batches import Batch
+from vlnbert.tasks.batches import Batch, piece_count
 from vlnbert.tasks.episodes import walkable
 from vlnbert.tasks.splits import Split
-from vlnbert.tasks.tokens import piece_count
 from vlnbert.weights.importing import find_tokenizer
 from vlnbert.weights.options import resolve_source
 from vlnbert.weights.reading import read_checkpoint

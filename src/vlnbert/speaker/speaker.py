@@ -38,7 +38,7 @@ from vlnbert.sources.files import FORMAT, format_of, read_json
 from vlnbert.sources.writing import read_whole
 from vlnbert.speaker.config import SpeakerConfig
 from vlnbert.speaker.model import SpeakerModel
-from vlnbert.tasks.tokens import require_fit
+from vlnbert.tasks.batches import require_fit
 
 NEWEST = 1  # format of a speaker's config.json
 SPOKEN = "spoken"  # the tensor that is no weight: the word pieces that may be written

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from vlnbert.errors import UnknownNameError, UsageError, listed, setting
 from vlnbert.sources.layout import DataFolder
+from vlnbert.tasks.batches import Tokens, tokenise
 from vlnbert.tasks.episodes import Episodes, load_episodes
 from vlnbert.tasks.task import R2R, REVERIE, SUB_INSTRUCTIONS, TASKS
-from vlnbert.tasks.tokens import Tokens, tokenise
 from vlnbert.tasks.word_labels import cut_train_instructions
 from vlnbert.world.objects import NONE, ObjectTable
 from vlnbert.world.world import World

@@ -15,7 +15,7 @@ from vlnbert.navigator import Navigator
 from vlnbert.navigator.storage.folder import Limits, noting, read_tokenizer
 from vlnbert.sources.files import read_json
 from vlnbert.sources.writing import built_beside, refuse_full
-from vlnbert.tasks.tokens import load_tokenizer, require_fit
+from vlnbert.tasks.batches import load_tokenizer, require_fit
 from vlnbert.weights.options import ImportOptions, resolve_source
 from vlnbert.weights.plan import ImportReport, make_plan
 from vlnbert.weights.reading import KEPT, Checkpoint, is_navigator, read_checkpoint, read_navigator_folder

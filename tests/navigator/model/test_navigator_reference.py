@@ -13,7 +13,7 @@ from vlnbert.environment.environment import Observation
 from vlnbert.errors import DataError, UnknownNameError, UsageError
 from vlnbert.navigator import SIZES, Navigator, NavigatorConfig, fast, named_size
 from vlnbert.navigator.model.bert import Attention, FeedForward
-from vlnbert.tasks.tokens import load_tokenizer
+from vlnbert.tasks.batches import load_tokenizer
 
 
 def attend(module: Attention, queries: Tensor, keys: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:

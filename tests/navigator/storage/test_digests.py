@@ -17,7 +17,7 @@ from vlnbert.learning.run_folder import Progress, load_checkpoint, save_checkpoi
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.storage import folder
 from vlnbert.navigator.storage.folder import DIGESTS, DigestError, noting, read_digests
-from vlnbert.tasks.tokens import load_tokenizer
+from vlnbert.tasks.batches import load_tokenizer
 from vlnbert.weights.importing import open_navigator
 
 FILES = ("config.json", "model.safetensors", "tokenizer.json")

@@ -17,7 +17,7 @@ from vlnbert.learning.navigator_recipe import own_navigator
 from vlnbert.learning.run_folder import Progress, load_checkpoint, save_checkpoint, unfilled_navigator
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.storage.folder import Limits, read_safetensors
-from vlnbert.tasks.tokens import load_tokenizer
+from vlnbert.tasks.batches import load_tokenizer
 from vlnbert.weights.importing import open_navigator
 
 

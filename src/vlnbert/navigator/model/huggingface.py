@@ -32,7 +32,7 @@ from vlnbert.sources.tokenizer import (
     read_tokenizer_file,
     require_size,
 )
-from vlnbert.tasks.tokens import piece_count
+from vlnbert.tasks.batches import piece_count
 
 SETTINGS = ("encoder", "frozen", "encoder_config", "padding")
 GIVE = "give the folder of an encoder that transformers can open, with its tokenizer, or its name on the hub"

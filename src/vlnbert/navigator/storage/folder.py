@@ -26,7 +26,7 @@ from vlnbert.plugins import LOAD_PLUGIN
 from vlnbert.sources.files import FETCH_AGAIN, FORMAT, NewerFormatError, format_of, read_json, require_regular
 from vlnbert.sources.tokenizer import read_tokenizer_file
 from vlnbert.sources.writing import write_json
-from vlnbert.tasks.tokens import ENDS, SPECIAL
+from vlnbert.tasks.batches import ENDS, SPECIAL
 
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
 SPEAKER = "speaker"  # in config.json, the settings of a speaker

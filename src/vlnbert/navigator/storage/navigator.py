@@ -30,7 +30,7 @@ from vlnbert.navigator.storage.folder import (
     write_tokenizer,
 )
 from vlnbert.sources.writing import read_whole
-from vlnbert.tasks.tokens import SPECIAL, require_fit
+from vlnbert.tasks.batches import SPECIAL, require_fit
 
 TEMPLATE = """---
 {{ card_data }}
