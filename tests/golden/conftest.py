@@ -6,6 +6,7 @@ data, skip where these are not at hand; under CI=true they fail instead.
 
 import os
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import NoReturn
 
@@ -14,7 +15,9 @@ import pytest
 import torch
 
 from vlnbert.sources.layout import DataFolder
+from vlnbert.tasks.episodes import Episodes, load_episodes
 from vlnbert.world.build import open_world
+from vlnbert.world.objects import ObjectTable, open_object_table
 from vlnbert.world.world import World
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -82,3 +85,15 @@ def open_data() -> DataFolder:
 def open_data_world(open_data: DataFolder) -> World:
     """The world of all real scans."""
     return open_world(open_data)
+
+
+@pytest.fixture(scope="session")
+def open_data_objects(open_data: DataFolder, open_data_world: World) -> ObjectTable:
+    """All objects of the real scans; 10,000 files of boxes are read once."""
+    return open_object_table(open_data_world, open_data.boxes)
+
+
+@pytest.fixture(scope="session")
+def open_data_episodes(open_data: DataFolder, open_data_world: World) -> Callable[[str, str], Episodes]:
+    """A real split by its task and name, which is read once."""
+    return cache(lambda task, split: load_episodes(open_data, open_data_world, task, split))
