@@ -220,7 +220,8 @@ def forget_plugins() -> Iterator[Callable[[], None]]:
     def forget() -> None:
         plugins._loaded.clear()
         for one, things, homes in before:
-            ours = {name for name, home in one._homes.items() if home.startswith("vlnbert.")}  # imported meanwhile
+            # Imported meanwhile; in their order, in which metrics are shown.
+            ours = [name for name, home in one._homes.items() if home.startswith("vlnbert.")]
             one._things = {name: one._things[name] for name in ours if name in one._things} | things
             one._homes = {name: one._homes[name] for name in ours} | homes
 
