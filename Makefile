@@ -32,7 +32,7 @@ demo: $(VENV)/.installed  ## make houses, train a navigator in them, write demo/
 	$(BIN)/vlnbert demo --out demo
 
 agent: $(VENV)/.installed  ## train the explorer's tiny agent anew, into src/vlnbert/explorer/tiny-navigator
-	$(BIN)/python -m vlnbert.api.make_agent
+	$(BIN)/python -m tools.make_agent
 
 test: $(VENV)/.installed  ## run the tests, show the slowest twenty, and record how long tests took
 	$(TESTING) -n $(TESTERS) --durations=20 --record-durations $(DURATIONS)

@@ -34,11 +34,12 @@ from vlnbert.evaluation.metrics import score_walks
 from vlnbert.learning.presets import presets
 from vlnbert.navigator import Navigator, NavigatorConfig, fast
 from vlnbert.rollout.episodes import MAX_STEPS
-from vlnbert.rollout.greedy import GreedyAgent
+from vlnbert.rollout.policy import GreedyAgent
 from vlnbert.runtime import chosen_precision, require_within, usual_batch
 from vlnbert.tables import Table
 from vlnbert.tasks.splits import Split
-from vlnbert.world import FeatureBank, World
+from vlnbert.world.banks import FeatureBank
+from vlnbert.world.world import World
 
 
 def add_options(parser: ArgumentParser) -> None:

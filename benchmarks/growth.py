@@ -28,14 +28,15 @@ from vlnbert.benchmarking import NeverStops, folder_or_house, open_setup, random
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import UsageError
 from vlnbert.learning.experiment import TrainConfig
-from vlnbert.learning.navigator_recipe import NavigatorRecipe
+from vlnbert.learning.navigator_recipe import NAVIGATOR
 from vlnbert.learning.presets import presets
+from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import Navigator, NavigatorConfig
 from vlnbert.runtime import require_within
 from vlnbert.tables import Table
 from vlnbert.tasks.splits import Split
 from vlnbert.tasks.tokens import piece_count
-from vlnbert.world import World
+from vlnbert.world.world import World
 
 WORDS = 32  # tokens of an instruction, where they are not what varies: R2R's mean
 WARM_UP = 2  # updates of each size before any is timed, on a GPU: one to try the kernels, one to record them
@@ -203,5 +204,5 @@ def _time_axis(axis: str, navigator: Navigator, setups: Mapping[int, TrainingSet
 
 def _updates(navigator: Navigator, environment: Environment, setup: TrainingSetup) -> Callable[[], None]:
     """Each call makes one more update; the weights are shared, the optimiser is not."""
-    trainer = NavigatorRecipe().trainer(Path(), navigator, environment, [setup.split], {}, setup.config, "")
+    trainer = Trainer(NAVIGATOR, Path(), navigator, environment, [setup.split], {}, setup.config)
     return update_blocks(update_function(trainer), first=0, updates=1)

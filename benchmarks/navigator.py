@@ -18,7 +18,7 @@ from vlnbert.environment.environment import Environment
 from vlnbert.navigator import Instruction, Navigator, NavigatorConfig, named_size
 from vlnbert.runtime import require_within
 from vlnbert.tables import Table
-from vlnbert.world import World
+from vlnbert.world.world import World
 
 STEPS = 15  # of an episode, as in the paper
 

@@ -31,8 +31,9 @@ from vlnbert.errors import UsageError
 from vlnbert.navigator import Instruction, Language, Navigator, NavigatorConfig, Step, named_size
 from vlnbert.runtime import require_within
 from vlnbert.tables import Table
-from vlnbert.world import ObjectBank, ObjectTable, World, open_object_table, open_world
-from vlnbert.world.world import VIEWS
+from vlnbert.world.build import open_world
+from vlnbert.world.objects import ObjectBank, ObjectTable, open_object_table
+from vlnbert.world.world import VIEWS, World
 
 BATCHES = 4  # of agents, timed together: how wide a trimmed one is depends on who stands where
 WITHOUT, TRIMMED, PADDED = "without", "trimmed", "padded"

@@ -32,15 +32,15 @@ from benchmarks.plain.training import PlainTraining
 from vlnbert.benchmarking import WARM_UP, folder_or_house, open_setup, random_environment, random_features
 from vlnbert.environment.environment import Environment, State
 from vlnbert.learning.experiment import TrainConfig
-from vlnbert.learning.navigator_recipe import NavigatorRecipe
+from vlnbert.learning.navigator_recipe import NAVIGATOR
 from vlnbert.learning.presets import presets
 from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import Navigator, NavigatorConfig, fast
 from vlnbert.runtime import require_within
 from vlnbert.tables import Table
 from vlnbert.tasks.splits import Split
-from vlnbert.world import World
 from vlnbert.world.banks import Bank
+from vlnbert.world.world import World
 
 COUNTED = 3  # updates whose operations are counted, which is slow
 
@@ -191,7 +191,7 @@ def time_training(
         torch.cuda.reset_peak_memory_stats(device)
     navigator = _random_navigator(shape, device)
     navigator.tokenizer = tokenizer  # for flips
-    trainer = NavigatorRecipe().trainer(Path(), navigator, environment, [split], {}, config, "")
+    trainer = Trainer(NAVIGATOR, Path(), navigator, environment, [split], {}, config)
     advance = update_function(trainer)
     advance(0)
     wait(device)
@@ -280,7 +280,7 @@ def _count_work(
 ) -> tuple[float, float]:
     """Floating-point operations of an eager update, padding included, and steps: means over some updates."""
     counting = StepCounter(environment.world, environment.view_bank)
-    trainer = NavigatorRecipe().trainer(Path(), navigator, counting, [split], {}, replace(config, graphs=False), "")
+    trainer = Trainer(NAVIGATOR, Path(), navigator, counting, [split], {}, replace(config, graphs=False))
     with fast.torch_kernels(), FlopCounterMode(display=False) as counter:
         for number in range(updates):
             trainer.advance(number)

@@ -12,7 +12,9 @@ from vlnbert.features.views import open_features, open_labels
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.splits import Split
 from vlnbert.tasks.tokens import Tokens
-from vlnbert.world import FeatureBank, World, open_world
+from vlnbert.world.banks import FeatureBank
+from vlnbert.world.build import open_world
+from vlnbert.world.world import World
 
 FIRST_WORD = 5  # the pieces below are special
 

@@ -220,7 +220,7 @@ def forget_plugins() -> Iterator[Callable[[], None]]:
     def forget() -> None:
         plugins._loaded.clear()
         for one, things, homes in before:
-            # Imported meanwhile; in their order, in which metrics are shown.
+            # Those imported meanwhile, in their order: that of the metrics is that of a table's columns.
             ours = [name for name, home in one._homes.items() if home.startswith("vlnbert.")]
             one._things = {name: one._things[name] for name in ours if name in one._things} | things
             one._homes = {name: one._homes[name] for name in ours} | homes

@@ -17,7 +17,7 @@ RECORDED = Path(__file__).with_name("durations.json")
 MOMENT = 0.3  # seconds of one test, beyond which it is not fast
 STARTERS = ("subprocess", "PROCESSES", "together")  # what a module imports that starts processes
 # Never fast.
-ELSEWHERE = ("benchmarks", "browser", "docs", "end_to_end", "examples", "golden", "hostile", "learn", "mutants")
+ELSEWHERE = ("benchmarks", "browser", "docs", "end_to_end", "examples", "golden", "hostile", "mutants")
 
 
 class Recorder:

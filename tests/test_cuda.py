@@ -38,8 +38,9 @@ from vlnbert.navigator import NavigatorConfig, fast
 from vlnbert.plugins import load_plugin
 from vlnbert.sources.instructions import EpisodeRecord
 from vlnbert.tasks.task import R2R, metres_to_nearest
-from vlnbert.world import FeatureBank, JoinedBank, ObjectBank, World
-from vlnbert.world.banks import MixedBank
+from vlnbert.world.banks import FeatureBank, JoinedBank, MixedBank
+from vlnbert.world.objects import ObjectBank
+from vlnbert.world.world import World
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here"),

@@ -11,14 +11,13 @@ import pytest
 import vlnbert
 from vlnbert.cli.main import VERBS
 from vlnbert.errors import Faults
-from vlnbert.evaluation.results import parse_results
+from vlnbert.evaluation.results import read_results
 from vlnbert.features.opening import as_kept
 from vlnbert.fetching.manifest import SHIPPED, read_manifest
-from vlnbert.navigator.storage.shown import read_shown
-from vlnbert.sources.annotations import read_boxes, read_captions, read_observations
+from vlnbert.navigator.storage.folder import read_shown
+from vlnbert.sources.annotations import read_boxes, read_captions, read_observations, read_plan
 from vlnbert.sources.connectivity import read_connectivity
 from vlnbert.sources.instructions import read_augmented, read_r2r, read_reverie, read_word_labels, split_words
-from vlnbert.sources.plans import read_plan
 from vlnbert.world.build import find_candidates
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -57,7 +56,7 @@ def read_example(kind: str, text: str, folder: Path) -> object:
 
 def _results(path: Path) -> object:
     faults = Faults(path)
-    results = parse_results(json.loads(path.read_text()), faults).results
+    results = read_results(path, faults).results
     faults.raise_if_any()
     return results
 

@@ -6,8 +6,8 @@ from unicodedata import category
 import pytest
 
 import vlnbert
+from vlnbert.api.arguments import as_option
 from vlnbert.api.training import changed_preset
-from vlnbert.cli.parser import as_option
 from vlnbert.errors import (
     LONGEST_LINE,
     MOST_FAULTS,

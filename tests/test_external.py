@@ -62,7 +62,7 @@ def test_ordinary_errors_stay_what_they_are_and_are_known(error: Exception) -> N
     with pytest.raises(type(error)) as caught:
         called(error)
     assert caught.value is error
-    told = f"the part failed in line {line_of(raises)} of {HERE} ({type(error).__name__}: no); mend it"
+    told = f"the part failed in line {line_of(raises)} of {HERE} ({type(error).__name__}: no); fix it"
     assert failure(error) == told
     with pytest.raises(type(error)), ExternalCall("another part"):
         raise error
@@ -84,11 +84,11 @@ def test_ordinary_errors_stay_what_they_are_and_are_known(error: Exception) -> N
 def test_what_would_end_the_process_or_cannot_be_told_is_a_line(error: BaseException, told: str) -> None:
     with pytest.raises(UsageError) as caught:
         called(error)
-    assert str(caught.value) == f"the part failed in line {line_of(raises)} of {HERE} ({told}); mend it"
+    assert str(caught.value) == f"the part failed in line {line_of(raises)} of {HERE} ({told}); fix it"
     assert caught.value.__cause__ is error
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), UsageError("no"), DataError("file", "is odd", "mend it")])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), UsageError("no"), DataError("file", "is odd", "fix it")])
 def test_ctrl_c_and_our_own_words_pass(error: BaseException) -> None:
     with pytest.raises(type(error)) as caught:
         called(error)
@@ -123,7 +123,7 @@ def test_an_iterator_is_guarded_to_its_end() -> None:
 
     found = guarded("the reader", items)()
     assert next(found) == 1
-    with pytest.raises(UsageError, match=r"^the reader failed in line \d+ of .* \(SystemExit: 0\); mend it$"):
+    with pytest.raises(UsageError, match=r"^the reader failed in line \d+ of .* \(SystemExit: 0\); fix it$"):
         next(found)
     assert list(guarded("the reader", lambda: iter([1, 2]))()) == [1, 2]
     assert guarded("the reader", lambda: [1, 2])() == [1, 2]

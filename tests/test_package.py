@@ -63,7 +63,7 @@ def test_it_works_outside_of_a_checkout(dist: Path, tmp_path: Path) -> None:
     where = _run(work, python, "-c", "import vlnbert; print(vlnbert.__file__)")
     assert Path(where.strip()).is_relative_to(tmp_path), "not the checkout's"
     vlnbert = python.with_name("vlnbert")
-    assert "vlnbert VERB --help explains a verb" in _run(work, vlnbert, "--help")
+    assert "vlnbert VERB --help" in _run(work, vlnbert, "--help")
     assert "r2r-open" in _run(work, vlnbert, "presets")
     assert "3 houses" in _run(work, vlnbert, "house", "house", *SHORT["house"])
     _run(work, vlnbert, "train", "demo", "--data", "house", "--out", "run", *SHORT["train"])

@@ -299,7 +299,7 @@ def test_what_ends_at_import_is_told(plugin: Path, kind: str) -> None:
     before = set(sys.modules)
     with pytest.raises(UsageError) as caught:
         load_plugin(plugin)
-    assert str(caught.value) == f"the plugin {plugin} cannot be imported ({told}); mend it, or leave it out"
+    assert str(caught.value) == f"the plugin {plugin} cannot be imported ({told}); fix it, or leave it out"
     assert set(sys.modules) == before
     assert plugins.loaded_plugins() == ()
 
@@ -315,5 +315,5 @@ def test_what_fails_outside_of_any_guard_is_found_by_its_file(plugin: Path) -> N
     plugin.with_name("beside.py").write_text("def fails(): raise ValueError('no')")
     with pytest.raises(ValueError, match="no") as caught:
         load_plugin(plugin).fails()
-    assert plugin_failure(caught.value) == f"the plugin {plugin} failed in line 1 (ValueError: no); mend it"
+    assert plugin_failure(caught.value) == f"the plugin {plugin} failed in line 1 (ValueError: no); fix it"
     assert plugin_failure(ValueError("ours")) is None

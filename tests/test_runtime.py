@@ -13,7 +13,7 @@ CPU = torch.device("cpu")
 def test_half_precision_must_be_much_faster(half: float, chosen: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = {torch.float32: 1.0, torch.bfloat16: half}
     monkeypatch.setattr(runtime, "_product_seconds", lambda precision, width: seconds[precision])
-    assert runtime.fastest_precision(CPU, 768) == chosen
+    assert chosen_precision("fastest", CPU, 768) == chosen
 
 
 def test_the_choice_is_measured_and_told(capsys: pytest.CaptureFixture[str]) -> None:

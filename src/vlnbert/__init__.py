@@ -18,22 +18,19 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:  # what is public, and where it is; `_homes` reads these lines when the package is imported
-    from vlnbert.api.augmenting import augment_paths as augment_paths
-    from vlnbert.api.augmenting import augment_speak as augment_speak
-    from vlnbert.api.augmenting import augment_sub_instructions as augment_sub_instructions
+    from vlnbert.analysis.card import Episode as Episode
     from vlnbert.api.comparing import AgentComparison as AgentComparison
+    from vlnbert.api.data import candidates as candidates
+    from vlnbert.api.data import caption_features as caption_features
+    from vlnbert.api.data import check_data as check_data
+    from vlnbert.api.data import check_world as check_world
+    from vlnbert.api.data import fetch_data as fetch_data
+    from vlnbert.api.data import holdout_houses as holdout_houses
+    from vlnbert.api.data import make_r4r as make_r4r
+    from vlnbert.api.data import object_features as object_features
+    from vlnbert.api.data import view_features as view_features
     from vlnbert.api.demonstrating import demo as demo
     from vlnbert.api.demonstrating import generate_house as generate_house
-    from vlnbert.api.episodes import Episode as Episode
-    from vlnbert.api.features import caption_features as caption_features
-    from vlnbert.api.features import object_features as object_features
-    from vlnbert.api.features import view_features as view_features
-    from vlnbert.api.fetching import fetch_data as fetch_data
-    from vlnbert.api.inspecting import candidates as candidates
-    from vlnbert.api.inspecting import check_data as check_data
-    from vlnbert.api.inspecting import check_world as check_world
-    from vlnbert.api.inspecting import holdout_houses as holdout_houses
-    from vlnbert.api.inspecting import make_r4r as make_r4r
     from vlnbert.api.looking import compare as compare
     from vlnbert.api.looking import curves as curves
     from vlnbert.api.looking import episode as episode
@@ -44,6 +41,9 @@ if TYPE_CHECKING:  # what is public, and where it is; `_homes` reads these lines
     from vlnbert.api.looking import submit as submit
     from vlnbert.api.runs import Run as Run
     from vlnbert.api.runs import open_run as open_run
+    from vlnbert.api.speaking import augment_paths as augment_paths
+    from vlnbert.api.speaking import augment_speak as augment_speak
+    from vlnbert.api.speaking import augment_sub_instructions as augment_sub_instructions
     from vlnbert.api.speaking import score_speaker as score_speaker
     from vlnbert.api.speaking import speak as speak
     from vlnbert.api.training import resume as resume
@@ -66,7 +66,6 @@ if TYPE_CHECKING:  # what is public, and where it is; `_homes` reads these lines
     from vlnbert.learning.callbacks import register_callback as register_callback
     from vlnbert.learning.experiment import Experiment as Experiment
     from vlnbert.learning.experiment import TrainConfig as TrainConfig
-    from vlnbert.learning.experiment_file import save_experiment as save_experiment
     from vlnbert.learning.losses import Loss as Loss
     from vlnbert.learning.losses import register_loss as register_loss
     from vlnbert.learning.objective import ObjectiveConfig as ObjectiveConfig
@@ -74,6 +73,7 @@ if TYPE_CHECKING:  # what is public, and where it is; `_homes` reads these lines
     from vlnbert.learning.optimisers import register_schedule as register_schedule
     from vlnbert.learning.presets import Preset as Preset
     from vlnbert.learning.presets import presets as presets
+    from vlnbert.learning.presets import save_experiment as save_experiment
     from vlnbert.learning.rewards import RewardConfig as RewardConfig
     from vlnbert.learning.rewards import register_reward as register_reward
     from vlnbert.navigator import Navigator as Navigator
@@ -93,10 +93,10 @@ if TYPE_CHECKING:  # what is public, and where it is; `_homes` reads these lines
     from vlnbert.speaker.config import SpeakerConfig as SpeakerConfig
     from vlnbert.speaker.experiment import SpeakerExperiment as SpeakerExperiment
     from vlnbert.speaker.experiment import SpeakerTrainConfig as SpeakerTrainConfig
-    from vlnbert.speaker.scores import SpeakerScores as SpeakerScores
     from vlnbert.speaker.speaker import Speaker as Speaker
     from vlnbert.speaker.speaking import Instruction as Instruction
     from vlnbert.speaker.speaking import Instructions as Instructions
+    from vlnbert.speaker.speaking import SpeakerScores as SpeakerScores
     from vlnbert.tasks.task import R2R as R2R
     from vlnbert.tasks.task import REVERIE as REVERIE
     from vlnbert.tasks.task import Metric as Metric

@@ -23,16 +23,18 @@ from vlnbert.evaluation.evaluate import evaluate_agent
 from vlnbert.features.views import facing_views
 from vlnbert.house import generate
 from vlnbert.learning.experiment import TrainConfig
-from vlnbert.learning.navigator_recipe import NavigatorRecipe
+from vlnbert.learning.navigator_recipe import NAVIGATOR
+from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import Instruction, Navigator, NavigatorConfig, Step, fast
 from vlnbert.rollout.episodes import MAX_STEPS
-from vlnbert.rollout.greedy import GreedyAgent
+from vlnbert.rollout.policy import GreedyAgent
 from vlnbert.sources.instructions import read_word_labels
 from vlnbert.sources.layout import DataFolder, open_folder
 from vlnbert.tasks.splits import Split
 from vlnbert.tasks.tokens import piece_count
 from vlnbert.tasks.word_labels import align_words
-from vlnbert.world import FeatureBank, World
+from vlnbert.world.banks import FeatureBank
+from vlnbert.world.world import World
 
 NEVER = -1e4  # the logit of stopping: never the best nor ever sampled, and yet a number, so that losses are numbers
 WARM_UP = 40  # updates before any is timed, on a GPU: most shapes of a batch have then been met twice
@@ -106,8 +108,9 @@ def time_training(setup: BenchSetup, config: TrainConfig, rounds: int, updates: 
     environment = random_environment(setup.world, setup.shape.feature_width, config.precision)
     torch.manual_seed(0)
     navigator = Navigator(setup.shape).to(device)
-    navigator.tokenizer = setup.tokenizer  # for flips
-    trainer = NavigatorRecipe().trainer(Path(), navigator, environment, [setup.split], {}, config, "")
+    # Flips exchange words.
+    navigator.tokenizer = setup.tokenizer
+    trainer = Trainer(NAVIGATOR, Path(), navigator, environment, [setup.split], {}, config)
 
     def advance(updates: int) -> None:
         for number in islice(numbers, updates):

@@ -1,8 +1,7 @@
-"""What can go wrong, in words a user can act on.
+"""Errors in words that a user can act on.
 
 Every fault that a user can cause is a `VlnbertError`. The command line prints its text, one line a fault, and exits
-with code 2; a library user catches it by type. Readers collect the faults of a file in a `Faults` and raise once, so
-that a file can be mended in one go.
+with code 2; a library user catches it by type. Readers collect the faults of a file in a `Faults` and raise once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,7 +16,7 @@ from unicodedata import category
 SHOWN_FAULTS = 20  # a file that is wrong everywhere need not fill the screen
 MOST_FAULTS = 10_000  # after so many the rest of a file is not read: it is another kind of file
 PREFIX = "vlnbert: "  # before every line of the command line
-LONGEST_LINE = 500 - len(PREFIX)  # characters of a line that tells a fault
+LONGEST_LINE = 500 - len(PREFIX)  # characters of a line that reports a fault
 LONGEST_PATH = 250  # of the path in it, whose end is kept
 SHOWN_NAMES = 12  # nor need a long catalogue
 NEAR = 0.6  # likeness, of at most 1, from which a name may have been meant
@@ -26,10 +25,13 @@ NEAR = 0.6  # likeness, of at most 1, from which a name may have been meant
 class VlnbertError(Exception):
     """The root of everything vlnbert raises on purpose. Its text can be printed, whatever it quotes."""
 
-    repeated: bool | None = None  # whether another of the processes that learn together tells the same, if asked
+    repeated: bool | None = None  # whether another rank reports the same; None where there are no others
+    one_line = False  # whether the text stays one line, whatever names it quotes
 
     def __str__(self) -> str:
-        return "\n".join(cut(printable(line), LONGEST_LINE) for line in super().__str__().split("\n"))
+        # Not that of another base: a KeyError quotes its text.
+        text = Exception.__str__(self)
+        return "\n".join(cut(printable(line), LONGEST_LINE) for line in ([text] if self.one_line else text.split("\n")))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Cross process borders with text and attributes; what an error was made from is not needed again."""
@@ -38,12 +40,12 @@ class VlnbertError(Exception):
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing that is wrong: where, what and what to do about it."""
+    """A fault: its place, the problem and the remedy."""
 
     place: str
     problem: str
     remedy: str
-    path: Path | None = None  # of the file, where the faults of several are told together
+    path: Path | None = None  # of the file, where faults of several are reported together
 
 
 class DataError(VlnbertError):
@@ -56,7 +58,7 @@ class DataError(VlnbertError):
 
 
 class InvalidFileError(DataError):
-    """A file has one fault or many; `faults` lists them all."""
+    """A file has one fault or several; `faults` lists them all."""
 
     def __init__(self, path: Path | str, faults: list[Fault]) -> None:
         super().__init__(path, faults[0].problem, faults[0].remedy, faults[0].place)
@@ -71,14 +73,14 @@ class InvalidFileError(DataError):
 class UnknownNameError(VlnbertError, KeyError):
     """A name that is not in the catalogue, with the nearest ones that are."""
 
+    one_line = True
+
     def __init__(self, kind: str, name: str, known: Iterable[str], where: str = "") -> None:
         known, name = sorted(known), cut(name, LONGEST_PATH)
-        near = near_names(name, known)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"known: {_some(known)}"
+        near, more = near_names(name, known), len(known) - SHOWN_NAMES
+        some = ", ".join(known[:SHOWN_NAMES]) + (f" and {more:,} more" if more > 0 else "") if known else "none"
+        hint = f"did you mean {' or '.join(near)}?" if near else f"known: {some}"
         super().__init__(f"no {kind} '{name}'{where and f' in {where}'}; {hint}")
-
-    def __str__(self) -> str:
-        return cut(printable(str(self.args[0])), LONGEST_LINE)  # a KeyError would quote it
 
 
 class RenamedError(UnknownNameError):
@@ -89,10 +91,9 @@ class RenamedError(UnknownNameError):
 
 
 class UsageError(VlnbertError):
-    """Options that do not go together, or a value out of range. It is one line, whatever names it quotes."""
+    """Options that do not go together, or a value out of range."""
 
-    def __str__(self) -> str:
-        return cut(printable(Exception.__str__(self)), LONGEST_LINE)
+    one_line = True
 
 
 @dataclass
@@ -114,7 +115,8 @@ class Faults:
         try:
             yield
         except DataError as error:
-            if error.faults is self.found:  # as many as are told
+            # These are its own faults, raised because they are many.
+            if error.faults is self.found:
                 raise
             self.found += [replace(fault, path=fault.path or error.path) for fault in error.faults]
             if len(self.found) >= MOST_FAULTS:
@@ -127,7 +129,8 @@ class Faults:
 
 def _in_python(place: str, value: object) -> str:
     name = place.rpartition(".")[2]
-    quoted = isinstance(value, str) and not value.isupper()  # DIR, FILE and their like stand for something
+    # DIR, FILE and the like are placeholders.
+    quoted = isinstance(value, str) and not value.isupper()
     return name if value is None else f"{name}={value!r}" if quoted else f"{name}={value}"
 
 
@@ -135,11 +138,11 @@ _spelling: ContextVar[Callable[[str, object], str]] = ContextVar("spelling", def
 
 
 def setting(place: str, value: object = None) -> str:
-    """A setting as whoever reads the message writes it: batch=4 in Python, --training.batch 4 on the command line.
+    """Spell a setting as the user writes it: batch=4 in Python, --training.batch 4 on the command line.
 
     Args:
         place: Where the setting is in an experiment, such as training.batch; or the name of an argument, such as data.
-        value: What to say of it, if anything.
+        value: Its value, if the message shows one.
     """
     return _spelling.get()(place, value)
 
@@ -155,20 +158,22 @@ def spelling(spell: Callable[[str, object], str]) -> Iterator[None]:
 
 
 def near_names(name: str, known: Iterable[str]) -> list[str]:
-    """The three that may have been meant: first those that hold the name or that it holds, then those spelt alike.
+    """The three likeliest known names: first those that contain the name or that it contains, then those spelt alike.
 
     Of names like training.batch the last words are compared; the same group comes first among equals.
     """
     group, _, word = name.rpartition(".")
-    found = []
-    for one in known:
-        other_group, _, other = one.rpartition(".")
-        holds = min(len(word), len(other)) > 2 and (word in other or other in word)  # shorter ones are in everything
+    near = []
+    for candidate in known:
+        other_group, _, other = candidate.rpartition(".")
+        # Words of one or two letters are contained in too many names.
+        holds = min(len(word), len(other)) > 2 and (word in other or other in word)
         likeness = SequenceMatcher(None, word, other).ratio()
         if holds or likeness >= NEAR:
-            found.append((not holds, -likeness, other_group != group, one))
-    same = [item for item in found if item[1] == -1]  # in another group
-    return [one for *_, one in sorted(same or found)[:3]]
+            near.append((not holds, -likeness, other_group != group, candidate))
+    # The same word in another group.
+    same = [item for item in near if item[1] == -1]
+    return [candidate for *_, candidate in sorted(same or near)[:3]]
 
 
 def listed(names: Sequence[str], most: int) -> str:
@@ -214,8 +219,3 @@ def _end(path: Path | str) -> str:
     """A path, or the end of a very long one, where the file's name stands."""
     text = printable(str(path))
     return text if len(text) <= LONGEST_PATH else f"...{text[3 - LONGEST_PATH :]}"
-
-
-def _some(names: list[str]) -> str:
-    more = len(names) - SHOWN_NAMES
-    return ", ".join(names[:SHOWN_NAMES]) + (f" and {more:,} more" if more > 0 else "") if names else "none"

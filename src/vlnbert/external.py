@@ -1,10 +1,10 @@
-"""Calls into code that is not ours: plugins, and whatever a user hands over. Whatever it does ends in one line.
+"""Calls into external code: plugins and user-defined objects. Any failure in it ends in one line.
 
     with ExternalCall("the reward 'mine'", world):
         earned = reward(lent(rollout), lent(batch), world)
 
-Its own exceptions stay what they are, for whoever wants to catch them, and `failure` tells where they are from. What
-would end the process, such as `sys.exit()`, or cannot be told becomes a `UsageError`. Ctrl-C stays Ctrl-C.
+Its exceptions stay what they are, so that they can be caught, and `failure` says where they come from. One that would
+end the process, such as that of `sys.exit()`, or cannot be printed becomes a `UsageError`. Ctrl-C stays Ctrl-C.
 """
 
 import os
@@ -22,18 +22,19 @@ from vlnbert.errors import UsageError, VlnbertError
 OURS = "vlnbert."  # how the names of our modules begin
 LONGEST_REASON = 200  # characters of what an exception says
 _FAILURE = "_vlnbert_failure"  # the attribute of an exception that keeps the line
+_END = object()  # behind the last item of an iterator
 
 Value = TypeVar("Value")
 
 
 class ExternalCall:
-    """A block that calls code which is not ours.
+    """A block that calls external code.
 
     Nothing in it waits for the device, and it may be part of a recorded graph.
 
     Args:
-        what: What is called, such as "the reward 'mine'".
-        kept: What the call must not write into: tensors, and objects that hold some, such as the world.
+        what: The thing that is called, such as "the reward 'mine'".
+        kept: Tensors that the call must not write into, and objects that hold some, such as the world.
     """
 
     def __init__(self, what: str, *kept: object) -> None:
@@ -51,16 +52,18 @@ class ExternalCall:
             return
         if is_ours_to_raise(error):
             return
-        line = f"{self.what} failed{_where(trace)} ({reason(error)}); mend it"
+        line = f"{self.what} failed{_where(trace)} ({reason(error)}); fix it"
         ends = not isinstance(error, Exception) or isinstance(error, StopIteration | StopAsyncIteration)
         if ends or not _printable(error):
             raise UsageError(line) from error
-        if failure(error) is None:  # else it was raised, and named, further in
-            object.__setattr__(error, _FAILURE, line)  # as setattr would, also where the class refuses
+        # An error with a line was already named further in.
+        if failure(error) is None:
+            # Works also where the class refuses attributes.
+            object.__setattr__(error, _FAILURE, line)
 
 
 def guarded(what: str, function: Callable[..., Value], *kept: object) -> Callable[..., Value]:
-    """A function that is not ours, each call of which is an `ExternalCall`; an iterator that it gives, each step."""
+    """An external function, each call of which is an `ExternalCall`; so is each step of an iterator that it returns."""
 
     @wraps(function)
     def call(*values: Any, **named: Any) -> Any:
@@ -80,19 +83,13 @@ def _steps(what: str, answer: Iterator[Any]) -> Iterator[Any]:
         yield item
 
 
-_END = object()
-
-
 def is_ours(thing: object) -> bool:
     """Whether a function, a method or a class was written by us."""
     return str(getattr(thing, "__module__", "")).startswith(OURS)
 
 
 def lent(value: Value, *shared: object) -> Value:
-    """The same dataclass with copies of its tensors, so that whoever is given it cannot damage them.
-
-    What is `shared`, such as the world, is watched instead and stays as it is.
-    """
+    """Copy a dataclass with its tensors, so that external code cannot damage them; `shared` parts are not copied."""
     if not is_dataclass(value) or isinstance(value, type):
         return value
     parts = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
@@ -110,7 +107,7 @@ def is_plain(tensor: Any) -> bool:
 
 
 def kind_of(value: Any) -> str:
-    """What somebody gave instead of what was expected, in words."""
+    """The type, shape and device of an unexpected value, in words."""
     if not _is_tensor(value):
         return f"a {type(value).__name__}"
     if not is_plain(value):
@@ -120,18 +117,18 @@ def kind_of(value: Any) -> str:
 
 
 def is_ours_to_raise(error: BaseException) -> bool:
-    """Whether an error passes as it is: Ctrl-C, and what we say in words."""
+    """Whether an error passes as it is: Ctrl-C, and errors of ours that can be printed."""
     interrupted = isinstance(error, KeyboardInterrupt) and (type(error) is KeyboardInterrupt or is_ours(type(error)))
     return interrupted or (isinstance(error, VlnbertError) and _printable(error))
 
 
 def failure(error: BaseException) -> str | None:
-    """What failed, where and how, in a line, of an exception that was raised by code which is not ours."""
+    """The line on an exception of external code: what failed, where and how; None for other exceptions."""
     return getattr(error, _FAILURE, None)
 
 
 def reason(error: BaseException) -> str:
-    """The kind of an exception and what it says, whatever that is, in a line."""
+    """The type and the text of an exception, in a line."""
     text = f"{type(error).__name__}: {error}" if _printable(error) else f"{type(error).__name__}, which cannot be told"
     return text.splitlines()[0][:LONGEST_REASON]
 
@@ -145,19 +142,16 @@ def _printable(error: BaseException) -> bool:
 
 def _where(trace: TracebackType | None) -> str:
     """The last line of the file that was called; nothing where what was called is not written in Python."""
-    between = tuple(str(Path(folder).parent) + os.sep for folder in _files("vlnbert", "torch"))
+    files = (getattr(sys.modules.get(name), "__file__", None) for name in ("vlnbert", "torch"))
+    between = tuple(str(Path(file).parent) + os.sep for file in files if file)
     called = [(frame.f_code.co_filename, line) for frame, line in walk_tb(trace)]
     called = [(file, line) for file, line in called if not file.startswith(between)]
     lines = [line for file, line in called if file == called[0][0]]
     return f" in line {lines[-1]} of {called[0][0]}" if lines else ""
 
 
-def _files(*modules: str) -> list[str]:
-    return [file for name in modules if (file := getattr(sys.modules.get(name), "__file__", None))]
-
-
 def _is_tensor(value: object) -> bool:
-    """Told by what it can do: to import torch would take longer than much of what imports this."""
+    """Recognise a tensor by its methods: importing torch would take too long here."""
     return hasattr(value, "is_inference") and hasattr(value, "clone")
 
 

@@ -1,9 +1,9 @@
-"""Plugins: modules and files of other people, which register something when they are imported, and which of them may.
+"""Plugins: external modules and files that register something when they are imported, and which of them are trusted.
 
-Whoever names one allows it: `vlnbert --plugin my.py ...`, `vln.load_plugin("my.py")`. So does whoever installs a
-package that announces it in the entry points of the group `vlnbert.plugins`. What only a file names, such as a run's or
-an experiment's, is imported if this machine has trained with the very same bytes: its own, and those of the modules in
-its folder that it imports. Otherwise one line says what is needed.
+Naming one trusts it: `vlnbert --plugin my.py ...`, `vln.load_plugin("my.py")`. So does installing a package that
+announces it in the entry points of the group `vlnbert.plugins`. A plugin that only a run or an experiment file names is
+imported if this machine has trained with the very same bytes: its own, and those of the modules in its folder that it
+imports. Otherwise one line says what is needed.
 
 A plugin that is one file is read once: what was hashed is what is executed, and no `__pycache__` has a part in it.
 Modules beside it can be imported by statements, and are seen by the plugin alone; what is installed comes first.
@@ -17,7 +17,7 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from hashlib import sha256
 from importlib import import_module
@@ -56,7 +56,7 @@ class Source:
 class _Plugin:
     module: ModuleType
     source: Source | None  # None for what Python itself imports, such as a part of a package
-    named: bool = field(default=False)  # by whoever uses this process
+    named: bool = False  # by the user of this process
 
 
 _loaded: dict[str, _Plugin] = {}  # by name, files by their whole paths
@@ -83,7 +83,7 @@ def load_recorded(plugins: Iterable[str], named_by: str = "the run was begun wit
     """Load the plugins that a file names, if they may be; one that was moved may be loaded from its new place already.
 
     Args:
-        plugins: What the file names.
+        plugins: Their names in the file.
         named_by: How the line begins that refuses one.
     """
     for name in plugins:
@@ -95,7 +95,7 @@ def load_recorded(plugins: Iterable[str], named_by: str = "the run was begun wit
             continue
         shown = name if len(name) <= LONGEST_PATH else f"...{name[3 - LONGEST_PATH :]}"
         path = Path(name) if name.endswith(SUFFIX) else _file_of(name, _path_without())
-        if name.endswith(SUFFIX) and not _is_file(path):
+        if name.endswith(SUFFIX) and not os.path.isfile(name):  # noqa: PTH113  # no error where a name is too long
             problem = f"{named_by} the plugin {shown}, which is no longer there"
             raise UsageError(f"{problem}; {LOAD_PLUGIN} from where it lies now")
         if path is None or not (known := _trusted_folder(path)).is_dir():
@@ -110,9 +110,10 @@ def loaded_plugins() -> tuple[str, ...]:
 
 
 def trust_loaded() -> None:
-    """Remember that this machine trains with what is loaded: runs may load the same bytes again by themselves."""
+    """Remember the loaded plugins as trained with: runs may load the same bytes again by themselves."""
     for source in (plugin.source for plugin in _loaded.values() if plugin.source is not None):
-        with suppress(OSError):  # then they are named again
+        # A plugin that cannot be remembered has to be named again.
+        with suppress(OSError):
             folder = _trusted_folder(source.path)
             folder.mkdir(parents=True, exist_ok=True)
             (folder / source.digest).write_text(f"{source.path}\n", errors="backslashreplace")
@@ -123,19 +124,20 @@ def load_announced() -> None:
     global _announced
     if _announced:
         return
-    _announced = True  # first, since plugins look things up as well
+    # Set first, since plugins look things up as well.
+    _announced = True
     for name in _announced_modules():
         _imported(name, partial(read_source, None))
 
 
 def plugin_failure(error: BaseException) -> str | None:
-    """What of other people's code failed, where and how, in a line; None where it had no part in it."""
+    """The line on a failure of external code: what, where and how; None where it had no part in it."""
     if line := failure(error):
         return line
     for name, plugin in _loaded.items():
         files = {plugin.module.__file__, *map(str, () if plugin.source is None else plugin.source.code)}
         if lines := [frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename in files]:
-            return f"the plugin {name} failed in line {lines[-1]} ({reason(error)}); mend it"
+            return f"the plugin {name} failed in line {lines[-1]} ({reason(error)}); fix it"
     return None
 
 
@@ -166,11 +168,11 @@ def _imported(name: str, read: Callable[[], Source | None]) -> _Plugin:
     try:
         source = read()
         return _Plugin(import_module(name) if source is None else _execute(source, source.path), source)
-    except BaseException as error:  # a stranger's module may do anything
+    except BaseException as error:  # an external module may do anything
         if is_ours_to_raise(error) and isinstance(error, UsageError | KeyboardInterrupt):
             raise
         problem = f"the plugin {name} cannot be imported ({reason(error)})"
-        raise UsageError(f"{problem}; mend it, or leave it out") from error
+        raise UsageError(f"{problem}; fix it, or leave it out") from error
 
 
 def _trusted_source(path: Path, known: Path, whose: str) -> Source | None:
@@ -228,7 +230,7 @@ def _imported_names(code: bytes) -> Iterator[str]:
 
 
 def _is_installed(name: str, folder: Path) -> bool:
-    """Whether a module is the standard library's or installed, wherever a plugin and whoever calls it are."""
+    """Whether a module is the standard library's or installed, apart from this folder and the working directory."""
     if name in sys.stdlib_module_names:
         return True
     installed = sysconfig.get_paths()
@@ -251,21 +253,16 @@ def _file_of(name: str, path: list[str]) -> Path | None:
 def _path_without(*folders: Path) -> list[str]:
     """Where modules are looked for, but for some folders and the working directory."""
     away = {os.path.realpath(folder) for folder in folders}
-    with suppress(OSError):  # it may be gone
+    # The working directory may be gone.
+    with suppress(OSError):
         away.add(os.path.realpath(os.curdir))
     return [entry for entry in sys.path if Path(entry).is_absolute() and os.path.realpath(entry) not in away]
 
 
-def _is_file(path: Path | None) -> bool:
-    try:
-        return path is not None and path.is_file()
-    except (OSError, ValueError):  # such as a name that is too long, or has a NUL
-        return False
-
-
 def _announced_modules() -> list[str]:
     """The modules that installed packages announce; what only lies in the working directory is not installed."""
-    from importlib.metadata import entry_points  # here, since it takes longer to import than all of this
+    # Imported here, since it takes longer than this whole module.
+    from importlib.metadata import entry_points
 
     installed = {os.path.realpath(entry) for entry in _path_without()}
     return [

@@ -5,9 +5,10 @@ import time
 from collections.abc import Iterable, Iterator, Sized
 from contextlib import contextmanager
 from contextvars import ContextVar
+from datetime import timedelta
 from html import escape
 from importlib import import_module
-from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from vlnbert.errors import printable_text
 
@@ -33,7 +34,7 @@ def quiet(silent: bool = True) -> Iterator[None]:
 
 
 def say(line: str) -> None:
-    """Tell people something along the way."""
+    """Print a line for people on standard error."""
     if not _quiet.get():
         print(printable_text(line), file=sys.stderr)
 
@@ -50,7 +51,7 @@ class Bar:
     def __init__(self, what: str, total: int | None, done: int = 0, lasting: bool = False) -> None:
         """`lasting` bars stay on the screen when they are done."""
         self.what, self.total, self.done, self.lasting = printable_text(what), total, done, lasting
-        self.shown: _Shown | None = None
+        self.shown: _TerminalBar | _NotebookBar | _Lines | None = None
 
     def __enter__(self) -> "Bar":
         if _quiet.get():
@@ -81,14 +82,10 @@ class Bar:
             say(line)
 
 
-def track(items: Iterable[Item], what: str, total: int | None = None) -> Iterable[Item]:
+def track(items: Iterable[Item], what: str, total: int | None = None) -> Iterator[Item]:
     """Show a bar while `items` are consumed."""
     if total is None and isinstance(items, Sized):
         total = len(items)
-    return _tracked(items, what, total)
-
-
-def _tracked(items: Iterable[Item], what: str, total: int | None) -> Iterator[Item]:
     with Bar(what, total) as bar:
         for number, item in enumerate(items, 1):
             yield item
@@ -123,13 +120,6 @@ class WatchedFile:
         return chunk
 
 
-class _Shown(Protocol):
-    """A bar as somebody sees it."""
-
-    def update(self, done: int, note: str | None) -> None: ...
-    def close(self) -> None: ...
-
-
 class _TerminalBar:
     """A line of a terminal. A bar that opens while another is shown stands below it, until it is done."""
 
@@ -152,8 +142,8 @@ class _TerminalBar:
         self.task = self.progress.add_task(bar.what, total=bar.total, completed=bar.done, count=self._count(), note="")
 
     def update(self, done: int, note: str | None) -> None:
-        told: dict[str, Any] = {} if note is None else {"note": note}
-        self.progress.update(self.task, completed=done, count=self._count(), **told)
+        noted: dict[str, Any] = {} if note is None else {"note": note}
+        self.progress.update(self.task, completed=done, count=self._count(), **noted)
 
     def close(self) -> None:
         if self.inner:
@@ -167,7 +157,7 @@ class _TerminalBar:
 
 
 class _Lines:
-    """Lines in a pipe or a file: what takes long says now and then how far it is."""
+    """Lines in a pipe or a file, now and then one on how far long work is."""
 
     def __init__(self, bar: Bar) -> None:
         self.bar, self.last, self.note = bar, time.monotonic(), ""
@@ -187,7 +177,8 @@ class _NotebookBar:
     """A picture that is replaced in place. It needs no widgets, so that it shows in any notebook and once saved too."""
 
     def __init__(self, bar: Bar) -> None:
-        shown: Any = import_module("IPython.display")  # there is a notebook
+        # In a notebook this module is always there.
+        shown: Any = import_module("IPython.display")
         self.bar, self.picture, self.began = bar, shown.HTML, time.monotonic()
         self.begun_at, self.last, self.note = bar.done, self.began, ""
         self.handle = shown.display(self.picture(self._html()), display_id=True)
@@ -195,24 +186,18 @@ class _NotebookBar:
     def update(self, done: int, note: str | None) -> None:
         self.note = self.note if note is None else note
         if time.monotonic() - self.last >= PERIOD:
-            self._draw()
+            self.last = time.monotonic()
+            self.handle.update(self.picture(self._html()))
 
     def close(self) -> None:
         self.handle.update(self.picture(self._html() if self.bar.lasting else ""))
 
-    def _draw(self) -> None:
-        self.last = time.monotonic()
-        self.handle.update(self.picture(self._html()))
-
     def _html(self) -> str:
-        bar, reach = self.bar, "" if self.bar.total is None else f' value="{self.bar.done}" max="{self.bar.total}"'
-        count = f" {bar.done:,} of {bar.total:,}" if bar.lasting and bar.total is not None else ""
-        return f"<div>{escape(bar.what)} <progress{reach}></progress>{count} {escape(self.note)}{self._left()}</div>"
-
-    def _left(self) -> str:
-        """The time left, once there is something to reckon it from."""
-        made, seconds = self.bar.done - self.begun_at, time.monotonic() - self.began
-        if self.bar.total is None or made <= 0 or self.bar.done >= self.bar.total:
-            return ""
-        left = int(seconds / made * (self.bar.total - self.bar.done))
-        return f" <small>{left // 3600}:{left // 60 % 60:02}:{left % 60:02} left</small>"
+        bar, reach, count, left = self.bar, "", "", ""
+        if bar.total is not None:
+            reach = f' value="{bar.done}" max="{bar.total}"'
+            count = f" {bar.done:,} of {bar.total:,}" if bar.lasting else ""
+            if self.begun_at < bar.done < bar.total:
+                seconds = (time.monotonic() - self.began) / (bar.done - self.begun_at) * (bar.total - bar.done)
+                left = f" <small>{timedelta(seconds=int(seconds))} left</small>"
+        return f"<div>{escape(bar.what)} <progress{reach}></progress>{count} {escape(self.note)}{left}</div>"

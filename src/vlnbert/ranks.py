@@ -14,7 +14,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from vlnbert.errors import UsageError, VlnbertError, cut, printable, setting
 
-TIMEOUT = 600.0  # seconds that ranks wait for each other, unless told otherwise
+TIMEOUT = 600.0  # seconds that ranks wait for each other, by default
 LONGEST_TIMEOUT = 7 * 24 * 3600.0
 LONGEST_FACT = 60  # characters of what ranks do not agree on
 STARTED = "TORCHELASTIC_RUN_ID"  # in the environment of what torchrun started
@@ -58,16 +58,16 @@ class Ranks:
             distributed.barrier()
 
     def agree(self, facts: Mapping[str, object]) -> None:
-        """Refuse, naming what differs, to learn together where ranks were told different things; every rank does."""
+        """Refuse on every rank to train with settings that differ between ranks, naming the first difference."""
         if self.count == 1:
             return
-        told: list[dict[str, str]] = [{} for _ in range(self.count)]
-        distributed.all_gather_object(told, {name: str(fact) for name, fact in facts.items()})
-        names = dict.fromkeys(name for one in told for name in one)
-        if differing := [name for name in names if len({one.get(name) for one in told}) > 1]:
+        of_ranks: list[dict[str, str]] = [{} for _ in range(self.count)]
+        distributed.all_gather_object(of_ranks, {name: str(fact) for name, fact in facts.items()})
+        names = dict.fromkeys(name for own in of_ranks for name in own)
+        if differing := [name for name in names if len({own.get(name) for own in of_ranks}) > 1]:
             name, more = differing[0], f", nor on {len(differing) - 1} more" if len(differing) > 1 else ""
-            values = [cut(one.get(name, "nothing"), LONGEST_FACT) for one in told]
-            other = next(rank for rank in range(self.count) if told[rank].get(name) != told[0].get(name))
+            values = [cut(own.get(name, "nothing"), LONGEST_FACT) for own in of_ranks]
+            other = next(rank for rank in range(self.count) if of_ranks[rank].get(name) != of_ranks[0].get(name))
             problem = f"the processes of this training do not agree on {name}{more}"
             shown = f"process 0 has {values[0]}, process {other} {values[other]}"
             raise UsageError(f"{problem} ({shown}); start all of them with the same")
@@ -105,13 +105,12 @@ def launcher() -> list[str]:
 def joined(device: str, timeout: float = TIMEOUT) -> Iterator[tuple[Ranks, str]]:
     """This process's place among those that torchrun started, and its own device; or alone, on the device named.
 
-    A rank for which the others wait longer than `timeout` seconds is given up, and they end. What several of them would
-    tell in the same words, one tells.
+    A rank for which the others wait longer than `timeout` seconds is given up, and they end. An error that several of
+    them would report in the same words is reported once.
     """
     if not 1 <= timeout <= LONGEST_TIMEOUT:
-        raise UsageError(
-            f"{setting('rank_timeout', timeout)} is out of range; choose 1 to {LONGEST_TIMEOUT:,.0f} seconds"
-        )
+        problem = f"{setting('rank_timeout', timeout)} is out of range"
+        raise UsageError(f"{problem}; choose 1 to {LONGEST_TIMEOUT:,.0f} seconds")
     if STARTED not in os.environ:
         yield ALONE, device
         return
@@ -126,11 +125,14 @@ def joined(device: str, timeout: float = TIMEOUT) -> Iterator[tuple[Ranks, str]]
             store, rank, count = next(rendezvous("env://", timeout=wait))
             store.set(f"came {rank}", "")
             store.wait([f"came {number}" for number in range(count)], wait)
-            distributed.init_process_group(
-                "nccl" if cuda else "gloo", store=store, rank=rank, world_size=count, timeout=wait
-            )
+            backend = "nccl" if cuda else "gloo"
+            distributed.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=wait)
         except RuntimeError as error:
-            raise RankError(_absent(error, timeout)) from None
+            problem = f"the processes of this training cannot reach each other ({printable(str(error))[:100]})"
+            if isinstance(error, distributed.DistStoreError) or "time" in str(error).lower():
+                longer = f"where one takes longer to start, give more: {setting('rank_timeout', 'SECONDS')}"
+                problem = f"another process of this training did not come within {timeout:,.0f} s ({longer})"
+            raise RankError(f"{problem}; begin it again") from None
         ranks = Ranks(rank, count)
         with ranks.needed("begin it again, or resume the run"):
             yield ranks, device
@@ -142,27 +144,19 @@ def joined(device: str, timeout: float = TIMEOUT) -> Iterator[tuple[Ranks, str]]
             distributed.destroy_process_group()
 
 
-def _absent(error: RuntimeError, timeout: float) -> str:
-    """What to say where the processes that torchrun started did not find each other."""
-    longer = f"where one takes longer to start, give more: {setting('rank_timeout', 'SECONDS')}"
-    if isinstance(error, distributed.DistStoreError) or "time" in str(error).lower():
-        return f"another process of this training did not come within {timeout:,.0f} s ({longer}); begin it again"
-    return f"the processes of this training cannot reach each other ({printable(str(error))[:100]}); begin it again"
-
-
 def _lost(error: RuntimeError) -> str | None:
-    """What an error of torch says of another rank; nothing where it is about something else."""
-    told = str(error)
-    if not isinstance(error, distributed.DistError) and "gloo/" not in told:
+    """The problem with another rank that an error of torch reports; None where it is about something else."""
+    text = str(error)
+    if not isinstance(error, distributed.DistError) and "gloo/" not in text:
         return None
-    if "timed out" in told.lower() or "timeout" in told.lower():
+    if "timed out" in text.lower() or "timeout" in text.lower():
         longer = f"where one may take so long, to validate or to save, give more: {setting('rank_timeout', 'SECONDS')}"
         return f"another process of this training does not answer ({longer})"
     return "another process of this training has ended"
 
 
 def _first_to_tell(store: Store, text: str) -> bool:
-    """Whether no other rank has told the same. Where they cannot be asked, better twice than not at all."""
+    """Whether no other rank has reported the same; True where the store cannot say, rather than no report at all."""
     try:
         return bool(store.add(f"told {blake2b(text.encode(errors='replace'), digest_size=16).hexdigest()}", 1) == 1)
     except RuntimeError:

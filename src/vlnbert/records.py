@@ -15,7 +15,7 @@ from vlnbert.errors import RenamedError, UnknownNameError, UsageError, setting
 
 Settings = TypeVar("Settings")
 MOST = 1_000_000_000  # of anything that is counted
-# What settings are called elsewhere in the field, and here.
+# Other names of settings in the field, and ours.
 FIELD_WORDS = {
     **{"lr": "learning_rate", "batch_size": "batch", "bs": "batch", "clip": "grad_clip", "val_every": "validate_every"},
     **{"epochs": "iterations", "steps": "iterations", "max_iters": "iterations", "limit": "max_steps"},
@@ -49,15 +49,15 @@ def from_plain(kind: type[Settings], values: Any, place: str = "") -> Settings:
 
 def field_docs(kind: type[Any]) -> dict[str, str]:
     """The help of a dataclass's fields: the text that stands below each, here or in a class that it inherits from."""
-    found = dict[str, str]()
-    for one in (one for one in reversed(kind.__mro__) if is_dataclass(one)):
-        (body,) = ast.parse(textwrap.dedent(inspect.getsource(one))).body
+    docs = dict[str, str]()
+    for base in filter(is_dataclass, reversed(kind.__mro__)):
+        (body,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
         lines = body.body if isinstance(body, ast.ClassDef) else []
         for line, below in pairwise(lines):
             match line, below:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                    found[name] = " ".join(text.split())
-    return found
+                    docs[name] = " ".join(text.split())
+    return docs
 
 
 def missing(kind: type[Any], values: Mapping[str, Any], place: str = "") -> Iterator[str]:
@@ -76,7 +76,7 @@ def missing(kind: type[Any], values: Mapping[str, Any], place: str = "") -> Iter
 def with_changes(settings: Settings, changes: Mapping[str, Any], renamed: Mapping[str, str] | None = None) -> Settings:
     """The same settings with some changed: each by its name (batch) or by its place (training.batch).
 
-    Who uses a name of `renamed` (old places and new ones), or another word of the field, is told ours.
+    An old name in `renamed` (old places and new ones), or another word of the field, is refused with ours.
     """
     by_name, by_place = _names(settings)
     known, values = {**by_name, **by_place}, to_plain(settings)
@@ -88,7 +88,8 @@ def with_changes(settings: Settings, changes: Mapping[str, Any], renamed: Mappin
                 raise RenamedError("setting", name, now)
             raise UnknownNameError("setting", name, names)
         place = known[name]
-        if isinstance(value, str) and f"{place}.name" in by_place:  # a group that is chosen by its name: policy="..."
+        # A group may be chosen by its name: policy="...".
+        if isinstance(value, str) and f"{place}.name" in by_place:
             place = f"{place}.name"
         _set(values, place, _plain(value, place in several))
     return from_plain(type(settings), values)
@@ -119,7 +120,7 @@ def chosen(settings: object, usual: object, place: str = "") -> Iterator[str]:
 
 
 def asked_places(settings: object, usual: object, names: Iterable[str], before: Iterable[str] = ()) -> tuple[str, ...]:
-    """The places of settings that somebody chose: those of `before`, those said by name, and all that differ."""
+    """The places of explicit settings: those of `before`, those named, and all that differ from the usual ones."""
     return tuple(dict.fromkeys((*before, *places_of(settings, names), *chosen(settings, usual))))
 
 

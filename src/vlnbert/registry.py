@@ -1,4 +1,4 @@
-"""Things by name, ours and other people's: registered in code, or brought by a plugin."""
+"""Registries of named things, registered in our code or by a plugin."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -21,8 +21,9 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self._things: dict[str, Thing] = {}
-        self._homes: dict[str, str] = {}  # the module that registered each
-        self._members = dict[str, str]()  # of that module, where it is not imported yet
+        # The module that registers each, and its member where the module is not imported yet.
+        self._homes: dict[str, str] = {}
+        self._members: dict[str, str] = {}
         REGISTRIES.append(self)
 
     def register(self, name: str, thing: Thing, home: str | None = None) -> Thing:
@@ -35,14 +36,15 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
             first, second = place(self._homes[name]), place(home)
             if first == second:
                 return thing
-            kinds = f"{self.kind.removesuffix('s')}s"  # features have no singular
+            # The kind "features" has no singular.
+            kinds = f"{self.kind.removesuffix('s')}s"
             problem = f"two {kinds} are called '{name}', of {first} and of {second}"
             raise UsageError(f"{problem}; give one of them another name")
         self._things[name], self._homes[name] = thing, home
         return thing
 
     def announce(self, name: str, home: str, member: str) -> None:
-        """Add a member of a module that is imported when the thing is asked for."""
+        """Add a member of a module that is imported when the thing is looked up."""
         self._homes[name], self._members[name] = home, member
 
     def home(self, name: str) -> str:
@@ -50,7 +52,7 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
         return self._homes[name]
 
     def registered(self) -> dict[str, Thing]:
-        """What is registered so far, by name; nothing is imported for it."""
+        """The things registered so far, by name, without importing any."""
         return dict(self._things)
 
     def __getitem__(self, name: str) -> Thing:

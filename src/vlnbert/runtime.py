@@ -1,4 +1,4 @@
-"""How a process uses its machine: devices, threads, precision, memory."""
+"""Use of the machine by a process: devices, threads, precision, memory."""
 
 import ctypes
 import sys
@@ -53,7 +53,8 @@ def require_device(name: str) -> None:
     import torch
 
     try:
-        torch.zeros(1, device=name).tolist()  # who has no memory, such as meta, has nothing to tell
+        # Reading a value fails on a device without memory, such as meta.
+        torch.zeros(1, device=name).tolist()
     except (RuntimeError, AssertionError, NotImplementedError, TypeError):
         devices = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
         raise UsageError(f"no device '{name}' here; choose one of {', '.join(devices)}") from None
@@ -76,27 +77,27 @@ def use_threads(threads: int | None) -> None:
 
 
 def usual_batch(device: "torch.device") -> int:
-    """Episodes that are walked together, unless told otherwise."""
+    """The default number of episodes that are walked together."""
     return 64 if device.type == "cpu" else 1024
 
 
-def chosen_precision(asked: Precision, device: "torch.device", width: int) -> str:
-    """float32 or bfloat16; which one is the fastest for tokens of a width is measured, and told."""
-    if asked != "fastest":
-        return asked
-    chosen = fastest_precision(device, width)
-    say(f"the fastest precision here is {chosen}")
-    return chosen
+def chosen_precision(precision: Precision, device: "torch.device", width: int) -> str:
+    """float32 or bfloat16; "fastest" is measured for tokens of a width on a CPU, and the result is printed.
 
-
-def fastest_precision(device: "torch.device", width: int) -> str:
-    """bfloat16 where it multiplies tokens of a width much faster, else float32: some CPUs take three times as long."""
+    bfloat16 must be much faster to be chosen; on some CPUs it takes three times as long.
+    """
     import torch
 
+    if precision != "fastest":
+        return precision
     if device.type == "cuda":
-        return "bfloat16" if torch.cuda.is_bf16_supported() else "float32"
-    whole, half = (_product_seconds(precision, width) for precision in (torch.float32, torch.bfloat16))
-    return "bfloat16" if half * FASTER < whole else "float32"
+        faster = torch.cuda.is_bf16_supported()
+    else:
+        whole, half = (_product_seconds(dtype, width) for dtype in (torch.float32, torch.bfloat16))
+        faster = half * FASTER < whole
+    chosen = "bfloat16" if faster else "float32"
+    say(f"the fastest precision here is {chosen}")
+    return chosen
 
 
 def _product_seconds(precision: "torch.dtype", width: int) -> float:

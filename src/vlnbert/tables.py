@@ -36,23 +36,21 @@ class Table:
         from rich.text import Text
 
         names, rows = [*map(printable_text, self.columns)], [[*map(printable_text, row)] for row in self.rows]
-        sides = zip(names, self.numeric, strict=True)
         longest = max(map(len, (names[0], *(row[0] for row in rows))))
         columns = [
-            Column(Text(name), justify="right" if number else "left", no_wrap=place == 0, overflow="fold")
-            for place, (name, number) in enumerate(sides)
+            Column(Text(name), justify="right" if number else "left", overflow="fold")
+            for name, number in zip(names, self.numeric, strict=True)
         ]
-        columns[0].min_width = longest
+        columns[0].min_width, columns[0].no_wrap = longest, True
         width = max(width, longest + NARROWEST * len(columns))
         table = RichTable(*columns, box=SIMPLE_HEAD, padding=(0, 0))
         for row in rows:
             table.add_row(*map(Text, row))
         console = Console(width=width, markup=False, highlight=False, color_system=None)
         with console.capture() as captured:
+            # The title stands by itself: as the table's own it would be no wider than that.
             if self.title:
-                console.print(
-                    Text(printable_text(self.title))
-                )  # by itself: as the table's own it would be no wider than that
+                console.print(Text(printable_text(self.title)))
             console.print(table)
             if self.note:
                 console.print(Text(printable_text(self.note)))
@@ -75,6 +73,24 @@ class Table:
 
     def _repr_html_(self) -> str:
         return self.html()
+
+
+class Tabled:
+    """A result that prints as its tables, also in a notebook; it has a `table` of its own, or several `tables`."""
+
+    def table(self) -> Table:
+        """The first of its tables."""
+        return self.tables()[0]
+
+    def tables(self) -> Sequence[Table]:
+        """Its only table."""
+        return [self.table()]
+
+    def __repr__(self) -> str:
+        return "\n\n".join(table.text() for table in self.tables())
+
+    def _repr_html_(self) -> str:
+        return "".join(table.html() for table in self.tables())
 
 
 def escaped(text: str) -> str:

@@ -13,11 +13,10 @@ from tests.analysis.conftest import SPLIT, Pacing
 from tests.analysis.pages import Page
 from tests.browser.samples import PLAN, recorded
 from vlnbert.analysis.card import write_card_page
-from vlnbert.analysis.house_plan import house_plan
-from vlnbert.analysis.still_card import still_plan
-from vlnbert.api.agents import load_agent
-from vlnbert.evaluation.episode_record import NamedObject, RecordedEpisode
+from vlnbert.analysis.house_plan import house_plan, still_plan
+from vlnbert.api.runs import load_agent
 from vlnbert.evaluation.options import WalkOptions
+from vlnbert.evaluation.recording import NamedObject, RecordedEpisode
 from vlnbert.evaluation.walker import Walker
 
 LAMP, SOFA = NamedObject("1", "lamp"), NamedObject("2", "sofa")

@@ -6,7 +6,7 @@ from subprocess import run
 
 from vlnbert.analysis import figure_svg
 from vlnbert.analysis.figures import draw_curves
-from vlnbert.analysis.report import Terms, Words, headline, how_well
+from vlnbert.analysis.report import headline, how_well
 from vlnbert.tables import Table
 from vlnbert.tasks.task import METRICS, Metric
 
@@ -47,7 +47,7 @@ def test_a_report_tells_the_units_of_what_a_task_adds(forget_plugins: Callable[[
     for metric in (Metric("rooms", unit="%", meaning="rooms that were seen"), Metric("gp", "GP", "m"), Metric("turns")):
         METRICS.register(metric.name, metric, "mine")
     scores = {"navigator": {"sr": 0.25, "ne": 4.0, "rooms": 0.5, "gp": 3.0, "turns": 2.0, "episodes": 4}}
-    assert headline("r2r", scores, "navigator").numbers[2:] == [
+    assert headline("r2r", scores, "navigator")[2:] == [
         ("50.0", "%", "rooms that were seen"),
         ("3.00", "m", "GP"),
         ("2.00", "", "turns"),
@@ -55,10 +55,8 @@ def test_a_report_tells_the_units_of_what_a_task_adds(forget_plugins: Callable[[
     table, meanings, unit = how_well("r2r", scores, "navigator", {}, "").parts
     assert isinstance(table, Table)
     assert table.columns == ["agent", "SR", "NE m", "rooms", "GP m", "turns", "episodes"]
-    assert isinstance(meanings, Terms)
-    assert meanings.meanings[-1] == ("rooms", "rooms that were seen")
-    assert isinstance(unit, Words)
-    assert unit.words.startswith("TL and NE are in metres, GP in m, turns has no unit, the other scores in percent")
+    assert str(meanings).endswith("<dt>rooms</dt><dd>rooms that were seen</dd></dl>")
+    assert ">TL and NE are in metres, GP in m, turns has no unit, the other scores in percent" in str(unit)
 
 
 def test_curves_of_a_run_that_has_just_begun() -> None:

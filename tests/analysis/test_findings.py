@@ -5,7 +5,7 @@ import torch
 
 import vlnbert as vln
 from tests.analysis.conftest import SPLIT, Pacing
-from vlnbert.analysis.findings import (
+from vlnbert.analysis.report import (
     BEST,
     ENDINGS,
     OUT_OF_STEPS,
@@ -17,7 +17,7 @@ from vlnbert.analysis.findings import (
     moves_along,
     pick_episodes,
 )
-from vlnbert.api.agents import load_agent
+from vlnbert.api.runs import load_agent
 from vlnbert.evaluation.options import WalkOptions
 from vlnbert.evaluation.walker import Walker
 
@@ -48,8 +48,8 @@ def test_every_episode_ends_in_one_way(house: vln.Data, navigator: vln.Navigator
         assert sum(found.endings.values()) == sum(found.left_path.values()) == total
         assert found.endings[SUCCESS] == int(evaluation.scores.sr.sum())
         for groups in (found.by_path_length, found.by_words, found.by_house):
-            assert sum(group.episodes for group in groups) == total
-            assert sum(group.successes for group in groups) == found.endings[SUCCESS]
+            assert sum(episodes for _, _, episodes in groups) == total
+            assert sum(rate * episodes for _, rate, episodes in groups) == pytest.approx(found.endings[SUCCESS])
 
 
 def test_who_never_stops_runs_out_of_steps(house: vln.Data) -> None:

@@ -13,19 +13,18 @@ from tests.browser.samples import PLAN, recorded
 from vlnbert.analysis.figures import PALETTE, figure_svg
 from vlnbert.analysis.page import viewer_style
 from vlnbert.analysis.report import (
-    Bar,
-    Bars,
-    Columns,
-    Drawing,
     EpisodeCard,
-    Figures,
-    Folded,
-    Listing,
     Report,
     Section,
-    Terms,
-    Words,
+    bars,
+    columns,
+    drawing,
+    figures,
+    folded,
+    listing,
     own,
+    paragraph,
+    terms,
     write_report,
 )
 from vlnbert.errors import DataError
@@ -46,15 +45,15 @@ def report() -> Report:
     scores = Table(("agent", "SR", EVIL), (("random", "16.3", "-"), (own(EVIL), "100.0", "2")), title=EVIL, note=EVIL)
     parts = [
         scores,
-        Terms([(EVIL, EVIL)]),
-        Columns([Bars(EVIL, [Bar(EVIL, 0.25, EVIL, 7)], EVIL, EVIL)]),
-        Columns([Drawing(drawn("one"), EVIL), Drawing(drawn("two"), "plain")]),
-        Folded(EVIL, Listing(EVIL)),
+        terms([(EVIL, EVIL)]),
+        columns(bars(EVIL, EVIL, [(EVIL, 0.25, 7)], EVIL)),
+        columns(drawing(drawn("one"), EVIL), drawing(drawn("two"), "plain"), kind="drawings"),
+        folded(EVIL, listing(EVIL)),
     ]
     episodes = [EpisodeCard(EVIL, recorded(text=EVIL), PLAN), EpisodeCard("plain", recorded(), PLAN)]
     return Report(
         EVIL,
-        [Words(EVIL, "lead"), Figures([(EVIL, EVIL, EVIL)])],
+        [paragraph(EVIL, "lead"), figures([(EVIL, EVIL, EVIL)])],
         [Section(EVIL, parts), Section("Episodes", episodes)],
         {"scores": {"text": EVIL}},
     )
@@ -69,8 +68,8 @@ def page(report: Report, tmp_path: Path) -> Page:
 def test_user_text_stays_text(page: Page) -> None:
     assert len(page.scripts) == 5, "scores, two records, one plan and the viewer"
     # title, h1, lead, three of a figure; heading of the section; table's title, column, row and note; two of a term;
-    # five of the bars; caption; summary and listing; title and first word of the card, which three steps read
-    assert sum(EVIL in text for text in page.text) == 26
+    # four of the bars; caption; summary and listing; title and first word of the card, which three steps read
+    assert sum(EVIL in text for text in page.text) == 25
     assert page.data["scores"] == {"text": EVIL}
     assert page.data["record-1"]["instruction"]["text"] == EVIL
 

@@ -10,7 +10,7 @@ import pytest
 import vlnbert as vln
 from tests.api.conftest import SPLIT
 from vlnbert.analysis.card import write_card
-from vlnbert.evaluation.episode_record import Words
+from vlnbert.evaluation.recording import Words
 
 
 def test_an_episode_has_the_numbers_of_the_evaluation(trained: vln.Run, data: vln.Data) -> None:

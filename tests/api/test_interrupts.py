@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 import vlnbert as vln
-import vlnbert.learning.navigator_recipe
 from tests.api.conftest import QUIETLY, TINY
 from tests.learning.samples import Watcher, same, weights
+from vlnbert.learning.navigator_recipe import NavigatorRecipe
 from vlnbert.learning.trainer import Trainer
 
 
@@ -34,7 +34,7 @@ class Interrupting(Watcher):
 @pytest.fixture
 def interrupted_walk(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The first number is how often Ctrl-C is pressed in the next validation; a negative one is SIGTERM's."""
-    real, presses = vlnbert.learning.navigator_recipe.validation_scores, [0]
+    real, presses = NavigatorRecipe.scores, [0]
 
     def walk(*words: Any, **more: Any) -> Any:
         times, presses[0] = presses[0], 0
@@ -42,7 +42,7 @@ def interrupted_walk(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             signal.raise_signal(signal.SIGINT if times > 0 else signal.SIGTERM)
         return real(*words, **more)
 
-    monkeypatch.setattr(vlnbert.learning.navigator_recipe, "validation_scores", walk)
+    monkeypatch.setattr(NavigatorRecipe, "scores", walk)
     return presses
 
 

@@ -319,12 +319,37 @@ def test_files_of_others_stay(data: vln.Data, tmp_path: Path, failing: list[Path
     assert [path.name for path in (tmp_path / "there").iterdir()] == ["notes.txt"]
 
 
-def test_what_was_learned_stays(data: vln.Data, tmp_path: Path) -> None:
-    """Though nothing was saved since the initial weights."""
+def test_a_failure_before_the_first_checkpoint_leaves_no_run(
+    data: vln.Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the third update, as where a GPU begins to record; files that others put into its folders stay."""
+    advance, run, updates = Trainer.advance, tmp_path / "run", list[int]()
+
+    def failing_third(trainer: Trainer, iteration: int) -> None:
+        updates.append(iteration)
+        if iteration == 2:
+            assert (run / "checkpoints" / "0000000").is_dir(), "the initial weights"
+            assert {path.name for path in run.iterdir()} >= {"run.json", "last.json", "log.jsonl", "tensorboard"}
+            for path in others:
+                path.write_text("keep")
+            raise RuntimeError("waits for the device")
+        advance(trainer, iteration)
+
+    monkeypatch.setattr(Trainer, "advance", failing_third)
+    for others in ([], [run / place / "notes.txt" for place in (".", "checkpoints", "tensorboard")]):
+        with pytest.raises(RuntimeError, match="waits for the device"):
+            train(data, run, validate_every=6, report_every=1, log=True, tensorboard=True)
+        assert sorted(path for path in run.rglob("*") if path.is_file()) == sorted(others)
+        assert run.exists() == bool(others)
+    assert updates == [0, 1, 2, 0, 1, 2]
+
+
+def test_what_was_saved_stays(data: vln.Data, tmp_path: Path) -> None:
     with pytest.raises(vln.UsageError, match="enough"):
-        train(data, tmp_path / "run", callbacks=[Refusing(4)], validate_every=6, tensorboard=True)
+        train(data, tmp_path / "run", callbacks=[Refusing(4)], validate_every=3, tensorboard=True)
     left = {path.name for path in (tmp_path / "run").iterdir()}
     assert left >= {"run.json", "last.json", "checkpoints", "tensorboard"}
+    assert (tmp_path / "run" / "checkpoints" / "0000003").is_dir()
     assert vln.resume(tmp_path / "run", **QUIETLY).progress.iteration == ITERATIONS
 
 

@@ -13,7 +13,7 @@ from tests.benchmarks.conftest import benched
 from tests.learning.samples import trainer
 from vlnbert.benchmarking import NeverStops
 from vlnbert.evaluation.evaluate import evaluate_agent
-from vlnbert.rollout.greedy import GreedyAgent
+from vlnbert.rollout.policy import GreedyAgent
 
 QUICK = ("--rounds", "2", "--threads", "1", "--episodes", "10")
 

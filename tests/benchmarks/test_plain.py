@@ -21,9 +21,8 @@ from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.rewards import RewardConfig, Rewards
 from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import SIZES, Instruction, Navigator, Step, fast
-from vlnbert.rollout.greedy import GreedyAgent
-from vlnbert.world import STOP, World
-from vlnbert.world.world import VIEWS
+from vlnbert.rollout.policy import GreedyAgent
+from vlnbert.world.world import STOP, VIEWS, World
 
 STEADY = replace(SHAPE, **NO_DROPOUT)
 SETTINGS = {

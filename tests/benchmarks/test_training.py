@@ -13,7 +13,7 @@ from tests.benchmarks.conftest import benched
 from tests.learning.samples import write_labels
 from vlnbert.environment.environment import State
 from vlnbert.learning import losses as terms
-from vlnbert.world import World
+from vlnbert.world.world import World
 
 QUICK = ("--updates", "1", "--rounds", "2", "--threads", "1")
 

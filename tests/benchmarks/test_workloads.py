@@ -11,8 +11,9 @@ from tests.learning.samples import trainer
 from vlnbert.benchmarking import NeverStops, first_episodes
 from vlnbert.learning.experiment import TrainConfig
 from vlnbert.learning.navigator_recipe import NAVIGATOR
-from vlnbert.world import World
+from vlnbert.learning.trainer import Trainer
 from vlnbert.world.build import open_world
+from vlnbert.world.world import World
 
 
 def test_the_first_scans_are_a_world(tiny: TinyData, world: World) -> None:
@@ -51,7 +52,7 @@ def test_who_never_stops_learns_all_the_same(house: Path, tmp_path: Path) -> Non
     usual = trainer(house, tmp_path, config)
     environment = StepCounter(usual.environment.world, usual.environment.view_bank)
     navigator = NeverStops(usual.model.config)
-    endless = NAVIGATOR.trainer(tmp_path, navigator, environment, usual.batches.splits, {}, config, "")
+    endless = Trainer(NAVIGATOR, tmp_path, navigator, environment, usual.batches.splits, {}, config)
     for iteration in range(2):
         environment.steps = 0
         endless.advance(iteration)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from vlnbert.analysis.page import viewer_script, viewer_style
-from vlnbert.evaluation.episode_record import Choice, RecordedEpisode, RecordedStep, Words
-from vlnbert.features.texts import ViewTexts
+from vlnbert.evaluation.recording import Choice, RecordedEpisode, RecordedStep, Words
+from vlnbert.features.objects import ViewTexts
 
 EVIL = "<img src=x onerror=alert(1)>"
 

@@ -13,8 +13,8 @@ from playwright.sync_api import Browser, Page, Request, Route, expect
 
 from tests.browser.conftest import PHONE, cut_off_texts, overflows, small_texts, violations
 from tests.explorer.conftest import serving
-from vlnbert.api.agents import AnyAgent
 from vlnbert.api.exploring import open_explorer
+from vlnbert.api.runs import AnyAgent
 from vlnbert.explorer.app import make_app
 from vlnbert.explorer.explorer import AGENT, generated_house
 from vlnbert.explorer.walk_queue import WalkQueue

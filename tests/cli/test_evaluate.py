@@ -10,7 +10,7 @@ import torch
 
 from tests.cli.conftest import TINY, called
 from tests.learning.samples import same
-from vlnbert.api.agents import load_agent
+from vlnbert.api.runs import load_agent
 from vlnbert.learning import run_record
 from vlnbert.learning.callbacks import read_log
 from vlnbert.learning.run_folder import last_checkpoint

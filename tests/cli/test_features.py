@@ -10,7 +10,7 @@ import pytest
 
 from tests.features.samples import write_bert
 from vlnbert.features.views import facing_views, index_captions, open_labels
-from vlnbert.world import open_world
+from vlnbert.world.build import open_world
 
 WORDS = ("features", "captions", "--data")
 
@@ -26,7 +26,7 @@ def test_an_object_tells_what_was_made(run: Callable, house: Path, bert: Path, c
     facts = json.loads(outcome.out)
     world = open_world(house)
     classes = len(open_labels(world, house / "captions")[1])
-    captions = len(index_captions(world, house / "captions")[0])
+    captions = len(index_captions(world, house / "captions", facing_views(world))[0])
     seconds = facts.pop("seconds")
     assert facts == {
         "views": facing_views(world).count,

@@ -14,17 +14,17 @@ import pytest
 from tests.cli.conftest import Run
 from tests.fetching import published
 from tests.fetching.published import CONTENT, GRAPHS, LARGE, TASKS, Server, serving, tiny_manifest
-from vlnbert.api import fetching
-from vlnbert.fetching.manifest import write_manifest
+from tools.make_manifest import write_manifest
+from vlnbert.api import data
 from vlnbert.learning.experiment import Experiment
 
 # The same command with the tiny manifest; and with files that may not grow: to the program, a disk that is full.
 COMMAND = """
 import resource, sys
 from pathlib import Path
-from vlnbert.api import fetching
+from vlnbert.api import data
 from vlnbert.cli.main import main
-fetching.SHIPPED = Path(sys.argv.pop(1))
+data.SHIPPED = Path(sys.argv.pop(1))
 room = int(sys.argv.pop(1))
 if room:
     sys.dont_write_bytecode = True
@@ -42,7 +42,7 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def server(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setattr(fetching, "SHIPPED", shipped)
+    monkeypatch.setattr(data, "SHIPPED", shipped)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     with serving() as told:
         yield told
@@ -113,7 +113,7 @@ def test_a_manifest_of_another_version(
 ) -> None:
     newer = tmp_path / "manifest.json.gz"
     newer.write_bytes(gzip.compress(gzip.decompress(shipped.read_bytes()).replace(b'"format":1', b'"format":2')))
-    monkeypatch.setattr(fetching, "SHIPPED", newer)
+    monkeypatch.setattr(data, "SHIPPED", newer)
     outcome = run("data", "fetch", tmp_path / "data", "--mirror", server.url)
     assert outcome.code == 2
     assert outcome.err.startswith(

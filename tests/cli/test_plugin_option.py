@@ -149,7 +149,7 @@ def test_an_unknown_key_leaves_nothing(run: Run, house: Path, tmp_path: Path) ->
 
 
 def test_a_preset_is_printed_as_a_file(run: Run, tmp_path: Path) -> None:
-    from vlnbert.learning.experiment_file import read_experiment
+    from vlnbert.learning.presets import read_experiment
 
     (tmp_path / "my.json").write_text(run("presets", "r2r-open").out)
     found, preset = read_experiment(tmp_path / "my.json"), vln.presets["r2r-open"]

@@ -91,7 +91,7 @@ def test_sigterm_ends_a_validation_within_seconds(house: Path, tmp_path: Path) -
     """Whoever resumes makes up for it: log and best weights are those of a run that was not stopped."""
     words = ("train", "demo", "--data", str(house))
     short = (*TINY, "--training.iterations", "4", "--training.validate-every", "2")
-    place, run = "vlnbert.learning.navigator_recipe.validation_scores", tmp_path / "run"
+    place, run = "vlnbert.learning.navigator_recipe.NavigatorRecipe.scores", tmp_path / "run"
     begun, told, whole = tmp_path / "begun", tmp_path / "told", tmp_path / "whole"
     spoken_words = [*words, "--out", str(run), *short]
     process = PROCESSES.Process(target=held_up, args=(spoken_words, place, tmp_path, tmp_path / "cache", told, begun))

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from tests.docs.snippets import ROOT
-from vlnbert.analysis.findings import NO_START, OSCAR, PREVALENT, R2R_METRICS, REVERIE_METRICS, ROWS
+from vlnbert.analysis.report import NO_START, OSCAR, PREVALENT, R2R_METRICS, REVERIE_METRICS, ROWS
 
 RESULTS = ROOT / "docs" / "results.md"
 

@@ -15,8 +15,8 @@ import vlnbert as vln
 import vlnbert.environment.gym  # registers the environments
 from tests.api.conftest import SPLIT
 from tests.cli.conftest import called
-from vlnbert.api.agents import load_agent
 from vlnbert.api.exploring import open_explorer
+from vlnbert.api.runs import load_agent
 from vlnbert.data.gym import open_env
 from vlnbert.evaluation.walker import Walker, WalkRequest
 from vlnbert.explorer.requests import EpisodeQuery

@@ -11,7 +11,8 @@ from tests.world.samples import codes_of, furnished
 from vlnbert.environment.contract import ContractError, check_environment, check_world, require
 from vlnbert.environment.environment import WANTS, Environment
 from vlnbert.features.views import all_views, open_features
-from vlnbert.world import ObjectBank, build_world
+from vlnbert.world.build import build_world
+from vlnbert.world.objects import ObjectBank
 
 
 def changed(world, name, place, value):

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from tests.world.samples import codes_of, furnished
 from vlnbert.environment.environment import Environment, State, shortest_path_teacher
 from vlnbert.features.views import open_features
-from vlnbert.world import STOP, FeatureBank, ObjectBank, build_world
-from vlnbert.world.world import angle_feature
+from vlnbert.world.banks import FeatureBank
+from vlnbert.world.build import build_world
+from vlnbert.world.objects import ObjectBank
+from vlnbert.world.world import STOP, angle_feature
 
 
 def plain_step(world, viewpoint, view, ended, slot):

@@ -22,9 +22,9 @@ from vlnbert.environment.environment import (
     other_sides,
 )
 from vlnbert.errors import UsageError
-from vlnbert.world import FeatureBank, World
+from vlnbert.world.banks import FeatureBank
 from vlnbert.world.objects import VisibleObjects
-from vlnbert.world.world import STEPS, VIEWS
+from vlnbert.world.world import STEPS, VIEWS, World
 
 NAMES = ("choosable", "direction", "facing")
 

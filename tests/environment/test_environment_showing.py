@@ -17,9 +17,9 @@ from tests.conftest import TinyData
 from vlnbert.environment.environment import WANTS, Environment, Observation, Panorama, State
 from vlnbert.errors import UnknownNameError, UsageError
 from vlnbert.features.views import all_views, open_features
-from vlnbert.world import Bank, World
+from vlnbert.world.banks import Bank
 from vlnbert.world.objects import VisibleObjects
-from vlnbert.world.world import VIEWS
+from vlnbert.world.world import VIEWS, World
 
 
 class Operators(TorchDispatchMode):

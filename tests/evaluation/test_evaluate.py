@@ -11,11 +11,11 @@ from vlnbert.evaluation.evaluate import evaluate_agent
 from vlnbert.features.views import open_features
 from vlnbert.house import generate
 from vlnbert.navigator import SIZES, Navigator
-from vlnbert.rollout.greedy import GreedyAgent
+from vlnbert.rollout.policy import GreedyAgent
 from vlnbert.sources.layout import DataFolder, open_folder
-from vlnbert.tasks import Episodes, load_episodes
+from vlnbert.tasks.episodes import Episodes, load_episodes
 from vlnbert.tasks.tokens import Tokens, load_tokenizer, tokenise
-from vlnbert.world import open_world
+from vlnbert.world.build import open_world
 
 
 @pytest.fixture(scope="module")

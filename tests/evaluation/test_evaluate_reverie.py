@@ -8,20 +8,19 @@ import pytest
 import torch
 
 from vlnbert.environment.environment import Environment
-from vlnbert.evaluation.evaluate import evaluate_agent
-from vlnbert.evaluation.scoring import score_file
-from vlnbert.evaluation.submission import write_results
+from vlnbert.evaluation.evaluate import evaluate_agent, score_file
+from vlnbert.evaluation.results import write_results
 from vlnbert.features.objects import open_object_features
 from vlnbert.features.views import open_features
 from vlnbert.house import generate
 from vlnbert.navigator import SIZES, Navigator
 from vlnbert.rollout.baselines import Shortest
-from vlnbert.rollout.greedy import GreedyAgent
-from vlnbert.rollout.policy import encode_tokens
+from vlnbert.rollout.policy import GreedyAgent
 from vlnbert.sources.layout import DataFolder, open_folder
-from vlnbert.tasks import Episodes, load_episodes
+from vlnbert.tasks.episodes import Episodes, load_episodes
 from vlnbert.tasks.tokens import Tokens, load_tokenizer, tokenise
-from vlnbert.world import open_object_table, open_world
+from vlnbert.world.build import open_world
+from vlnbert.world.objects import open_object_table
 
 LIMIT = 4
 
@@ -73,7 +72,8 @@ def plain_walk(scene: Scene, row: int, limit: int) -> tuple[str, str | None]:
     """How an episode ends and what is named in it, looking an object up by its row in the world's tables."""
     environment, episodes = scene.environment, scene.episodes
     objects = environment.object_bank.object_table
-    instruction = encode_tokens(scene.navigator, scene.tokens.ids[row : row + 1, : int(scene.tokens.count[row])])
+    tokens = scene.tokens.ids[row : row + 1, : int(scene.tokens.count[row])]
+    instruction = scene.navigator.encode(tokens, tokens != 0)
     state, hidden = environment.reset(episodes.start[row : row + 1], episodes.heading[row : row + 1]), instruction.state
     ending = "limit"
     for time in range(limit + 1):
@@ -109,15 +109,7 @@ def test_a_result_file_scores_what_the_evaluation_says(scene: Scene, tmp_path: P
     """And names nothing, null, only where nothing is visible."""
     evaluated = evaluate_agent(scene.environment, GreedyAgent(scene.navigator), scene.episodes, scene.tokens, LIMIT)
     walked, world = evaluated.trajectories, scene.environment.world
-    write_results(
-        tmp_path / "results.json",
-        scene.episodes,
-        world,
-        walked=walked.viewpoint,
-        walked_length=walked.length,
-        views=walked.view,
-        predicted_objects=evaluated.predicted_objects,
-    )
+    write_results(tmp_path / "results.json", scene.episodes, world, walked, evaluated.predicted_objects)
     scored = score_file(tmp_path / "results.json", scene.episodes, world)
     assert scored.summary == evaluated.scores.summary()
     assert scored.summary["rgs"] > 0

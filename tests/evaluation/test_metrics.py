@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from vlnbert.errors import UnknownNameError
-from vlnbert.evaluation.metrics import SUMMARY, Scores, dtw, dtw_cost, dtw_table, measure
+from vlnbert.evaluation.metrics import SUMMARY, Scores, dtw, dtw_cost, dtw_table, is_better, measure
 from vlnbert.evaluation.options import SplBy
-from vlnbert.evaluation.tables import is_better
 from vlnbert.tasks.episodes import pad_paths
 from vlnbert.world.world import World
 

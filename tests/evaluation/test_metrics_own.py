@@ -12,12 +12,11 @@ import torch
 from torch import Tensor
 
 import vlnbert as vln
+from tests.evaluation.memory import score_ways
 from vlnbert.errors import UsageError
 from vlnbert.evaluation import metrics
-from vlnbert.evaluation.metrics import Scores, try_measure
-from vlnbert.evaluation.results import Result
-from vlnbert.evaluation.scoring import ScoredFile, score_file, score_results
-from vlnbert.evaluation.tables import is_better, score_table, shown
+from vlnbert.evaluation.evaluate import ScoredFile, score_file
+from vlnbert.evaluation.metrics import Scores, is_better, score_table, shown, try_measure
 from vlnbert.sources.instructions import read_r2r
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.episodes import Episodes, bind, load_episodes
@@ -223,8 +222,7 @@ def with_goals(hall_folder: DataFolder, goals: Mapping[str, str]) -> tuple[Episo
 
 
 def walked(episodes: Episodes, world: World, ways: Mapping[str, str]) -> Scores:
-    results = [Result(id, tuple(way), None, (None,) * len(way)) for id, way in ways.items()]
-    return score_results(results, episodes, world)
+    return score_ways(dict(ways), episodes, world).scores
 
 
 def test_scores_are_against_the_nearest_goal(hall_folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
+from tests.evaluation.memory import read_document
 from vlnbert.errors import DataError, Faults, InvalidFileError
-from vlnbert.evaluation.results import Result, ResultFile, parse_results, read_results
+from vlnbert.evaluation.results import Result, ResultFile, read_results
 
 
 def parsed(document: Any) -> ResultFile:
     faults = Faults(Path("results.json"))
-    file = parse_results(document, faults)
+    file = read_document(document, faults)
     faults.raise_if_any()
     return file
 
@@ -132,5 +133,5 @@ def test_files_that_hold_no_results(tmp_path: Path, text: str, problem: str) -> 
 
 def test_an_endless_trajectory_is_refused(tmp_path: Path) -> None:
     faults = Faults(tmp_path)
-    parse_results([{"instr_id": "1_0", "trajectory": ["a"] * 1001}], faults)
+    read_document([{"instr_id": "1_0", "trajectory": ["a"] * 1001}], faults)
     assert "1,001 hops" in faults.found[0].problem

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
+from tests.evaluation.memory import score_ways
 from vlnbert.errors import InvalidFileError
+from vlnbert.evaluation.evaluate import ScoredFile, score_file
 from vlnbert.evaluation.metrics import score_walks
-from vlnbert.evaluation.results import Result
-from vlnbert.evaluation.scoring import ScoredFile, score_file, score_results
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.task import TASKS
@@ -95,14 +95,6 @@ def test_a_file_of_no_split_is_refused(scored: Callable[..., ScoredFile]) -> Non
     assert "name the task and split" in fault
 
 
-def test_results_in_memory(episodes_of: Open) -> None:
-    episodes, world = episodes_of("r2r", "val")
-    results = [Result(name, tuple(way), (None,) * len(way)) for name, way in GOOD.items()]
-    assert score_results(results, episodes, world).sr.tolist() == [1, 1, 1]
-    with pytest.raises(InvalidFileError, match="1 results repeat an instruction"):
-        score_results([*results, results[0]], episodes, world)
-
-
 @pytest.mark.parametrize(
     ("way", "target", "success", "oracle", "grounded"),
     [
@@ -116,7 +108,7 @@ def test_results_in_memory(episodes_of: Open) -> None:
 )
 def test_reverie(episodes_of: Open, way: str, target: str | None, success: int, oracle: int, grounded: int) -> None:
     episodes, world = episodes_of("reverie", "val")
-    scores = score_results([Result("5_7_0", tuple(way), (None,) * len(way), target)], episodes, world)
+    scores = score_ways({"5_7_0": way}, episodes, world, target).scores
     walked = 2 * (len(way) - 1)
     weight = 6 / max(walked, 6)
     summary = {name: scores.summary()[name] for name in ("sr", "osr", "rgs", "spl", "rgspl")}
@@ -142,7 +134,7 @@ def test_reverie_s_success_is_to_see_the_target_wherever_that_is(
     (boxes / "hall_d.json").write_text(json.dumps({"d": {"7": {**lamp, "visible_pos": [], "bbox2d": []}}}))
     (boxes / "hall_f.json").write_text(json.dumps({"f": {"7": {**lamp, "visible_pos": [3]}}}))
     episodes, world = episodes_of("reverie", "val")
-    found = score_results([Result("5_7_0", tuple(way), (None,) * len(way), "7")], episodes, world)
+    found = score_ways({"5_7_0": way}, episodes, world, "7").scores
     assert (float(found.sr), float(found.osr), float(found.rgs)) == (success, oracle, 1)
     walked = torch.tensor([[world.find("hall", name) for name in way]])
     assert float(score_walks(world, episodes, walked, torch.tensor([len(way)]), ["7"]).sr) == success

@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from vlnbert.errors import InvalidFileError
+from vlnbert.evaluation.evaluate import score_file
 from vlnbert.evaluation.metrics import score_walks
-from vlnbert.evaluation.scoring import score_file
-from vlnbert.evaluation.submission import arrival_views, write_results, write_submission
+from vlnbert.evaluation.results import arrival_views, write_results, write_submission
+from vlnbert.rollout.episodes import Trajectories
 from vlnbert.tasks.episodes import Episodes, pad_paths
 from vlnbert.world.world import World
 
@@ -95,9 +96,8 @@ def test_what_agents_did_is_written_and_scores_the_same(tmp_path: Path, episodes
     episodes, world = episodes_of("reverie", "val")
     walked = pad_paths([[world.find("hall", name) for name in "abcdd"]])
     length, path = torch.tensor([4]), tmp_path / "results.json"
-    write_results(
-        path, episodes, world, walked, length, views=torch.tensor([[12, 0, 35, 12, 12]]), predicted_objects=["7"]
-    )
+    views = torch.tensor([[12, 0, 35, 12, 12]])
+    write_results(path, episodes, world, Trajectories(walked, views, length), ["7"])
     (written,) = json.loads(path.read_text())
     assert written["predObjId"] == 7
     assert [name for name, *_ in written["trajectory"]] == list("abcd")

@@ -1,6 +1,6 @@
 """Tables of scores, by hand."""
 
-from vlnbert.evaluation.tables import score_table
+from vlnbert.evaluation.metrics import score_table
 
 
 def test_a_score_that_one_of_several_has_is_shown() -> None:

@@ -6,9 +6,9 @@ import pytest
 
 import vlnbert as vln
 from tests.analysis.conftest import SPLIT
-from vlnbert.api.agents import load_agent
-from vlnbert.evaluation.episode_record import RecordedEpisode
+from vlnbert.api.runs import load_agent
 from vlnbert.evaluation.options import WalkOptions
+from vlnbert.evaluation.recording import RecordedEpisode
 from vlnbert.evaluation.walker import Walker, WalkRequest
 
 

@@ -18,8 +18,8 @@ from vlnbert.environment.environment import Environment, Observation
 from vlnbert.house import generate
 from vlnbert.plugins import load_plugin
 from vlnbert.rollout.agents import EpisodeBatch
-from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.rollout.policies import open_policy
+from vlnbert.rollout.policy import GreedyAgent
 
 EXAMPLE = EXAMPLES / "own_policy.py"
 FEW = {"batch": 6, "warmup": 0, "validate_every": 2, "max_steps": 5, "iterations": 6, "report_every": 1}

@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 from tests.explorer.conftest import typed
 from vlnbert.analysis.card import percent
-from vlnbert.evaluation.tables import shown
+from vlnbert.evaluation.metrics import shown
 from vlnbert.explorer.app import FILES, VIEWER
 from vlnbert.explorer.explorer import Explorer
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import vlnbert as vln
-from vlnbert.api.make_agent import make_agent
+from tools.make_agent import make_agent
 from vlnbert.explorer.explorer import AGENT, generated_house
 from vlnbert.navigator import Navigator
 

@@ -98,16 +98,21 @@ def test_a_walk_that_is_done_is_known_at_once(monkeypatch: pytest.MonkeyPatch) -
     walks = Walks()
     walks.may.set()
     queue = WalkQueue(walks)
-    remember, asked_again = queue._remember, list[bool]()
+    lock, known = threading.Lock(), list[bool]()
 
-    def ask_again(one: Query, answer: bytes) -> None:
-        asked_again.append(one in queue._under_way)
-        remember(one, answer)
+    class Watched:
+        def __enter__(self) -> None:
+            lock.acquire()
+            known.append(query(1) in queue._under_way or query(1) in queue._answers)
 
-    monkeypatch.setattr(queue, "_remember", ask_again)
+        def __exit__(self, *_: object) -> None:
+            known.append(query(1) in queue._under_way or query(1) in queue._answers)
+            lock.release()
+
+    monkeypatch.setattr(queue, "_lock", Watched())
     assert queue.submit(query(1)).result(10) == b"1"
     queue.close()
-    assert asked_again == [True]
+    assert known == [False, True, True, True], "whenever others may look"
 
 
 def test_it_ends_though_the_queue_is_full_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,8 @@ from vlnbert.features.spec import FeatureSpec
 from vlnbert.features.views import ViewSource
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.tokens import load_tokenizer
-from vlnbert.world import ObjectTable, World
+from vlnbert.world.objects import ObjectTable
+from vlnbert.world.world import World
 
 
 def of_views(world: World, folder: DataFolder, encoder: str | Path) -> ViewSource:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import vlnbert as vln
-from vlnbert.features.in_memory import bank_digest, tensor_bank
+from vlnbert.features.opening import bank_digest, tensor_bank
 from vlnbert.features.spec import IN_MEMORY
 from vlnbert.world.banks import FeatureBank
 from vlnbert.world.world import VIEWS, World
@@ -75,7 +75,7 @@ def test_a_look_at_other_devices_and_widths(data: vln.Data) -> None:
     assert given.in_memory is by_view
     assert vln.open_data(given, device="cpu").in_memory is by_view
     narrow = given.seen_as(vln.FeatureSpec(views=IN_MEMORY, view_width=3))
-    with pytest.raises(vln.UsageError, match=r"features are 5 wide, not 3 as asked for"):
+    with pytest.raises(vln.UsageError, match=r"features are 5 wide, not 3 as requested"):
         _ = narrow.view_bank
 
 
@@ -96,14 +96,14 @@ WRONG: dict[str, tuple[Callable[[World], Any], str]] = {
         lambda world: torch.zeros(3, 36, 5),
         r"\[3, 36, 5\]; in this world they have \[17, 36, width\] by",
     ),
-    "no tensor": (lambda world: Wrong(world, Tensor.tolist), r"show list, not a tensor; mend them"),
+    "no tensor": (lambda world: Wrong(world, Tensor.tolist), r"show list, not a tensor; fix them"),
     "other slots": (
         lambda world: Wrong(world, lambda x: x[:, 1:]),
         r"show \[17, 3, 5\], not \[viewpoint, slot, width\]",
     ),
     "another width": (lambda world: Wrong(world, lambda x: x[..., 1:]), r"show \[17, 4, 4\], not .* here \[17, 4, 5\]"),
     "whole numbers": (lambda world: Wrong(world, Tensor.long), r"are of int64, not of floating-point numbers"),
-    "no numbers": (lambda world: by_view(world) * torch.nan, r"are not finite everywhere; mend them"),
+    "no numbers": (lambda world: by_view(world) * torch.nan, r"are not finite everywhere; fix them"),
 }
 
 

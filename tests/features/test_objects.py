@@ -22,7 +22,9 @@ from vlnbert.features.objects import ObjectSource, open_named_objects, readable_
 from vlnbert.features.views import index_captions_of, open_labels
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.task import TASKS
-from vlnbert.world import ObjectTable, World, open_object_table, open_world
+from vlnbert.world.build import open_world
+from vlnbert.world.objects import ObjectTable, open_object_table
+from vlnbert.world.world import World
 
 Run = Callable[..., tuple[int, str, str]]
 WORDS = (

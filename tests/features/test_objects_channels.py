@@ -18,7 +18,9 @@ from vlnbert.features.objects import (
 from vlnbert.features.spec import OBJECT_CHANNELS, FeatureSpec
 from vlnbert.features.views import open_labels
 from vlnbert.sources.layout import DataFolder
-from vlnbert.world import ObjectTable, World, open_object_table, open_world
+from vlnbert.world.build import open_world
+from vlnbert.world.objects import ObjectTable, open_object_table
+from vlnbert.world.world import World
 
 LAMP, SOFA, TABLE = "a lamp", "a blue sofa", "a table in a room"
 CLASSES = ("chair", "lamp", "sofa", "table")

@@ -11,7 +11,8 @@ from vlnbert.features import objects as module
 from vlnbert.features.objects import open_object_features
 from vlnbert.house import generate
 from vlnbert.sources.layout import open_folder
-from vlnbert.world import open_object_table, open_world
+from vlnbert.world.build import open_world
+from vlnbert.world.objects import open_object_table
 
 
 @pytest.fixture

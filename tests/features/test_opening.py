@@ -66,7 +66,7 @@ def test_a_file_is_found_in_the_data_folder(tiny: TinyData, tmp_path: Path, monk
     said = FeatureSpec(views="tiny.hdf5", objects="off")
     assert in_data_folder(kept.updated_by(said), folder, said) == said
     with pytest.raises(DataError, match=r"features/gone\.hdf5"):
-        _ = open_data(tiny.root, in_data_folder(FeatureSpec(views="gone.hdf5"), folder, said=FeatureSpec())).view_bank
+        _ = open_data(tiny.root, in_data_folder(FeatureSpec(views="gone.hdf5"), folder, FeatureSpec())).view_bank
     (folder.features / "tiny.hdf5").rename(tmp_path / "store.hdf5")
     (folder.features / "link.hdf5").symlink_to(tmp_path / "store.hdf5")
     linked = in_data_folder(FeatureSpec(views="store.hdf5"), folder, FeatureSpec())

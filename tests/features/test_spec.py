@@ -12,7 +12,7 @@ from torch import Tensor
 
 import vlnbert as vln
 from tests.features.samples import of_views, write_bert
-from vlnbert.features.in_memory import tensor_bank
+from vlnbert.features.opening import tensor_bank
 from vlnbert.features.spec import FeatureSpec
 from vlnbert.features.views import open_labels
 from vlnbert.learning.presets import presets

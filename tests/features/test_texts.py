@@ -9,8 +9,7 @@ import vlnbert as vln
 from tests.conftest import TinyData
 from tests.world.samples import furnish
 from vlnbert.errors import DataError, VlnbertError
-from vlnbert.features.objects import readable_name
-from vlnbert.features.texts import CHANNELS, NEAREST, TextReader
+from vlnbert.features.objects import CHANNELS, NEAREST, TextReader, readable_name
 
 
 def test_each_view_takes_the_nearest_heading() -> None:

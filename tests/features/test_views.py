@@ -14,8 +14,8 @@ from vlnbert.features.views import (
     shares_across,
 )
 from vlnbert.sources.annotations import read_captions
-from vlnbert.world import FeatureBank, JoinedBank, open_world
-from vlnbert.world.banks import in_dtype, side_by_side
+from vlnbert.world.banks import FeatureBank, JoinedBank, in_dtype, side_by_side
+from vlnbert.world.build import open_world
 
 HDF5, TSV = "features/tiny.hdf5", "features/tiny.tsv"
 
@@ -117,7 +117,7 @@ def test_label_places_are_the_surest_detection_in_each_third(tiny, world):
 
 
 def test_captions_are_a_codebook(tiny, world):
-    texts, code = index_captions(world, tiny.folder.captions)
+    texts, code = index_captions(world, tiny.folder.captions, facing_views(world))
     assert len(texts) == len(set(texts)) < int((world.choices - 1).sum())
     vectors = torch.arange(1.0, len(texts) + 1)[:, None].expand(-1, 3)
     bank = FeatureBank.from_codebook(vectors, code)
@@ -136,7 +136,7 @@ def test_banks_side_by_side(tiny, world):
 
 def test_tables_of_the_same_rows_become_one(tiny, world):
     image, (labels, _) = open_features(world, tiny.path(HDF5)), open_labels(world, tiny.folder.captions)
-    texts, code = index_captions(world, tiny.folder.captions)
+    texts, code = index_captions(world, tiny.folder.captions, facing_views(world))
     codebook = FeatureBank.from_codebook(torch.rand(len(texts), 3), code)
     expected = [everything(world, bank) for bank in (image, labels, codebook)]
     assert isinstance(side_by_side([image, labels]), FeatureBank)
@@ -171,7 +171,11 @@ def test_missing_viewpoints_are_named(tmp_path, tiny, world, refuses, write_feat
 
 def test_missing_captions_are_named(tiny, world, refuses):
     path = tiny.edit("captions/beta.json", lambda document: document.pop("b1"))
-    refuses(path.parent, lambda: index_captions(world, path.parent), "scan beta viewpoint b1: is missing")
+    refuses(
+        path.parent,
+        lambda: index_captions(world, path.parent, facing_views(world)),
+        "scan beta viewpoint b1: is missing",
+    )
     refuses(path.parent, lambda: open_labels(world, path.parent), "scan beta viewpoint b1: is missing")
     path.unlink()
     refuses(

@@ -15,7 +15,8 @@ from vlnbert.features import encoder
 from vlnbert.features import views as module
 from vlnbert.features.views import open_captions_beside
 from vlnbert.sources.layout import DataFolder
-from vlnbert.world import World, open_world
+from vlnbert.world.build import open_world
+from vlnbert.world.world import World
 
 
 @pytest.fixture

@@ -13,7 +13,9 @@ from tests.features.samples import of_views, plainly
 from vlnbert.features import encoder, views
 from vlnbert.features.views import nearest_headings
 from vlnbert.sources.layout import DataFolder
-from vlnbert.world import FeatureBank, World, open_world
+from vlnbert.world.banks import FeatureBank
+from vlnbert.world.build import open_world
+from vlnbert.world.world import World
 
 # Of each of twelve steps of 30 degrees: the described heading, of 45 degrees, at or before it, and the next one's share
 BETWEEN = [(0, 0), (0, 2 / 3), (1, 1 / 3), (2, 0), (2, 2 / 3), (3, 1 / 3)]

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from vlnbert.fetching.make_manifest import Pick, Repository, make_manifest
+from tools.make_manifest import Pick, Repository, make_manifest
 from vlnbert.fetching.manifest import Manifest
 
 LONG = "a_scan_with_a_name_" + "x" * 120 + ".json"  # longer than a plain tar header holds

@@ -10,7 +10,7 @@ import pytest
 from tests.fetching import published
 from tests.fetching.published import ARCHIVES, CONTENT, GRAPHS, LARGE, TASKS, Answer, Server, archive
 from vlnbert.errors import DataError, UnknownNameError, UsageError
-from vlnbert.fetching import connection
+from vlnbert.fetching import download
 from vlnbert.fetching.archive import members
 from vlnbert.fetching.fetch import fetch
 from vlnbert.fetching.manifest import Manifest
@@ -233,7 +233,7 @@ def test_odd_members_that_nobody_needs(manifest: Manifest, server: Server, tmp_p
 
 def test_sizes_are_bounded(manifest: Manifest, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(connection, "MOST", 100_000)
+        patch.setattr(download, "MOST", 100_000)
         assert "sends more than 0 MB" in fault(tmp_path, manifest, server)
     with monkeypatch.context() as patch:
         patch.setattr("vlnbert.fetching.archive.MOST", 100_000)
@@ -256,7 +256,7 @@ def test_a_name_that_is_too_long() -> None:
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w:gz", format=tarfile.GNU_FORMAT) as tar:
         tar.addfile(odd("a/" + "b" * 100_000))
-    with pytest.raises(connection.SourceError, match="a name that is too long"):
+    with pytest.raises(download.SourceError, match="a name that is too long"):
         list(members([out.getvalue()]))
 
 
@@ -299,8 +299,8 @@ def test_a_redirect_of_a_mirror_is_followed(manifest: Manifest, server: Server, 
 
 
 def test_https_is_not_left_for_http() -> None:
-    with pytest.raises(connection.SourceError, match="redirects to an address that is not https"):
-        connection._redirected("https://example.org/a", "https://example.org/a", "http://example.org/b")
+    with pytest.raises(download.SourceError, match="redirects to an address that is not https"):
+        download._redirected("https://example.org/a", "https://example.org/a", "http://example.org/b")
 
 
 def test_without_a_network_one_line(manifest: Manifest, server: Server, tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from vlnbert.errors import InvalidFileError
+from vlnbert.evaluation.evaluate import ScoredFile, score_file
 from vlnbert.evaluation.options import SplBy
-from vlnbert.evaluation.scoring import ScoredFile, score_file
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.episodes import load_episodes
 from vlnbert.world.world import World

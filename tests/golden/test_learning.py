@@ -9,7 +9,7 @@ import torch
 
 from vlnbert.learning.losses import actor_critic_loss, discounted_returns
 from vlnbert.learning.rewards import RewardConfig, Rewards, running_ndtw
-from vlnbert.world import World
+from vlnbert.world.world import World
 
 TOLERANCE = 1e-5
 

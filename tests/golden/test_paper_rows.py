@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from vlnbert.analysis.findings import DIGESTS, ROWS, paper_rows
+from vlnbert.analysis.report import DIGESTS, ROWS, paper_rows
 from vlnbert.house import generate
 from vlnbert.sources.layout import open_folder
 from vlnbert.tasks.episodes import Episodes, load_episodes

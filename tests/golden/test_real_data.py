@@ -8,7 +8,7 @@ from vlnbert.environment.contract import check_environment, check_world
 from vlnbert.environment.environment import Environment
 from vlnbert.tasks.splits import report_targets, target_index
 from vlnbert.tasks.tokens import load_tokenizer, tokenise
-from vlnbert.world import ObjectBank
+from vlnbert.world.objects import ObjectBank
 
 
 def test_the_world_keeps_its_promises(open_data_world):

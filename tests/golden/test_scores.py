@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
+from vlnbert.evaluation.evaluate import ScoredFile, score_file
 from vlnbert.evaluation.metrics import dtw_cost, dtw_table, ndtw
-from vlnbert.evaluation.scoring import ScoredFile, score_file
-from vlnbert.evaluation.submission import arrival_views
+from vlnbert.evaluation.results import arrival_views
 from vlnbert.tasks.episodes import Episodes, pad_paths
 from vlnbert.world.world import World, view_elevation, view_heading, wrapped
 

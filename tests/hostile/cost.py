@@ -20,11 +20,10 @@ from unittest.mock import patch
 import torch
 
 from tests.learning.samples import state_of
-from vlnbert.learning import checkpoints
-from vlnbert.learning.checkpoints import TrainingState
-from vlnbert.learning.run_folder import Progress
+from vlnbert.learning import run_folder
+from vlnbert.learning.run_folder import Progress, TrainingState
 from vlnbert.navigator import Navigator, NavigatorConfig
-from vlnbert.navigator.storage import digests, folder
+from vlnbert.navigator.storage import folder
 
 WAYS = ("none of it", "digests and finiteness", "and fsync")
 
@@ -36,8 +35,8 @@ def guarded(way: str) -> Iterator[None]:
         if way != WAYS[2]:
             off.enter_context(patch("os.fsync", lambda descriptor: None))
         if way == WAYS[0]:
-            off.enter_context(patch.object(digests, "_digest_tensor", lambda tensor: "0"))
-            for module in (folder, checkpoints):
+            off.enter_context(patch.object(folder, "_digest_tensor", lambda tensor: "0"))
+            for module in (folder, run_folder):
                 off.enter_context(patch.object(module, "weight_problem", lambda tensor: None))
         yield
 
@@ -50,7 +49,7 @@ def timed(work: Callable[[], Any]) -> tuple[float, Any]:
 
 def resumed(checkpoint: Path, state: TrainingState) -> None:
     """Load, and use it once: what nobody looks at is not read from the disk before it is used."""
-    checkpoints.load_checkpoint(checkpoint, state)
+    run_folder.load_checkpoint(checkpoint, state)
     state.optimiser.step()
 
 
@@ -72,7 +71,7 @@ def main(place: str = "", rounds: int = 9) -> None:
                 time.sleep(1)
                 with guarded(way):
                     saving, saved = timed(
-                        lambda: checkpoints.save_checkpoint(run, state, progress=Progress(1, None, None))
+                        lambda: run_folder.save_checkpoint(run, state, progress=Progress(1, None, None))
                     )
                     loading, _ = timed(lambda: resumed(saved, state))  # noqa: B023
                     opening, _ = timed(lambda: Navigator.from_pretrained(saved))  # noqa: B023

@@ -28,10 +28,10 @@ from tests.fetching.published import ARCHIVES, GRAPHS, tiny_manifest
 from tests.navigator.encoders import save_encoder
 from tests.speaker.conftest import SHAPE
 from tests.weights.conftest import HIDDEN, POSITIONS, VOCABULARY, Samples
+from tools.make_manifest import write_manifest
 from vlnbert.features.spec import OFF, FeatureSpec
-from vlnbert.fetching.manifest import write_manifest
 from vlnbert.learning.run_folder import POINTER, last_checkpoint
-from vlnbert.navigator.storage.digests import DIGESTS
+from vlnbert.navigator.storage.folder import DIGESTS
 from vlnbert.speaker.config import SpeakerConfig
 from vlnbert.speaker.speaker import Speaker
 from vlnbert.tasks.tokens import piece_count

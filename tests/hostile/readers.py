@@ -13,15 +13,15 @@ import torch
 import vlnbert as vln
 from tests.fetching.published import ARCHIVES, GRAPHS, TASKS, serving
 from tests.hostile.honest import OBJECTS, SPLIT, VIEWS
+from vlnbert.api.arguments import as_option
 from vlnbert.api.looking import curves
 from vlnbert.cli.main import _run
-from vlnbert.cli.parser import as_option
 from vlnbert.errors import spelling
 from vlnbert.features.views import open_features
 from vlnbert.fetching import download
 from vlnbert.fetching.fetch import fetch
 from vlnbert.fetching.manifest import read_manifest
-from vlnbert.learning.experiment_file import read_experiment
+from vlnbert.learning.presets import read_experiment
 from vlnbert.learning.runs import resume_run
 from vlnbert.navigator.model.huggingface import open_pretrained
 from vlnbert.plugins import load_plugin
@@ -71,7 +71,7 @@ def word_labels(root: Path, path: Path) -> object:
     data = vln.open_data(root / "data")
     labels = read_word_labels(path)
     split, report = align_words(data.split("r2r/train"), labels, data.tokenizer, data.world)
-    TOLD.extend(report.lines())
+    TOLD.extend(report)
     return labels, split.aligned
 
 

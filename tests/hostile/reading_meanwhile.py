@@ -11,7 +11,7 @@ from pathlib import Path
 
 import vlnbert as vln
 from tests.hostile.training import Outcome, ended, experiment, forked, in_a_process, text_of
-from vlnbert.api.agents import load_agent
+from vlnbert.api.runs import load_agent
 from vlnbert.data.data import Data
 from vlnbert.learning.run_folder import POINTER
 from vlnbert.learning.runs import begin_run

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 import torch
 
+from tests.evaluation.memory import read_document
 from tests.limits import refusal
 from vlnbert.errors import Faults, InvalidFileError
 from vlnbert.evaluation import metrics
-from vlnbert.evaluation.results import parse_results, read_results
+from vlnbert.evaluation.results import read_results
 from vlnbert.tasks import episodes
 from vlnbert.tasks.episodes import check_longest
 from vlnbert.world.world import World
@@ -32,14 +33,14 @@ def test_nested_legs_are_counted_before_they_are_expanded(tmp_path: Path) -> Non
 @pytest.mark.parametrize("hops", [["a"] * 1001, [["a", "b"]] * 501, [["a", 0.0, 0.0]] * 1001, [["a"] * 1001]])
 def test_all_kinds_of_hops_count(hops: Any) -> None:
     faults = Faults(Path("results.json"))
-    parse_results([{"instr_id": "1_0", "trajectory": hops}], faults)
+    read_document([{"instr_id": "1_0", "trajectory": hops}], faults)
     assert "hops" in faults.found[0].problem
 
 
 @pytest.mark.parametrize("hops", [["a"] * 1000, [["a", "b"]] * 500, [["a", 0.0, 0.0]] * 1000, [["a"] * 1000]])
 def test_the_longest_that_is_allowed(hops: Any) -> None:
     faults = Faults(Path("results.json"))
-    assert len(parse_results([{"instr_id": "1_0", "trajectory": hops}], faults).results[0].path) == 1000
+    assert len(read_document([{"instr_id": "1_0", "trajectory": hops}], faults).results[0].path) == 1000
     assert not faults.found
 
 

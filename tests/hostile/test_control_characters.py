@@ -8,7 +8,7 @@ import torch
 
 from tests.cli.conftest import called
 from tests.conftest import TinyData
-from vlnbert.analysis.report import Report, Section, Terms, Words, write_report
+from vlnbert.analysis.report import Report, Section, paragraph, terms, write_report
 from vlnbert.progress import Bar, say
 from vlnbert.tables import Table
 
@@ -37,7 +37,7 @@ def test_lines_and_bars(capfd: pytest.CaptureFixture[str]) -> None:
 
 def test_reports(tmp_path: Path) -> None:
     table = Table(["name", "value"], [[NASTY, "1"]], title=NASTY)
-    parts = (Words(f"walk\nto {NASTY}"), table, Terms([(NASTY, NASTY)]))
+    parts = (paragraph(f"walk\nto {NASTY}"), table, terms([(NASTY, NASTY)]))
     write_report(tmp_path / "report.html", Report(title=NASTY, opening=(), sections=[Section(NASTY, parts)]))
     text = (tmp_path / "report.html").read_text()
     nothing_is_sent(text)

@@ -10,7 +10,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-import vlnbert.learning.checkpoints
+import vlnbert.learning.run_folder
 from tests.learning.samples import CONFIG, in_use, trainer
 from vlnbert.errors import DataError, UsageError
 from vlnbert.learning.callbacks import read_log
@@ -108,7 +108,7 @@ def test_a_disk_that_is_full_from_the_beginning(house: Path, tmp_path: Path, mon
     def fill(*_: object) -> None:
         raise SafetensorError("No space left on device")
 
-    monkeypatch.setattr(vlnbert.learning.checkpoints, "save_file", fill)
+    monkeypatch.setattr(vlnbert.learning.run_folder, "save_file", fill)
     with pytest.raises(DataError, match=r"0000000: cannot be written \(No space .*\); free some space and resume$"):
         trainer(house, tmp_path / "run", SHORT).train()
 

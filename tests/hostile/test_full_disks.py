@@ -16,7 +16,7 @@ from tests.hostile import full_disks
 from tests.learning.samples import same, weights
 from tests.processes import limit_files, spoken_with_room
 from vlnbert.errors import DataError
-from vlnbert.learning.checkpoints import save_trained
+from vlnbert.learning.run_folder import save_trained
 from vlnbert.learning.runs import resume_run
 from vlnbert.navigator import Navigator, NavigatorConfig
 from vlnbert.tasks.tokens import load_tokenizer

@@ -9,22 +9,23 @@ from pathlib import Path
 import pytest
 
 import vlnbert as vln
-import vlnbert.learning.checkpoints
 import vlnbert.learning.navigator_recipe
+import vlnbert.learning.run_folder
 import vlnbert.learning.trainer
 import vlnbert.navigator.storage.navigator
 from tests.learning.samples import CONFIG, SCORED, SHAPE, Watcher, same, trainer, weights
 from tests.processes import together
-from vlnbert.api.agents import load_agent
+from vlnbert.api.runs import load_agent
 from vlnbert.data.data import open_data
 from vlnbert.errors import DataError
+from vlnbert.evaluation.metrics import Summary
 from vlnbert.learning import run_folder
 from vlnbert.learning.callbacks import JsonLog, read_log
 from vlnbert.learning.experiment import Experiment, TrainConfig
-from vlnbert.learning.navigator_recipe import own_navigator
+from vlnbert.learning.navigator_recipe import NavigatorRecipe, own_navigator
 from vlnbert.learning.run_folder import Progress, best_weights, last_checkpoint, read_progress
 from vlnbert.learning.runs import begin_run, resume_run
-from vlnbert.learning.trainer import Summary, Trainer
+from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import Navigator, NavigatorConfig
 from vlnbert.ranks import Ranks
 from vlnbert.sources.writing import aside, temporary_name
@@ -82,7 +83,7 @@ def begun(house: Path, whole: Path, run: Path) -> Trainer:
 
 def kill_validation(monkeypatch: pytest.MonkeyPatch, name: str, number: int) -> None:
     """End the process when a part of a validation is reached for the `number`th time."""
-    home = vlnbert.learning.navigator_recipe if name == "validation_scores" else vlnbert.learning.trainer
+    home = NavigatorRecipe if name == "scores" else vlnbert.learning.trainer
     real, calls = getattr(home, name), list[object]()
 
     def call(*words: object, **more: object) -> object:
@@ -94,7 +95,7 @@ def kill_validation(monkeypatch: pytest.MonkeyPatch, name: str, number: int) -> 
     monkeypatch.setattr(home, name, call)
 
 
-@pytest.mark.parametrize("part", ["validation_scores", "save_trained", "point_to"])
+@pytest.mark.parametrize("part", ["scores", "save_trained", "point_to"])
 def test_what_was_saved_is_validated_by_whoever_resumes(
     house: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
@@ -133,15 +134,15 @@ def test_what_was_validated_is_not_validated_again(
 
 def cut_in_its_validation(ranks: Ranks, house: Path, folder: Path, config: TrainConfig) -> tuple[list[int], Progress]:
     """A rank that is killed in the first validation with the others, and resumed with them."""
-    real, run = vlnbert.learning.navigator_recipe.validation_scores, folder / "cut"
+    real, run = NavigatorRecipe.scores, folder / "cut"
 
     def kill(*_: object, **more: object) -> None:
         raise Killed
 
-    vlnbert.learning.navigator_recipe.validation_scores = kill
+    NavigatorRecipe.scores = kill
     with pytest.raises(Killed):
         trainer(house, run, config, ranks).train()
-    vlnbert.learning.navigator_recipe.validation_scores = real
+    NavigatorRecipe.scores = real
     ranks.wait()  # as a new start of all does
     again, watcher = trainer(house, run, config, ranks), Watcher()
     again.resume()

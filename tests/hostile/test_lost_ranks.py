@@ -18,9 +18,8 @@ from tests.processes import together
 from vlnbert.data.data import open_data
 from vlnbert.learning.experiment import Experiment
 from vlnbert.learning.run_folder import last_checkpoint
-from vlnbert.learning.run_notes import resume_notes
 from vlnbert.learning.run_record import read_record
-from vlnbert.learning.runs import begin_run, resume_run
+from vlnbert.learning.runs import begin_run, resume_notes, resume_run
 from vlnbert.learning.trainer import Trainer
 from vlnbert.ranks import ALONE, RankError, Ranks
 

@@ -13,10 +13,11 @@ import pytest
 
 from tests.cli.conftest import called
 from tests.fetching.published import ARCHIVES, GRAPHS, Answer, Handler, Server, archive, serving
-from vlnbert.api import fetching
+from tools.make_manifest import write_manifest
+from vlnbert.api import data
 from vlnbert.fetching import download
 from vlnbert.fetching.archive import MOST_MEMBERS
-from vlnbert.fetching.manifest import Manifest, write_manifest
+from vlnbert.fetching.manifest import Manifest
 
 PATIENCE, ATTEMPTS = 1.0, 2
 SOON = 60  # seconds; on a busy machine, of which the slowest kind needs a few
@@ -139,7 +140,7 @@ KINDS: dict[str, tuple[Answer, str]] = {
 @pytest.fixture
 def mirror(manifest: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     write_manifest(manifest, tmp_path / "manifest.json.gz")
-    monkeypatch.setattr(fetching, "SHIPPED", tmp_path / "manifest.json.gz")
+    monkeypatch.setattr(data, "SHIPPED", tmp_path / "manifest.json.gz")
     monkeypatch.setattr(download, "PATIENCE", PATIENCE)
     monkeypatch.setattr(download, "ATTEMPTS", ATTEMPTS)
     monkeypatch.setattr(download, "PAUSE", 0.0)

@@ -63,7 +63,7 @@ def navigation_objective(
 ) -> Any:
     """The total of the paper's terms and each of them, by name; `reward` [time, row] is what each choice earned."""
     objective = Objective(TrainConfig(objective=config), CRITIC, lambda rollout, batch: reward, ranks)
-    for name, term in objective.named_terms():
+    for name, term in objective.terms.items():
         if name in ("grounding", "alignment"):
             term.forward = lambda rollout, batch, name=name: getattr(rollout, f"{name}_loss")
     found = objective(replace(rollout, row_mode=row_mode), SimpleNamespace(goal=rollout.viewpoint[0]))

@@ -14,14 +14,14 @@ import torch
 
 from vlnbert.data.data import open_data
 from vlnbert.environment.environment import Environment
+from vlnbert.evaluation.metrics import Summary
 from vlnbert.features.views import open_features
-from vlnbert.learning.checkpoints import TrainingState
 from vlnbert.learning.experiment import Experiment, TrainConfig
 from vlnbert.learning.navigator_recipe import NAVIGATOR
 from vlnbert.learning.optimisers import AveragedWeights
-from vlnbert.learning.run_folder import POINTER, last_checkpoint
+from vlnbert.learning.run_folder import POINTER, TrainingState, last_checkpoint
 from vlnbert.learning.runs import begin_run
-from vlnbert.learning.trainer import Summary, Trainer
+from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import SIZES, Navigator, NavigatorConfig
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.sources.instructions import read_word_labels, split_words
@@ -30,7 +30,7 @@ from vlnbert.sources.writing import LOCK
 from vlnbert.tasks.splits import Split, open_split
 from vlnbert.tasks.tokens import load_tokenizer
 from vlnbert.tasks.word_labels import align_words
-from vlnbert.world import open_world
+from vlnbert.world.build import open_world
 
 CONFIG = TrainConfig(
     iterations=24,
@@ -77,7 +77,7 @@ def trainer(
     train = split("r2r/train", 12)
     if config.objective.alignment:
         train, _ = align_words(train, read_word_labels(folder.word_labels), tokenizer, world)
-    return NAVIGATOR.trainer(run, navigator, environment, [train], validation, config, SCORED, ranks, **more)
+    return Trainer(NAVIGATOR, run, navigator, environment, [train], validation, config, SCORED, "spl", ranks, **more)
 
 
 def write_labels(house: Path) -> Path:

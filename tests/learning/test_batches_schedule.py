@@ -93,6 +93,6 @@ def test_splits_are_counted() -> None:
 
 
 def test_old_trainings_are_as_before() -> None:
-    schedule = SplitSchedule.of(TRAINING, 2)
+    schedule = SplitSchedule((1.0, 1.0), (1.0, 1.0), TRAINING.iterations)
     assert [schedule.place(update) for update in range(4)] == [(0, 0), (1, 0), (0, 1), (1, 1)]
     assert torch.tensor(schedule.shares(0)).sum() == 1

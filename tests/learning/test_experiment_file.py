@@ -11,8 +11,7 @@ import pytest
 import vlnbert as vln
 from vlnbert.errors import DataError, UnknownNameError, UsageError
 from vlnbert.learning.experiment import Experiment
-from vlnbert.learning.experiment_file import read_experiment
-from vlnbert.learning.presets import Preset, presets
+from vlnbert.learning.presets import Preset, presets, read_experiment
 from vlnbert.learning.rewards import REWARDS
 
 

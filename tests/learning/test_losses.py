@@ -9,7 +9,8 @@ import torch
 from vlnbert.learning.losses import actor_critic_loss, discounted_returns, teacher_cross_entropy
 from vlnbert.learning.rewards import RewardConfig, Rewards, hop_distances
 from vlnbert.sources.connectivity import ScanGraph
-from vlnbert.world import STOP, World, build_world
+from vlnbert.world.build import build_world
+from vlnbert.world.world import STOP, World
 
 PROGRESS = RewardConfig(fidelity=False, departure=False)
 

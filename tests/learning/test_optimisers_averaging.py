@@ -23,7 +23,7 @@ from vlnbert.learning.trainer import Trainer
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.storage.folder import read_safetensors
 from vlnbert.ranks import ALONE, Ranks
-from vlnbert.rollout.greedy import GreedyAgent
+from vlnbert.rollout.policy import GreedyAgent
 
 AVERAGED = replace(CONFIG, ema=0.5)  # low, so that the ramp reaches it within ten updates
 

@@ -185,7 +185,7 @@ def test_episodes_end_at_the_limit(
         trainer.learner(batch, key)
     assert len(rows) == limit + 1, "one more look, for the value to bootstrap from"
     rows.clear()
-    trainer.scores()
+    trainer.recipe.scores(trainer.model, trainer.environment, trainer.validation, trainer.config, trainer.ranks)
     naming = preset in REVERIE  # who came to the limit looks once more, to name what is there
     assert sum(rows) == len(trainer.validation[trainer.best_on].episodes) * (limit + naming)
 

@@ -93,13 +93,16 @@ def test_a_class_is_made_once_with_the_settings(
 
 
 BROKEN = {
-    "a list": (lambda rollout: [0.0], r"gives list, not a tensor"),
+    "a list": (lambda rollout: [0.0], r"gives a list, not a tensor"),
     "a row": (lambda rollout: rollout.slot[0].float(), r"has the shape \[8\], not \[time, row\], here \[\d, 8\]"),
     "with the end": (lambda rollout: rollout.viewpoint.float(), r"has the shape \[\d, 8\], not \[time, row\]"),
     "numbers of things": (lambda rollout: rollout.slot, r"is of int64, not of floating-point numbers"),
     "no number": (lambda rollout: rollout.slot * torch.nan, r"is not finite where rows are live"),
     "infinite": (lambda rollout: rollout.slot + torch.inf, r"is not finite where rows are live"),
-    "elsewhere": (lambda rollout: torch.ones(rollout.slot.shape, device="meta"), r"is on meta, the rollout on cpu"),
+    "elsewhere": (
+        lambda rollout: torch.ones(rollout.slot.shape, device="meta"),
+        r"gives a meta tensor, not one that",
+    ),
 }
 
 

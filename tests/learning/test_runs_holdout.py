@@ -145,7 +145,7 @@ def test_the_run_can_be_evaluated_there(house: Path, trained: Path) -> None:
     best = min(number for number, score in scores.items() if score == max(scores.values()))
     for checkpoint, number in {"best": best, "last": 6}.items():
         words = ("evaluate", trained, "--data", house, "--splits", "dev_unseen", "--checkpoint", checkpoint)
-        found = json.loads(called(*words, "--json").out)["dev_unseen"]
+        found = json.loads(called(*words, "--json").out)[DEV]
         assert found["spl"] == pytest.approx(scores[number])
         evaluated = vln.evaluate(vln.open_run(trained), split=DEV, checkpoint=checkpoint, bar=False)
         assert evaluated.scores[DEV] == found

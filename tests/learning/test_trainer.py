@@ -15,12 +15,11 @@ import vlnbert.learning.trainer
 from tests.learning.samples import CONFIG, SCORED, Watcher, go_on, same, trainer, weights
 from tests.processes import PROCESSES
 from vlnbert.evaluation.evaluate import evaluate_agent
-from vlnbert.learning.checkpoints import TrainingState, save_checkpoint
 from vlnbert.learning.optimisers import LearningRate
-from vlnbert.learning.run_folder import POINTER, Progress, last_checkpoint
+from vlnbert.learning.run_folder import POINTER, Progress, TrainingState, last_checkpoint, save_checkpoint
 from vlnbert.learning.trainer import Trainer, TrainingError, dropout_seed
 from vlnbert.navigator import Navigator
-from vlnbert.rollout.greedy import GreedyAgent
+from vlnbert.rollout.policy import GreedyAgent
 
 
 def test_a_resumed_run_ends_with_the_same_bits(house: Path, tmp_path: Path) -> None:

@@ -238,7 +238,7 @@ def test_a_flip_is_of_an_episode_and_an_iteration(house: Path, tmp_path: Path, m
     assert flips(one.batches, 3) == alone
     some = torch.arange(len(alone)).flip(0)[::3]
     assert flips(one.batches, 3, some).items() <= alone.items()
-    team = [BatchStream.of(one.batches.splits, one.config, Ranks(rank, 2), torch.device("cpu")) for rank in range(2)]
+    team = [BatchStream(one.batches.splits, one.config, Ranks(rank, 2), torch.device("cpu")) for rank in range(2)]
     first, second = (flips(stream, 3) for stream in team)
     assert first | second == alone
     often = [set(flips(one.batches, number).items()) for number in range(8)]

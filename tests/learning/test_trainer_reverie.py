@@ -29,8 +29,9 @@ from vlnbert.ranks import ALONE, Ranks
 from vlnbert.sources.connectivity import ScanGraph
 from vlnbert.sources.layout import open_folder
 from vlnbert.tasks import episodes
-from vlnbert.world import STOP, World, build_world
+from vlnbert.world.build import build_world
 from vlnbert.world.objects import NONE
+from vlnbert.world.world import STOP, World
 
 SCORED = ("reverie/val_unseen", "r2r/val_unseen")
 ONE = Experiment(

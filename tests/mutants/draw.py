@@ -21,13 +21,10 @@ ROOMS = ("learning", "rollout", "evaluation", "navigator", "tasks")
 # What runs on a GPU alone: tests that run anywhere cannot tell.
 ON_A_GPU = {
     "navigator/fast/kernels.py": (),
-    "navigator/fast/passes.py": ("SEEDS", "Pass.dropout"),
-    "navigator/fast/fused.py": (
-        *("MOST_NUMBERS", "MOST_TOKENS", "MOST_SCORES", "BLOCK_ROWS", "PROGRAMS"),
-        *("_Attention.", "_fits", "_attention_blocks", "_pointers", "_keys_and_values", "_counts"),
-        *("triton_norm", "_NormWeights.", "_ResidualNorm.", "_norm_blocks"),
-        *("triton_pass", "_compiles", "_try_out", "_interpreted"),
-        *("block_size", "seed_arguments", "threshold_arguments"),
+    "navigator/fast/fused.py": (),
+    "navigator/fast/__init__.py": (
+        *("SEEDS", "Pass.dropout", "MOST_NUMBERS", "MOST_TOKENS", "MOST_SCORES"),
+        *("_fits", "triton_pass", "_compiles", "_try_out", "_interpreted", "block_size"),
     ),
     "learning/updates.py": ("GraphUpdate.", "_Recording.", "unrecordable"),
 }

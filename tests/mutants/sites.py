@@ -128,6 +128,8 @@ def _parsed(text: str, like: ast.AST) -> ast.AST:
             return ast.parse(f"_({text})", mode="eval").body.keywords[0]  # type: ignore[attr-defined]
         case ast.Slice():
             return ast.parse(f"_[{text}]", mode="eval").body.slice  # type: ignore[attr-defined]
+        case ast.Starred():
+            return ast.parse(f"_({text})", mode="eval").body.args[0]  # type: ignore[attr-defined]
     return ast.parse(text, mode="eval").body
 
 

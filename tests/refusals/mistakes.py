@@ -6,8 +6,8 @@ import re
 import shutil
 import sys
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from time import sleep
 
 from tests.cli.conftest import TINY, called
@@ -99,6 +99,6 @@ def held_up(words: list[str], place: str, folder: Path, cache: Path, told: Path,
     os.environ["VLNBERT_CACHE"], os.environ["VLNBERT_STATE"] = str(cache), str(cache / "state")
     os.dup2(os.open(told, os.O_CREAT | os.O_WRONLY), 2)
     module, _, name = place.rpartition(".")
-    setattr(import_module(module), name, wait)
+    setattr(resolve_name(module), name, wait)
     sys.stderr, sys.argv = os.fdopen(2, "w", buffering=1), ["vlnbert", *words]
     main()

@@ -91,7 +91,7 @@ BAD: dict[str, tuple[str, tuple[str, ...], str]] = {
     "a task whose measure fails": (
         TASK.format(gives="{'wins': episodes.extra['length']}"),
         ON_MINE,
-        "no field of one's own 'length' in these episodes; known: none",
+        "no user-defined field 'length' in these episodes; known: none",
     ),
     "a task with fields that do not fit": (
         TASK.format(gives="{}").replace("{}", "{}\n" + RAGGED, 1),
@@ -211,7 +211,7 @@ def test_a_folder_that_was_there_and_empty(house: Path, tmp_path: Path, forget_p
     plugin.write_text(REWARD.format(gives="None"))
     words = ("train", "demo", "--data", house, "--out", run, *TINY, "--training.reward", "mine")
     updates = ("--training.iterations", "2", "--training.validate-every", "2")
-    assert "gives NoneType, not a tensor" in refused("--plugin", plugin, *words, *updates)
+    assert "gives a NoneType, not a tensor" in refused("--plugin", plugin, *words, *updates)
     forget_plugins()
     plugin.write_text(REWARD.format(gives="rollout.slot.float()"))
     assert called("--plugin", plugin, *words, *updates).code == 0

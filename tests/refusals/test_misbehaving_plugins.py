@@ -171,9 +171,9 @@ def test_what_it_raises_is_a_line_that_names_it(
     named = PARTS[part][3] if PARTS[part][3] != "Mine" else "the backbone Mine"
     assert line.startswith(f"vlnbert: {named}"), line
     if does == "raise StopIteration" and part == "task read":  # which Python makes another error of, in a generator
-        assert line.endswith("(RuntimeError: generator raised StopIteration); mend it")
+        assert line.endswith("(RuntimeError: generator raised StopIteration); fix it")
     else:
-        assert f"of {tmp_path / 'my.py'} ({RAISED[does]}); mend it" in line
+        assert f"of {tmp_path / 'my.py'} ({RAISED[does]}); fix it" in line
     assert not (tmp_path / "run").exists() or part == "task arrived", "whose first update is made before"
 
 
@@ -331,9 +331,7 @@ def test_callbacks_cannot_end_the_process_or_change_what_is_logged(house: Path, 
     def train(name: str, does: Callable[[], object]) -> vln.Run:
         return vln.train("demo", house, tmp_path / name, callbacks=[Ends(does)], bar=False, tensorboard=False, **small)
 
-    with pytest.raises(
-        vln.UsageError, match=r"^the callback Ends failed in line \d+ of .* \(SystemExit: 0\); mend it$"
-    ):
+    with pytest.raises(vln.UsageError, match=r"^the callback Ends failed in line \d+ of .* \(SystemExit: 0\); fix it$"):
         train("exit", lambda: exit(0))
 
     def prunes() -> None:

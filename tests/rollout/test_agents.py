@@ -82,7 +82,7 @@ def test_others_are_none(thing: object) -> None:
 
 def test_goals_are_told_to_oracles_alone(environment: Environment) -> None:
     with pytest.raises(UsageError, match="oracle = True"):
-        starting(environment).require_goal()
+        starting(environment).require("goal")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from vlnbert.errors import UnknownNameError
 from vlnbert.rollout.agents import EpisodeBatch, find_agent
 from vlnbert.rollout.baselines import Random, RandomReverie
 from vlnbert.rollout.episodes import run_episodes
-from vlnbert.world import STOP, build_world
+from vlnbert.world.build import build_world
+from vlnbert.world.world import STOP
 
 
 @pytest.fixture

@@ -19,11 +19,10 @@ from vlnbert.rollout import going_back
 from vlnbert.rollout.agents import Agent, EpisodeBatch
 from vlnbert.rollout.episodes import Trajectories, run_episodes
 from vlnbert.rollout.going_back import Trail
-from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.rollout.mixed import GREEDY, SAMPLE, TEACHER, MixedAgent, Rollout, collect_rollout, keys
-from vlnbert.rollout.policy import Decision, Policy
-from vlnbert.world import STOP, World
+from vlnbert.rollout.policy import Decision, GreedyAgent, Policy
 from vlnbert.world.build import build_world
+from vlnbert.world.world import STOP, World
 
 STAY = -1
 

@@ -15,7 +15,8 @@ from vlnbert.features.views import facing_views
 from vlnbert.rollout.agents import EpisodeBatch
 from vlnbert.rollout.mixed import GREEDY, SAMPLE, TEACHER, MixedAgent, TeacherRows, gumbel, keys, mix
 from vlnbert.tasks.task import TASKS
-from vlnbert.world import STOP, FeatureBank, World
+from vlnbert.world.banks import FeatureBank
+from vlnbert.world.world import STOP, World
 
 LIMIT = 6
 

@@ -15,9 +15,9 @@ from vlnbert.learning.losses import TINY, attention_loss
 from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.navigator import Navigator
 from vlnbert.rollout.mixed import SAMPLE, TEACHER, MixedAgent, Rollout, keys
-from vlnbert.rollout.policy import encode_tokens
 from vlnbert.tasks.episodes import pad_paths
-from vlnbert.world import FeatureBank, World
+from vlnbert.world.banks import FeatureBank
+from vlnbert.world.world import World
 
 LIMIT = 6
 WALKS = ["a0 a3 a4", "a1 a2 a3", "a5 a4 a3 a0", "a3"]
@@ -59,7 +59,8 @@ class Scene:
         """[time, row] of one row at a time, its words looked up by the names of WALKS."""
         costs, viewpoints = torch.zeros(rollout.live.shape, dtype=torch.float64), self.environment.world.viewpoints
         for row, walk in enumerate(WALKS):
-            instruction = encode_tokens(self.navigator, self.tokens[row : row + 1])
+            tokens = self.tokens[row : row + 1]
+            instruction = self.navigator.encode(tokens, tokens != 0)
             hidden = instruction.state
             for time in range(len(costs)):
                 where = rollout.viewpoint[time, row : row + 1]

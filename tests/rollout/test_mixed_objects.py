@@ -16,11 +16,11 @@ from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.rewards import RewardConfig, Rewards
 from vlnbert.navigator import Navigator, fast
 from vlnbert.rollout.mixed import SAMPLE, TEACHER, MixedAgent, Rollout, keys
-from vlnbert.rollout.policy import encode_tokens
 from vlnbert.sources.annotations import BoxedObject, ViewpointObjects
 from vlnbert.tasks.episodes import pad_paths
-from vlnbert.world import STOP, FeatureBank, ObjectBank, World
-from vlnbert.world.objects import NONE, build_object_table
+from vlnbert.world.banks import FeatureBank
+from vlnbert.world.objects import NONE, ObjectBank, build_object_table
+from vlnbert.world.world import STOP, World
 
 LIMIT = 6
 SHOWN = {"a3": 2, "a4": 5, "a5": 1, "g0": 13}  # how many objects a viewpoint shows; the others show none
@@ -93,7 +93,8 @@ def plain_grounding_loss(scene: Scene, rollout: Rollout) -> Tensor:
     world, objects = scene.environment.world, scene.environment.object_bank.object_table
     costs = torch.zeros(rollout.live.shape, dtype=torch.float64)
     for row, target in enumerate(TARGETS):
-        instruction = encode_tokens(scene.navigator, scene.tokens[row : row + 1])
+        tokens = scene.tokens[row : row + 1]
+        instruction = scene.navigator.encode(tokens, tokens != 0)
         hidden, goal = instruction.state, int(scene.path[row, -1])
         for time in range(len(costs)):
             where = rollout.viewpoint[time, row : row + 1]
@@ -171,7 +172,8 @@ def test_room_for_more_objects_changes_nothing(scene: Scene) -> None:
 def look(scene: Scene, names: str) -> tuple:
     """A step of the first rows at some viewpoints of alpha."""
     where = torch.tensor([scene.environment.world.find("alpha", name) for name in names.split()])
-    instruction = encode_tokens(scene.navigator, scene.tokens[: len(where)])
+    tokens = scene.tokens[: len(where)]
+    instruction = scene.navigator.encode(tokens, tokens != 0)
     state = State(where, torch.full_like(where, 12), torch.zeros_like(where, dtype=torch.bool))
     return scene.navigator.step(instruction.state, instruction, scene.environment.observe(state)), where
 

@@ -10,7 +10,7 @@ import pytest
 from vlnbert.errors import DataError
 from vlnbert.house.building import build
 from vlnbert.house.write import plan_document
-from vlnbert.sources.plans import LARGEST_FILE, read_plan
+from vlnbert.sources.annotations import LARGEST_FILE, read_plan
 
 DOCUMENT = plan_document(build(3, 0))
 

@@ -14,6 +14,7 @@ from vlnbert.errors import UnknownNameError, UsageError
 from vlnbert.rollout.mixed import keys, uniform
 from vlnbert.speaker.config import Decoding
 from vlnbert.speaker.decoding import (
+    GREEDY,
     TRIES,
     Draft,
     Generated,
@@ -30,7 +31,7 @@ NUCLEUS = Decoding("nucleus", top_p=0.8, temperature=1.3, seed=5)
 
 
 def generate(
-    speaker: Speaker, data: Data, paths: Paths, decoding: Decoding | None = None, precision: str = "float32"
+    speaker: Speaker, data: Data, paths: Paths, decoding: Decoding = GREEDY, precision: str = "float32"
 ) -> Generated:
     return InstructionGenerator(speaker, data.environment, precision).generate(paths, decoding)
 

@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from vlnbert.data.data import Data
 from vlnbert.errors import UsageError
 from vlnbert.speaker.config import SpeakerConfig
-from vlnbert.speaker.likelihood import instruction_likelihoods, perplexity, token_losses
+from vlnbert.speaker.model import instruction_likelihoods, perplexity, token_losses
 from vlnbert.speaker.paths import Paths, PathSights, observe_paths
 from vlnbert.speaker.speaker import Speaker
 

@@ -18,8 +18,7 @@ from tests.processes import together
 from vlnbert.data.data import Data, open_data
 from vlnbert.errors import DataError, UsageError
 from vlnbert.house import generate
-from vlnbert.learning.experiment_file import read_experiment, save_experiment
-from vlnbert.learning.presets import presets
+from vlnbert.learning.presets import presets, read_experiment, save_experiment
 from vlnbert.learning.run_folder import last_checkpoint
 from vlnbert.learning.run_record import read_record
 from vlnbert.learning.runs import begin_run, resume_run
@@ -28,9 +27,12 @@ from vlnbert.navigator.storage.folder import read_safetensors
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.speaker.config import SpeakerConfig
 from vlnbert.speaker.experiment import SpeakerExperiment
-from vlnbert.speaker.likelihood import PAD
-from vlnbert.speaker.recipe import initial_speaker, read_words
+from vlnbert.speaker.model import PAD
+from vlnbert.speaker.recipe import RECIPE, WORDS
 from vlnbert.speaker.speaker import Speaker
+from vlnbert.weights.importing import find_tokenizer
+from vlnbert.weights.options import resolve_source
+from vlnbert.weights.reading import read_checkpoint
 
 SCORED = "r2r/val_unseen"
 SHAPE = SpeakerConfig(
@@ -190,20 +192,23 @@ def test_broken_paths_are_left_out_and_named(tmp_path: Path, house: Path) -> Non
 
 def test_words_of_a_bert(house: Path, tmp_path: Path) -> None:
     """Its embeddings and its vocabulary, if that is the data's; of another vocabulary it is refused."""
-    words, tokenizer = read_words("all-MiniLM-L6-v2")
+    checkpoint = read_checkpoint(resolve_source("all-MiniLM-L6-v2"))
+    (words,) = (tensor for name, tensor in checkpoint.tensors.items() if name.endswith(WORDS))
+    tokenizer = find_tokenizer(checkpoint, None, len(words))
+    assert tokenizer is not None
     assert words.shape == (tokenizer.get_vocab_size(), 384)
     asked = replace(small(), start="all-MiniLM-L6-v2")
     with pytest.raises(UsageError, match="all-MiniLM-L6-v2 has another vocabulary, of 30,522 word pieces, than"):
         begun(house, tmp_path / "run", asked)
     data = open_data(house).seen_as(asked.seen)
     data.tokenizer = tokenizer
-    speaker = initial_speaker(asked, data)
+    speaker = RECIPE.initial(asked, data)
     assert speaker.config.hidden == 384
     assert torch.equal(speaker.word.weight, words)
     with pytest.raises(UsageError, match="hidden is 16, but the data or the words to start from decided on 384"):
-        initial_speaker(asked, data, asked=("speaker.hidden",))
+        RECIPE.initial(asked, data, asked=("speaker.hidden",))
     with pytest.raises(UsageError, match="384 wide, which 5 heads cannot share"):
-        initial_speaker(replace(asked, speaker=SpeakerConfig(hidden=15, heads=5)), data)
+        RECIPE.initial(replace(asked, speaker=SpeakerConfig(hidden=15, heads=5)), data)
 
 
 def test_a_speaker_to_start_from(house: Path, tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vlnbert.errors import UsageError
-from vlnbert.tasks import load_episodes
 from vlnbert.tasks.batches import BUCKET, TrainingBatches, bucket, evaluation_batches, take
+from vlnbert.tasks.episodes import load_episodes
 from vlnbert.tasks.tokens import load_tokenizer, tokenise
 
 LENGTHS = st.lists(st.integers(3, 80), min_size=1, max_size=70).map(torch.tensor)

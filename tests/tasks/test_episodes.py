@@ -5,10 +5,10 @@ import torch
 
 from vlnbert.errors import UnknownNameError, VlnbertError
 from vlnbert.sources.instructions import read_r2r
-from vlnbert.tasks import load_episodes
-from vlnbert.tasks.episodes import NONE, bind, require_goals
+from vlnbert.tasks.episodes import NONE, bind, load_episodes, require_goals
 from vlnbert.tasks.task import TASKS
-from vlnbert.world import open_object_table, open_world
+from vlnbert.world.build import open_world
+from vlnbert.world.objects import open_object_table
 
 TRAIN = "r2r/R2R_train.json"
 

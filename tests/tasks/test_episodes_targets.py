@@ -8,7 +8,7 @@ import torch
 from tests.world.samples import ORDER, codes_of, furnish
 from vlnbert.tasks.episodes import load_episodes
 from vlnbert.tasks.splits import report_targets, target_index
-from vlnbert.world import ObjectBank, open_object_table
+from vlnbert.world.objects import ObjectBank, open_object_table
 
 
 @pytest.fixture

@@ -163,7 +163,7 @@ def test_a_recorded_update_cannot_read_them(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_field_that_nobody_gave() -> None:
-    with pytest.raises(UnknownNameError, match="no field of one's own 'flor' in these episodes; did you mean floor"):
+    with pytest.raises(UnknownNameError, match="no user-defined field 'flor' in these episodes; did you mean floor"):
         Extra(floor=1)["flor"]
 
 

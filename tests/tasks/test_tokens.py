@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vlnbert.errors import UsageError, VlnbertError
-from vlnbert.tasks import load_episodes
 from vlnbert.tasks import tokens as tokens_module
+from vlnbert.tasks.episodes import load_episodes
 from vlnbert.tasks.tokens import load_tokenizer, tokenise
 
 PAD, UNK, CLS, SEP = range(4)

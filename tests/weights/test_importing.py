@@ -204,7 +204,7 @@ def test_an_export_tells_what_no_weight_does(tmp_path: Path) -> None:
     assert document.pop("vlnbert") == {"heads": 2, "max_steps": 12}
     assert {part: set(entry) for part, entry in document.items()} == {key: {"epoch", "state_dict"} for key in PARTS}
     other = inspect_weights(tmp_path / "mine.pt", ImportOptions(heads=4))
-    assert "4 heads, as asked for; the weights come with 2" in other.notes
+    assert "4 heads, as requested; the weights come with 2" in other.notes
     report = import_weights(tmp_path / "mine.pt", tmp_path / "again")
     assert (report.config.heads, report.notes[-1:]) == (2, [MISSING_VOCABULARY])
     assert Navigator.from_pretrained(tmp_path / "again").limits == Limits(max_steps=12)

@@ -19,8 +19,7 @@ def keys(backbone: str, layers: int, cross: int) -> set[str]:
 
 @pytest.mark.parametrize(("family", "backbone"), CASES, ids=NAMES)
 def test_every_target_is_a_key_of_a_navigator(family: Family, backbone: str) -> None:
-    counts = {"backbone.layers.": 2, "backbone.cross_layers.": 2}
-    targets = {target for _, _, target in ordered_keys(family.rows[backbone], counts)}
+    targets = {target for _, _, target in ordered_keys(family.rows[backbone], 2, 2)}
     assert targets <= keys(backbone, 2, 2)
 
 
@@ -38,8 +37,7 @@ def test_no_row_stands_twice(family: Family, backbone: str) -> None:
 def test_published_tables_can_be_read_both_ways(backbone: str, layers: int, cross: int) -> None:
     family = PUBLISHED[backbone]
     table, expected = KeyTable(family, backbone), keys(backbone, layers, cross)
-    counts = {"backbone.layers.": layers, "backbone.cross_layers.": cross}
-    listed = ordered_keys(family.rows[backbone], counts)
+    listed = ordered_keys(family.rows[backbone], layers, cross)
     back = {name: target for name, pattern, target in listed if not pattern.startswith(family.kept)}
     assert {target: table.source(target) for target in expected} == {target: name for name, target in back.items()}
     assert len({name for name, _, _ in listed}) == len(listed)

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from tests.conftest import TinyData, included
-from vlnbert.world import ObjectTable, World, open_object_table
+from vlnbert.world.objects import ObjectTable, open_object_table
+from vlnbert.world.world import World
 
 CROWD = 60  # objects at alpha's a0
 MIXED = {  # alpha's a1; boxes are [x, y, width, height]

@@ -14,8 +14,9 @@ from safetensors import SafetensorError
 
 from tests.processes import PATIENCE
 from vlnbert.features.views import open_features, open_labels
-from vlnbert.world import build, open_world
+from vlnbert.world import build
 from vlnbert.world import cache as cache_module
+from vlnbert.world.build import open_world
 from vlnbert.world.cache import Key, cache_folder, cached, cached_in_pieces, content_digest
 
 
@@ -249,7 +250,7 @@ def test_a_world_from_the_cache_needs_no_scipy(tiny, world):
     subprocess.run([sys.executable, "-c", code, str(tiny.root)], env=environment, stdout=subprocess.PIPE, check=True)
 
 
-OPEN = "import sys; from vlnbert.world import open_world; print(open_world(sys.argv[1]).fingerprint())"
+OPEN = "import sys; from vlnbert.world.build import open_world; print(open_world(sys.argv[1]).fingerprint())"
 
 
 def test_two_processes_at_once(tiny, cache, world):

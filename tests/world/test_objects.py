@@ -11,8 +11,8 @@ from tests.world.samples import CROWD, MIXED, ORDER, everyone, furnish, furnishe
 from vlnbert.errors import InvalidFileError
 from vlnbert.sources.annotations import BoxedObject, ViewpointObjects
 from vlnbert.world import objects as module
-from vlnbert.world import open_object_table, open_world
-from vlnbert.world.objects import NONE, build_object_table, find_sightings
+from vlnbert.world.build import open_world
+from vlnbert.world.objects import NONE, build_object_table, find_sightings, open_object_table
 
 
 @pytest.fixture

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from tests.navigator.samples import CONFIGS, make, sight, words
 from tests.world.samples import CROWD, ORDER, codes_of, everyone, furnished, plain_direction, plain_objects
 from vlnbert.errors import UsageError
-from vlnbert.world import ObjectBank
-from vlnbert.world.objects import build_object_table
+from vlnbert.world.objects import ObjectBank, build_object_table
 
 
 @pytest.fixture

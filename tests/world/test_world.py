@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from vlnbert.environment.contract import check_world
 from vlnbert.errors import UnknownNameError, UsageError, VlnbertError
 from vlnbert.sources.connectivity import ScanGraph, read_connectivity
-from vlnbert.world import STOP, build_world, open_world
-from vlnbert.world.build import find_candidates, shortest_paths
-from vlnbert.world.world import VIEWS, angle_feature, level_view, view_elevation, view_heading, wrapped
+from vlnbert.world.build import build_world, find_candidates, open_world, shortest_paths
+from vlnbert.world.world import STOP, VIEWS, angle_feature, level_view, view_elevation, view_heading, wrapped
 
 
 def test_scans_lie_one_behind_the_other(world):

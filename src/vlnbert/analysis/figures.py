@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from vlnbert.errors import UsageError
-from vlnbert.evaluation.tables import is_rate, own_keys
+from vlnbert.evaluation.metrics import is_rate, own_keys
 from vlnbert.learning.objective import PAPER_TERMS
 from vlnbert.sources.files import is_number
 from vlnbert.sources.writing import written_beside
@@ -35,16 +35,19 @@ PALETTE = {
 }
 
 _PROLOGUE = re.compile(r"^.*?(?=<svg )|<!--.*?-->|<defs>\s*<style.*?</style>\s*</defs>|<metadata>.*?</metadata>", re.S)
-_UNUSED_ID = re.compile(r' id="[A-Za-z0-9.]+_\d+"')  # matplotlib numbers its artists; only hashed names are referred to
+# matplotlib numbers its artists; only hashed names are referred to.
+_UNUSED_ID = re.compile(r' id="[A-Za-z0-9.]+_\d+"')
 _TAG = re.compile(r"<[^>]*>")
 _LONG_NUMBER = re.compile(r"-?\d+\.\d{3,}")
 _FONT_FAMILY = re.compile(r"(font: [^';]*?px) '[^;\"]*")
 _REFERRED = re.compile(r'( id="|href="#|url\(#)')
-_LINES = ' style="stroke-linejoin: round; stroke-linecap: butt"'  # matplotlib's defaults, which it sets page-wide
+# matplotlib's defaults, which it sets page-wide.
+_LINES = ' style="stroke-linejoin: round; stroke-linecap: butt"'
 SIZE = 7.2, 2.5  # inches, two panels side by side
 PANEL = 3.54, 2.6  # one by itself; a page shows it at 340 pixels or more, so that no text is under 11 pixels
 TEXT = 8.5  # points
-STYLES: tuple[Literal["-", "--", ":", "-."], ...] = ("-", "--", ":", "-.")  # of the lines of metrics that a task adds
+# Lines of the metrics that a task adds.
+STYLES: tuple[Literal["-", "--", ":", "-."], ...] = ("-", "--", ":", "-.")
 TICKS = 7  # spaces between the ticks of an axis, at most
 
 
@@ -63,7 +66,9 @@ def figure_svg(figure: Figure) -> str:
         figure.savefig(buffer, format="svg", metadata=unsaid)
     svg = _TAG.sub(_compact_tag, _UNUSED_ID.sub("", _PROLOGUE.sub("", buffer.getvalue())))
     svg = re.sub(r">\s+<", "><", svg).strip()
-    svg = _with_own_ids(svg)
+    # Several figures share a page, so ids become the figure's own; only equal figures share them.
+    digest = blake2b(svg.encode(), digest_size=4).hexdigest()
+    svg = _TAG.sub(lambda tag: _REFERRED.sub(rf"\1f{digest}-", tag[0]), svg)
     label = escaped(str(figure.get_label()))
     return svg.replace("<svg ", f'<svg role="img" aria-label="{label}"{_LINES} ', 1)
 
@@ -77,16 +82,10 @@ def _compact_tag(tag: re.Match[str]) -> str:
     return text
 
 
-def _with_own_ids(svg: str) -> str:
-    """Make the ids inside a figure its own, since several figures share a page; only equal figures share ids."""
-    digest = blake2b(svg.encode(), digest_size=4).hexdigest()
-    return _TAG.sub(lambda tag: _REFERRED.sub(rf"\1f{digest}-", tag[0]), svg)
-
-
 def draw_curves(log: Sequence[dict[str, Any]], split: str, others: Mapping[str, float]) -> Figure:
     """The losses of the updates, and the scores on a split beside the success rates of other agents."""
-    figure = Picture(figsize=SIZE, layout="constrained", facecolor="none")
-    figure.set_label(f"Learning curves: the losses, and the scores on {split}")
+    label = f"Learning curves: the losses, and the scores on {split}"
+    figure = Picture(figsize=SIZE, layout="constrained", facecolor="none", label=label)
     left, right = figure.subplots(1, 2)
     _draw_losses(left, log)
     _draw_rates(right, log, split, others)
@@ -95,16 +94,15 @@ def draw_curves(log: Sequence[dict[str, Any]], split: str, others: Mapping[str, 
 
 def draw_losses(log: Sequence[dict[str, Any]]) -> Figure:
     """The losses of the updates alone."""
-    figure = Picture(figsize=PANEL, layout="constrained", facecolor="none")
-    figure.set_label("Learning curves: the losses")
+    figure = Picture(figsize=PANEL, layout="constrained", facecolor="none", label="Learning curves: the losses")
     _draw_losses(figure.subplots(), log)
     return figure
 
 
 def draw_rates(log: Sequence[dict[str, Any]], split: str, others: Mapping[str, float]) -> Figure:
     """The scores on a split alone, beside the success rates of other agents."""
-    figure = Picture(figsize=PANEL, layout="constrained", facecolor="none")
-    figure.set_label(f"Learning curves: the scores on {split}")
+    label = f"Learning curves: the scores on {split}"
+    figure = Picture(figsize=PANEL, layout="constrained", facecolor="none", label=label)
     _draw_rates(figure.subplots(), log, split, others)
     return figure
 
@@ -114,7 +112,8 @@ def save_figure(figure: Figure, path: Path) -> None:
     endings = sorted(figure.canvas.get_supported_filetypes())
     if path.suffix.removeprefix(".") not in endings:
         raise UsageError(f"{path} does not end in the name of a picture format; choose one of {', '.join(endings)}")
-    drawn = BytesIO()  # some of matplotlib's writers stumble over their own feet when a disk is full
+    # Drawn in memory: some of matplotlib's writers fail in odd ways when a disk is full.
+    drawn = BytesIO()
     figure.savefig(drawn, format=path.suffix.removeprefix("."), facecolor="white", dpi=150)
     with written_beside(path) as temporary:
         temporary.write_bytes(drawn.getbuffer())
@@ -126,25 +125,27 @@ def _dress(axes: Axes) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(PALETTE["dot"])
     for axis in (axes.xaxis, axes.yaxis):
-        if axis.get_scale() == "linear":  # not as many ticks as there is room for: that room is known after the layout
+        # Not as many ticks as there is room for: that room is known after the layout.
+        if axis.get_scale() == "linear":
             axis.set_major_locator(MaxNLocator(TICKS, steps=[1, 2, 2.5, 5, 10]))
     axes.set_xlabel("updates", fontsize=TEXT, color=PALETTE["quiet"])
 
 
 def _draw_losses(axes: Axes, log: Sequence[dict[str, Any]]) -> None:
     updates = [line for line in log if "total" in line]
-    usual = {"imitation": PALETTE["reference"], "value": PALETTE["goal"]}
-    some = {"grounding": PALETTE["quiet"], "alignment": PALETTE["walked"]}  # of trainings that have such a part
-    usual |= {name: colour for name, colour in some.items() if any(line.get(name) for line in updates)}
-    named = {name for line in updates for name in line} - {*PAPER_TERMS, "total", "iteration", "learning_rate", "time"}
-    of_speaker = {"total": PALETTE["reference"], "cross_entropy": PALETTE["goal"]}
-    colours = of_speaker if any("cross_entropy" in line for line in updates) else usual
-    if colours is usual:
-        colours = colours | dict.fromkeys(sorted(named), PALETTE["ink"])  # losses of one's own
+    # A speaker's, else those of every training of a navigator, of some trainings, and of the user's own losses.
+    if any("cross_entropy" in line for line in updates):
+        colours = {"total": PALETTE["reference"], "cross_entropy": PALETTE["goal"]}
+    else:
+        colours = {"imitation": PALETTE["reference"], "value": PALETTE["goal"]}
+        some = {"grounding": PALETTE["quiet"], "alignment": PALETTE["walked"]}
+        colours |= {name: colour for name, colour in some.items() if any(line.get(name) for line in updates)}
+        known = {*PAPER_TERMS, "total", "iteration", "learning_rate", "time"}
+        colours |= dict.fromkeys(sorted({name for line in updates for name in line} - known), PALETTE["ink"])
     for name, colour in colours.items():
-        known = [(line["iteration"], line[name]) for line in updates if is_number(line.get(name))]
+        points = [(line["iteration"], line[name]) for line in updates if is_number(line.get(name))]
         label = f"{name.replace('_', ' ')} loss"
-        axes.plot(*zip(*known, strict=True) if known else ([], []), color=colour, linewidth=1, label=label)
+        axes.plot(*zip(*points, strict=True) if points else ([], []), color=colour, linewidth=1, label=label)
     axes.legend(frameon=False, fontsize=TEXT, labelcolor=PALETTE["ink"])
     axes.set_ylim(bottom=0)
     _dress(axes)
@@ -167,7 +168,7 @@ def _draw_rates(axes: Axes, log: Sequence[dict[str, Any]], split: str, others: M
         return
     colours = {"sr": PALETTE["walked"], "spl": PALETTE["reference"], "rgs": PALETTE["goal"]}
     own = [name for name in own_keys({name for line in lines for name in line["scores"][split]}) if is_rate(name)]
-    styles = dict(zip(own, cycle(STYLES)))  # as many as there are
+    styles = dict(zip(own, cycle(STYLES)))
     colours |= dict.fromkeys(own, PALETTE["ink"])
     for name, colour in colours.items():
         known = [line for line in lines if line["scores"][split].get(name) is not None]
@@ -180,7 +181,8 @@ def _draw_rates(axes: Axes, log: Sequence[dict[str, Any]], split: str, others: M
         axes.legend(frameon=False, fontsize=TEXT, labelcolor=PALETTE["ink"], loc="best")
     for name, rate in others.items():
         axes.axhline(100 * rate, color=PALETTE["dot"], linewidth=1, linestyle="--")
-        place = axes.get_yaxis_transform()  # across in shares of the panel, up in percent
+        # Across in shares of the panel, up in percent.
+        place = axes.get_yaxis_transform()
         axes.text(0.02, 100 * rate + 2, name, transform=place, fontsize=TEXT, color=PALETTE["quiet"])
     axes.set_title(f"{split}, %", fontsize=TEXT, color=PALETTE["ink"])
     axes.set_ylim(0, 112)

@@ -26,7 +26,6 @@ GAP = 8
 CLOSEST = 48  # pixels to the metre, however short the walk
 AROUND = 1.6  # metres of the house to show around a path
 
-
 Move = tuple[int, int]
 TITLE, OUTCOME, FOOTER = 24, 24, 30  # pixels
 SOFT: dict[str, Any] = {"lw": 6, "alpha": 0.3, "solid_capstyle": "round"}
@@ -119,26 +118,25 @@ def draw_episode(
     header = OUTCOME + TITLE * bool(title)
     total = header + layout.rows * (layout.height + GAP) - GAP + FOOTER
     figure = Picture(figsize=(WIDTH / 96, total / 96), facecolor="none")
-    outcome = _outcome(world, plan, succeeded, ending)
-    _draw_header(figure, total=total, header=header, title=title, outcome=outcome)
+    outcome, colour = _outcome(world, plan, succeeded, ending)
+    figure.set_label(f"Floor plan. {outcome}.")
+    if title:
+        _write(figure, 0, 1 - 9 / total, shorten(title, 72, placeholder=" …"), size=9.5, weight="bold", va="center")
+    _write(figure, 0, 1 - (header - 15) / total, outcome, size=8.5, color=colour, va="center")
+    half = np.array([layout.width, layout.height]) / layout.scale / 2
+    low, high = layout.centre - half, layout.centre + half
     for index, floor in enumerate(plan.floors):
-        column, row = (index, 0) if layout.rows == 1 else (0, index)  # stacked as in the house, or left to right
+        # Stacked as in the house, or left to right.
+        column, row = (index, 0) if layout.rows == 1 else (0, index)
         left, bottom = column * (layout.width + GAP), FOOTER + row * (layout.height + GAP)
         box = left / WIDTH, bottom / total, layout.width / WIDTH, layout.height / total
         axes = figure.add_axes(box, facecolor=PALETTE["panel"])
-        _frame(axes, layout)
+        axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), xticks=[], yticks=[], aspect="equal")
+        axes.spines[:].set_visible(False)
         _draw_floor(axes, plan, floor)
     _draw_legend(figure, total, plan)
     _draw_scale(figure, layout, total)
     return figure
-
-
-def _draw_header(figure: Figure, *, total: float, header: float, title: str, outcome: tuple[str, str]) -> None:
-    text, colour = outcome
-    figure.set_label(f"Floor plan. {text}.")
-    if title:
-        _write(figure, 0, 1 - 9 / total, shorten(title, 72, placeholder=" …"), size=9.5, weight="bold", va="center")
-    _write(figure, 0, 1 - (header - 15) / total, text, size=8.5, color=colour, va="center")
 
 
 def _outcome(world: World, plan: FloorPlan, succeeded: bool | None, ending: str) -> tuple[str, str]:
@@ -152,32 +150,8 @@ def _outcome(world: World, plan: FloorPlan, succeeded: bool | None, ending: str)
     return (f"Success: {stopped}", PALETTE["goal"]) if right else (f"Failure: {stopped}", PALETTE["ink"])
 
 
-def _frame(axes: Axes, layout: PanelLayout) -> None:
-    half = np.array([layout.width, layout.height]) / layout.scale / 2
-    low, high = layout.centre - half, layout.centre + half
-    axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), xticks=[], yticks=[], aspect="equal")
-    axes.spines[:].set_visible(False)
-
-
 def _draw_floor(axes: Axes, plan: FloorPlan, floor: int) -> None:
-    _draw_house(axes, plan, floor)
-    _draw_reference(axes, plan, floor)
-    _draw_walk(axes, plan, floor)
-    if len(plan.floors) > 1:
-        name = f"floor {floor + 1} of {max(plan.floor.values()) + 1}"
-        axes.annotate(
-            name,
-            xy=(0, 1),
-            xytext=(5, -5),
-            xycoords="axes fraction",
-            textcoords="offset points",
-            va="top",
-            size=7.5,
-            color=PALETTE["quiet"],
-        )
-
-
-def _draw_house(axes: Axes, plan: FloorPlan, floor: int) -> None:
+    """The house, the reference, the walk, and the floor's number where there are several."""
     _draw_moves(axes, plan, _on_floor(plan, plan.edges, floor), color=PALETTE["line"], lw=0.8, zorder=1)
     here = np.array([plan.floor[viewpoint] == floor for viewpoint in plan.members.tolist()])
     (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
@@ -185,23 +159,25 @@ def _draw_house(axes: Axes, plan: FloorPlan, floor: int) -> None:
     shown = here & (left < x) & (x < right) & (bottom < y) & (y < top)
     for which, colour in ((shown & ~plan.near, "dot"), (shown & plan.near, "goal")):
         axes.plot(x[which], y[which], "o", ms=2.8, mew=0, color=PALETTE[colour], zorder=2)
-
-
-def _draw_reference(axes: Axes, plan: FloorPlan, floor: int) -> None:
-    moves = _on_floor(plan, pairwise(plan.reference), floor)
-    _draw_moves(axes, plan, moves, color=PALETTE["reference"], zorder=1.5, **SOFT)
+    described = _on_floor(plan, pairwise(plan.reference), floor)
+    _draw_moves(axes, plan, described, color=PALETTE["reference"], zorder=1.5, **SOFT)
     if plan.reference and plan.floor[plan.reference[-1]] == floor:
         x, y = plan.place[plan.reference[-1]]
         axes.add_patch(Circle((x, y), NEAR, color=PALETTE["goal"], alpha=0.08, lw=0, zorder=0.5))
         axes.add_patch(Circle((x, y), NEAR, fill=False, color=PALETTE["goal"], lw=0.8, ls=(0, (4, 3)), zorder=0.6))
         axes.plot([x], [y], zorder=3, **TARGET)
+    _draw_walk(axes, plan, floor)
+    if len(plan.floors) > 1:
+        name, corner = f"floor {floor + 1} of {max(plan.floor.values()) + 1}", ("axes fraction", "offset points")
+        axes.annotate(name, (0, 1), (5, -5), *corner, va="top", size=7.5, color=PALETTE["quiet"])
 
 
 def _draw_walk(axes: Axes, plan: FloorPlan, floor: int) -> None:
     moves = list(pairwise(plan.walked))
     here = _on_floor(plan, moves, floor)
     for start, end in here:
-        bend = 0.18 if (end, start) in moves else 0.0  # there and back again: two lines, not one
+        # There and back again are two lines, not one.
+        bend = 0.18 if (end, start) in moves else 0.0
         arrow = FancyArrowPatch(
             tuple(plan.place[start]),
             tuple(plan.place[end]),
@@ -217,10 +193,9 @@ def _draw_walk(axes: Axes, plan: FloorPlan, floor: int) -> None:
         axes.add_patch(arrow)
     ends = {viewpoint for move in here for viewpoint in move}
     for viewpoint in sorted(dict.fromkeys(plan.walked), key=lambda viewpoint: plan.floor[viewpoint] == floor):
-        if plan.floor[viewpoint] == floor:
-            _draw_number(axes, plan, viewpoint, PALETTE["walked"])
-        elif viewpoint in ends:
-            _draw_number(axes, plan, viewpoint, PALETTE["dot"])  # where the walk goes on, on another floor
+        # A pale number tells where the walk goes on, on another floor.
+        if plan.floor[viewpoint] == floor or viewpoint in ends:
+            _draw_number(axes, plan, viewpoint, PALETTE["walked" if plan.floor[viewpoint] == floor else "dot"])
 
 
 def _on_floor(plan: FloorPlan, moves: Iterable[Move], floor: int) -> list[Move]:

@@ -3,13 +3,14 @@
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from inspect import Parameter, cleandoc, isabstract, signature, unwrap
-from textwrap import fill
+from textwrap import fill, indent
 from types import NoneType, UnionType
 from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
 
-from vlnbert.errors import UnknownNameError, UsageError, near_names, setting
+from vlnbert.errors import UsageError, near_names, setting
+from vlnbert.progress import quiet
 from vlnbert.records import field_docs
 
 P = ParamSpec("P")
@@ -18,40 +19,39 @@ T = TypeVar("T")
 SHOWN = 60  # characters of a wrong value
 
 
-def require_one_of(kind: str, value: str, known: Any) -> None:
-    """Refuse a name that is none of a Literal's."""
-    if value not in get_args(known):
-        raise UnknownNameError(kind, value, get_args(known))
-
-
 def checked(*but: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """A decorator that refuses arguments of other types than a verb names; those in `but` are its own to check."""
+    """A decorator that refuses arguments of other types than a verb names; those in `but` are its own to check.
+
+    A verb that has `bar` shows no progress with bar=False.
+    """
 
     def decorate(verb: Callable[P, T]) -> Callable[P, T]:
         known = signature(verb)
         variable = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
 
-        @cache  # when it is first called: what a signature names for type checkers alone may be slow to import
+        # When it is first called: types that a signature names for type checkers alone may be slow to import.
+        @cache
         def kinds() -> dict[str, Any]:
             plain = [one for one in known.parameters.values() if one.kind not in variable and one.name not in but]
-            return {one.name: resolved(one.annotation, unwrap(verb).__globals__, _public) for one in plain}
+            package, names = sys.modules[__name__.partition(".")[0]], unwrap(verb).__globals__
+            return {one.name: resolved(one.annotation, names, partial(getattr, package)) for one in plain}
 
         @wraps(verb)
         def call(*values: P.args, **named: P.kwargs) -> T:
             try:
                 given = known.bind(*values, **named).arguments
             except TypeError as error:
-                near = [
-                    one for name in named if name not in known.parameters for one in near_names(name, known.parameters)
-                ]
-                remedy = (
-                    f"did you mean {' or '.join(near)}?" if near else f"help(vln.{verb.__name__}) lists what it takes"
-                )
+                unknown = [name for name in named if name not in known.parameters]
+                near = " or ".join(one for name in unknown for one in near_names(name, known.parameters))
+                remedy = f"did you mean {near}?" if near else f"help(vln.{verb.__name__}) lists what it takes"
                 raise UsageError(f"vln.{verb.__name__}: {error}; {remedy}") from None
             for name, value in given.items():
                 if name in kinds() and not fits(kinds()[name], value):
-                    raise UsageError(f"{setting(name)} is {_shown(value)}, where {_listed(kinds()[name])} is expected")
-            return verb(*values, **named)
+                    text = " ".join(repr(value).split())
+                    text = text if len(text) <= SHOWN else f"a {type(value).__name__}"
+                    raise UsageError(f"{setting(name)} is {text}, where {_listed(kinds()[name])} is expected")
+            with quiet(not given.get("bar", True)):
+                return verb(*values, **named)
 
         return call
 
@@ -64,9 +64,8 @@ def spread(verb: Callable[..., T]) -> Callable[..., T]:
     A field's docstring is its help.
     """
     known = signature(verb)
-    groups: dict[str, Any] = {
-        one.name: one.annotation for one in known.parameters.values() if is_dataclass(one.annotation)
-    }
+    groups: dict[str, Any] = {name: one.annotation for name, one in known.parameters.items()}
+    groups = {name: kind for name, kind in groups.items() if is_dataclass(kind)}
     parameters, doc = list[Parameter](), cleandoc(verb.__doc__ or "")
     for name, one in known.parameters.items():
         if name not in groups:
@@ -78,8 +77,8 @@ def spread(verb: Callable[..., T]) -> Callable[..., T]:
             annotation = resolved(item.type, vars(sys.modules[kind.__module__]), lambda _: Any)
             default = getattr(usual, item.name)
             parameters.append(Parameter(item.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation))
-        entries = (f"\n{_entry(item.name, docs[item.name])}" for item in fields(kind))
-        doc = doc.replace(f"\n    {name}: ...", "".join(entries))
+        entries = (fill(f"{item.name}: {docs[item.name]}", 112, subsequent_indent=" " * 4) for item in fields(kind))
+        doc = doc.replace(f"    {name}: ...", indent("\n".join(entries), " " * 4))
 
     @wraps(verb)
     def call(*values: Any, **named: Any) -> T:
@@ -93,9 +92,12 @@ def spread(verb: Callable[..., T]) -> Callable[..., T]:
     return call
 
 
-def _entry(name: str, text: str) -> str:
-    """A parameter in a docstring."""
-    return fill(f"{name}: {text}", 116, initial_indent=" " * 4, subsequent_indent=" " * 8)
+def as_option(place: str, value: object) -> str:
+    """A setting as the command line takes it; False turns a flag off."""
+    group, dot, name = place.replace("_", "-").rpartition(".")
+    if isinstance(value, bool):
+        return f"--{group}{dot}{'' if value else 'no-'}{name}"
+    return f"--{group}{dot}{name}" if value is None else f"--{group}{dot}{name} {value}"
 
 
 def resolved(annotation: Any, names: Mapping[str, Any], unknown: Callable[[str], Any]) -> Any:
@@ -110,10 +112,6 @@ def resolved(annotation: Any, names: Mapping[str, Any], unknown: Callable[[str],
     return annotation
 
 
-def _public(name: str) -> Any:
-    return getattr(sys.modules[__name__.partition(".")[0]], name)
-
-
 def fits(kind: Any, value: object) -> bool:
     """Whether a value is of the kind that an annotation names; what only its user can tell counts as such."""
     if get_origin(kind) in (Union, UnionType):
@@ -121,20 +119,13 @@ def fits(kind: Any, value: object) -> bool:
     if kind is None or kind is NoneType:
         return value is None
     if get_origin(kind) is Sequence:
-        return (
-            not isinstance(value, str)
-            and isinstance(value, Sequence)
-            and all(fits(get_args(kind)[0], item) for item in value)
-        )
+        if isinstance(value, str) or not isinstance(value, Sequence):
+            return False
+        return all(fits(get_args(kind)[0], item) for item in value)
     if kind in (int, float):
         return not isinstance(value, bool) and isinstance(value, int if kind is int else int | float)
     plain = isinstance(kind, type) and get_origin(kind) is None and not getattr(kind, "_is_protocol", False)
     return isinstance(value, kind) if plain else isinstance(value, str) if get_origin(kind) is Literal else True
-
-
-def _shown(value: object) -> str:
-    text = " ".join(repr(value).split())
-    return text if len(text) <= SHOWN else f"a {type(value).__name__}"
 
 
 def _listed(kind: Any) -> str:

@@ -1,7 +1,7 @@
 """Compare agents on one split: settings that differ, scores side by side, the episodes in which they diverge."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from json import dumps
@@ -10,19 +10,17 @@ from typing import Any
 
 import torch
 
-from vlnbert.api.agents import AnyAgent, as_run, chosen_split, is_results, load_agent, require_data
-from vlnbert.api.runs import Run
+from vlnbert.api.runs import AnyAgent, Run, as_run, chosen_split, is_results, load_agent, require_data
 from vlnbert.data.data import Data, open_data
 from vlnbert.errors import UsageError, setting
-from vlnbert.evaluation.divergence import Divergence, Walk, find_divergences
-from vlnbert.evaluation.evaluate import Evaluation
+from vlnbert.evaluation.evaluate import Divergence, Evaluation, Walk, evaluate_file, find_divergences
+from vlnbert.evaluation.metrics import Summary, score_keys, score_table, shown
 from vlnbert.evaluation.options import WalkOptions
-from vlnbert.evaluation.scoring import evaluate_file
-from vlnbert.evaluation.tables import Summary, score_keys, score_table, shown
 from vlnbert.evaluation.walker import Walker
 from vlnbert.progress import say
+from vlnbert.records import leaves
 from vlnbert.rollout.policy import Policy
-from vlnbert.tables import Table
+from vlnbert.tables import Table, Tabled
 from vlnbert.tasks.task import EPISODES
 
 SHOWN = 10  # episodes that are listed by default
@@ -33,7 +31,7 @@ Walked = tuple[str, Evaluation, Settings]
 
 
 @dataclass(frozen=True, repr=False)
-class AgentComparison:
+class AgentComparison(Tabled):
     """Agents on one split: `print` it, look at it in a notebook, or take it apart."""
 
     split: str
@@ -113,12 +111,6 @@ class AgentComparison:
         left = len(found) - len(rows)
         return Table(["episode", "part after", "at", *agents], rows, title, f"and {left:,} more" if left else "")
 
-    def __repr__(self) -> str:
-        return "\n\n".join(table.text() for table in self.tables())
-
-    def _repr_html_(self) -> str:
-        return "".join(table.html() for table in self.tables())
-
 
 def compare_agents(
     agents: Sequence[AnyAgent], data: Data | str | Path | None, split: str | None, options: WalkOptions
@@ -140,11 +132,14 @@ def compare_agents(
         else:
             walker = Walker(load_agent(agent, options.checkpoint), opened, name, options)
             evaluation = walker.walk(name)
-            walked.append((walker.name, evaluation, _settings_of(walker, evaluation)))
-    names, evaluations, settings = zip(*walked, strict=True)
+            settings = walker.loaded.settings
+            if not settings and isinstance(walker.loaded.agent, Policy):
+                settings = walker.loaded.agent.described
+            walked.append((walker.name, evaluation, {**dict(leaves(settings)), "max_steps": evaluation.max_steps}))
+    names, evaluations, by_agent = zip(*walked, strict=True)
     labels = _labels(names, agents)
     compared = dict(zip(labels, _of_same_episodes(labels, evaluations, name), strict=True))
-    return AgentComparison(name, compared, _differing(dict(zip(labels, settings, strict=True))))
+    return AgentComparison(name, compared, _differing(dict(zip(labels, by_agent, strict=True))))
 
 
 def _common_split(agents: Sequence[AnyAgent], split: str | None) -> str:
@@ -156,22 +151,6 @@ def _common_split(agents: Sequence[AnyAgent], split: str | None) -> str:
         remedy = f"say where to compare: {setting('split', next(iter(splits)))}"
         raise UsageError(f"these were trained for {' and '.join(splits)}; {remedy}")
     return next(iter(splits))
-
-
-def _settings_of(walker: Walker, evaluation: Evaluation) -> Settings:
-    """The settings of an agent and its training, by place."""
-    agent, settings = walker.loaded.agent, walker.loaded.settings
-    if not settings and isinstance(agent, Policy):
-        settings = agent.described
-    return dict(_flat(settings)) | {"max_steps": evaluation.max_steps}
-
-
-def _flat(values: Settings, place: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in values.items():
-        if isinstance(value, Mapping) and value:
-            yield from _flat(value, f"{place}{name}.")
-        else:
-            yield f"{place}{name}", list(value) if isinstance(value, tuple) else value
 
 
 def _differing(by_agent: Mapping[str, Settings]) -> dict[str, Settings]:

@@ -6,37 +6,32 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from vlnbert.api.arguments import checked
 from vlnbert.errors import UnknownNameError
-from vlnbert.progress import quiet
 from vlnbert.runtime import require_within, use_threads
 from vlnbert.sources.writing import refuse_full
+from vlnbert.tables import Table, Tabled
 
 if TYPE_CHECKING:
-    from vlnbert.api.reporting import Comparison
+    from vlnbert.api.comparing import AgentComparison
     from vlnbert.api.runs import Run
     from vlnbert.data.data import Data
-    from vlnbert.tables import Table
 
 PRESETS = {"r2r": "demo", "reverie": "demo-reverie"}
 CONTEXT = "A tiny navigator, trained from nothing in {scans} generated houses (seed {seed})."
 
 
 @dataclass(frozen=True, repr=False)
-class Demo:
+class Demo(Tabled):
     """What a demo made: its run and, once that has come to its end, the scores and the report."""
 
     run: "Run"
     report: Path | None = None
-    compared: "Comparison | None" = None
+    compared: "AgentComparison | None" = None
 
-    def table(self) -> "Table":
+    def table(self) -> Table:
         """The navigator beside the baselines; the run's validations while it is not done."""
-        return self.run.table() if self.compared is None else self.compared.table()
+        from vlnbert.evaluation.metrics import score_table
 
-    def __repr__(self) -> str:
-        return self.table().text()
-
-    def _repr_html_(self) -> str:
-        return self.table().html()
+        return self.run.table() if self.compared is None else score_table(self.compared.split, self.compared.scores)
 
 
 @checked()
@@ -54,8 +49,7 @@ def generate_house(folder: str | Path, seed: int = 0, scans: int = 24, *, bar: b
     from vlnbert.data.data import open_data
     from vlnbert.house import generate
 
-    with quiet(not bar):
-        generate(Path(folder), seed=seed, scans=scans)
+    generate(Path(folder), seed=seed, scans=scans)
     return open_data(folder)
 
 
@@ -95,9 +89,11 @@ def demo(
     usual = presets[PRESETS[task]].experiment.training
     updates = usual.iterations if iterations is None else iterations
     require_within(iterations=(updates, 1, 1_000_000), seed=(seed, 0, 2**31))
-    use_threads(threads)  # refused before any house is made
+    # A wrong number is refused before any house is made.
+    use_threads(threads)
     out = Path(out)
-    if not any(out.glob("house-*")):  # which an earlier demo left
+    # A folder of an earlier demo serves again.
+    if not any(out.glob("house-*")):
         refuse_full(out)
     house, folder = out / f"house-{seed}-{scans}", out / f"run-{task}-{seed}-{scans}-{updates}"
     data = open_data(house) if house.exists() else generate_house(house, seed, scans, bar=bar)
@@ -110,8 +106,8 @@ def demo(
         run = train(PRESETS[task], data, folder, threads=threads, bar=bar, **changes)
     if run.interrupted:
         return Demo(run)
-    with quiet(not bar):
-        compared = compare_with_baselines(run, data, seed=seed)
-        target = out / ("report.html" if task == "r2r" else f"report-{task}.html")
-        write_run_report(run, compared, target, title="vlnbert demo", context=CONTEXT.format(scans=scans, seed=seed))
+    compared, walker = compare_with_baselines(run, data, seed=seed)
+    target = out / ("report.html" if task == "r2r" else f"report-{task}.html")
+    context = CONTEXT.format(scans=scans, seed=seed)
+    write_run_report(run, compared, walker, target, title="vlnbert demo", context=context)
     return Demo(run, target, compared)

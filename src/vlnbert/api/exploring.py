@@ -1,15 +1,13 @@
-"""The explorer, opened: agents prepared, a page served until it is interrupted."""
+"""Agents opened for the explorer's page."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vlnbert.api.agents import AnyAgent, as_run, load_agent
-from vlnbert.api.runs import Run
+from vlnbert.api.runs import AnyAgent, Run, as_run, load_agent
 from vlnbert.data.data import Data, open_data
 from vlnbert.errors import UsageError, VlnbertError
 from vlnbert.evaluation.walker import Walker
-from vlnbert.progress import say
 from vlnbert.rollout.agents import AGENTS, Agent, AgentFactory
 from vlnbert.runtime import use_threads
 from vlnbert.tasks.splits import task_and_split
@@ -19,42 +17,6 @@ if TYPE_CHECKING:
     from vlnbert.explorer.explorer import Explorer
 
 MOST_AGENTS = 2  # side by side
-
-
-def serve_explorer(
-    agents: Sequence[AnyAgent],
-    data: Data | str | Path | None,
-    *,
-    host: str,
-    port: int,
-    device: str | None,
-    threads: int | None,
-    began: Callable[[str], object] | None,
-) -> None:
-    """Serve the page of some agents until it is interrupted."""
-    from vlnbert.explorer.app import make_app
-    from vlnbert.explorer.guard import LOOPBACK, is_loopback
-    from vlnbert.explorer.serving import address, listen, serve
-    from vlnbert.explorer.walk_queue import WalkQueue
-
-    # A port in use is reported before anything is opened.
-    with listen(host, port) as listening:
-        explorer = open_explorer(agents, data, device=device, threads=threads)
-        queue = WalkQueue(explorer.walk)
-        page = address(listening)
-        if not is_loopback(host):
-            say(f"warning: everybody who can reach {host} can visit this page and let agents walk here")
-
-        def announce() -> None:
-            say(f"explore at {page} (Ctrl-C ends it)")
-            if began is not None:
-                began(page)
-
-        hosts = LOOPBACK | {host} if is_loopback(host) else None
-        try:
-            serve(make_app(explorer, queue, hosts), listening, announce)
-        finally:
-            queue.close()
 
 
 def open_explorer(
@@ -108,13 +70,3 @@ def _about(source: AnyAgent, agent: Agent) -> str:
         return "It ships with vlnbert, and was trained in other generated houses."
     description = type(agent).__doc__ if isinstance(source, str | AgentFactory) else None
     return (description or "").strip().partition("\n")[0]
-
-
-def require_server() -> None:
-    """Refuse to go on without the packages of a server."""
-    try:
-        import starlette
-        import uvicorn
-    except ImportError:
-        raise UsageError("the page needs a server; install it with: pip install 'vlnbert[explore]'") from None
-    del starlette, uvicorn

@@ -1,26 +1,27 @@
 """Verbs that look at agents: scores, single episodes, comparisons, reports, a page to explore, result files."""
 
 from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vlnbert.api.arguments import checked, spread
-from vlnbert.errors import setting
+from vlnbert.errors import UnknownNameError, UsageError, setting
 from vlnbert.evaluation.options import SplBy, WalkOptions
-from vlnbert.progress import quiet, say
+from vlnbert.progress import say
 from vlnbert.runtime import require_within
 from vlnbert.sources.writing import require_writable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from vlnbert.analysis.card import Episode
     from vlnbert.api.comparing import AgentComparison
-    from vlnbert.api.episodes import Episode
     from vlnbert.api.runs import Run
     from vlnbert.data.data import Data
-    from vlnbert.evaluation.evaluate import Evaluations
-    from vlnbert.evaluation.scoring import ScoredFile
-    from vlnbert.evaluation.submission import Submission
+    from vlnbert.evaluation.evaluate import Evaluations, ScoredFile
+    from vlnbert.evaluation.results import Submission
     from vlnbert.navigator import Navigator
     from vlnbert.rollout.agents import Agent, AgentFactory
     from vlnbert.rollout.policy import Policy
@@ -51,22 +52,21 @@ def evaluate(
         out: Folder for result files in the leaderboards' form, <task>_<split>_<agent>.json.
         bar: Show progress.
     """
-    from vlnbert.api.agents import load_agent
+    from vlnbert.api.runs import load_agent
     from vlnbert.evaluation.evaluate import Evaluations
     from vlnbert.evaluation.walker import Walker
 
     if out is not None:
         require_writable(Path(out))
-    with quiet(not bar):
-        walker = Walker(load_agent(agent, options.checkpoint), data, split, options)
-        evaluations = {name: walker.walk(name) for name in walker.episodes}
-        result = Evaluations(walker.name, evaluations, walker.loaded.weights)
-        for path in result.write(out) if out is not None else ():
-            say(f"wrote {path}")
-        if out is None and result.withheld:
-            problem = f"{', '.join(result.withheld)}: the goals are withheld, so nothing was scored"
-            say(f"{problem}; nothing was written either: {setting('out', 'DIR')} writes the result files")
-        return result
+    walker = Walker(load_agent(agent, options.checkpoint), data, split, options)
+    evaluations = {name: walker.walk(name) for name in walker.episodes}
+    result = Evaluations(walker.name, evaluations, walker.loaded.weights)
+    for path in result.write(out) if out is not None else ():
+        say(f"wrote {path}")
+    if out is None and result.withheld:
+        problem = f"{', '.join(result.withheld)}: the goals are withheld, so nothing was scored"
+        say(f"{problem}; nothing was written either: {setting('out', 'DIR')} writes the result files")
+    return result
 
 
 @checked("agent", "features", "device")
@@ -93,10 +93,34 @@ def episode(
         options: ...
         bar: Show progress.
     """
-    from vlnbert.api.episodes import walk_episode
+    from vlnbert.analysis.card import Episode
+    from vlnbert.api.runs import as_run, chosen_split, is_results, load_agent, require_data
+    from vlnbert.data.data import open_data
+    from vlnbert.evaluation.evaluate import evaluate_file
+    from vlnbert.evaluation.recording import Recorder
+    from vlnbert.evaluation.results import guess_split
+    from vlnbert.evaluation.walker import Walker
+    from vlnbert.tasks.splits import task_and_split
 
-    with quiet(not bar):
-        return walk_episode(agent, id, data, split, options)
+    agent = as_run(agent)
+    name = chosen_split(agent, split)
+    opened = open_data(require_data(agent, data), device=options.device)
+    if is_results(agent):
+        path = Path(str(agent))
+        evaluation = evaluate_file(path, opened.episodes(name), opened.world, opened.folder)
+        if id not in evaluation.episodes.ids:
+            raise UnknownNameError("episode", id, evaluation.episodes.ids, str(path))
+        return Episode(Recorder(opened, path.stem).episode(evaluation, evaluation.episodes.row(id)), opened)
+    walker = Walker(load_agent(agent, options.checkpoint), opened, name, options)
+    if id not in (known := walker.episodes[name].ids):
+        task = task_and_split(name)[0]
+        home = guess_split({id}, task, walker.data.folder)
+        # The same id in another task is another episode.
+        if home and home[0] == task:
+            other = setting("split", "/".join(home))
+            raise UsageError(f"no episode '{id}' in {name}; it is in another split: {other}")
+        raise UnknownNameError("episode", id, known, name)
+    return Episode(walker.recorder.episode(walker.walk(name, record=True, only=[id]), 0), opened)
 
 
 @checked("agents", "features", "device")
@@ -123,8 +147,7 @@ def compare(
     """
     from vlnbert.api.comparing import compare_agents
 
-    with quiet(not bar):
-        return compare_agents(agents, data, split, options)
+    return compare_agents(agents, data, split, options)
 
 
 @checked("agents", "began")
@@ -153,12 +176,29 @@ def explore(
         began: Called with the page's address once it can be visited.
         bar: Say where the page is.
     """
-    from vlnbert.api.exploring import require_server, serve_explorer
-
     require_within(port=(port, 0, 65535))
-    require_server()
-    with quiet(not bar):
-        serve_explorer(agents, data, host=host, port=port, device=device, threads=threads, began=began)
+    if not (find_spec("starlette") and find_spec("uvicorn")):
+        raise UsageError("the page needs a server; install it with: pip install 'vlnbert[explore]'")
+    from vlnbert.api.exploring import open_explorer
+    from vlnbert.explorer.app import make_app
+    from vlnbert.explorer.guard import LOOPBACK, is_loopback
+    from vlnbert.explorer.serving import address, listen, serve
+    from vlnbert.explorer.walk_queue import WalkQueue
+
+    # A port in use is reported before anything is opened.
+    with listen(host, port) as listening:
+        explorer, page = open_explorer(agents, data, device=device, threads=threads), address(listening)
+        if not is_loopback(host):
+            say(f"warning: everybody who can reach {host} can visit this page and let agents walk here")
+
+        def announce() -> None:
+            say(f"explore at {page} (Ctrl-C ends it)")
+            if began is not None:
+                began(page)
+
+        with closing(WalkQueue(explorer.walk)) as queue:
+            hosts = LOOPBACK | {host} if is_loopback(host) else None
+            serve(make_app(explorer, queue, hosts), listening, announce)
 
 
 @checked()
@@ -195,9 +235,8 @@ def report(
 
     require_within(episodes=(episodes, 1, 1000))
     run = open_run(run)
-    with quiet(not bar):
-        compared = compare_with_baselines(run, data, split=split, seed=seed)
-        return write_run_report(run, compared, out, episodes=episodes, title=title, context=context)
+    compared, walker = compare_with_baselines(run, data, split=split, seed=seed)
+    return write_run_report(run, compared, walker, out, episodes=episodes, title=title, context=context)
 
 
 @checked()
@@ -209,10 +248,19 @@ def curves(run: "Run | str | Path", out: str | Path | None = None, *, split: str
         out: The picture to write, by its ending .svg, .png or .pdf; none by default.
         split: The validation split to draw, such as val_unseen; by default the one that chooses the best weights.
     """
-    from vlnbert.api.reporting import draw_run
+    from vlnbert.analysis.figures import draw_curves, save_figure
+    from vlnbert.api.reporting import validated
     from vlnbert.api.runs import open_run
+    from vlnbert.plugins import load_recorded
 
-    return draw_run(open_run(run), out, split)
+    run = open_run(run)
+    # A task's own metrics are drawn where its plugin may be loaded.
+    with suppress(UsageError):
+        load_recorded(run.record.plugins)
+    figure = draw_curves(run.log, validated(run, split), {})
+    if out is not None:
+        save_figure(figure, Path(out))
+    return figure
 
 
 @checked()
@@ -239,7 +287,7 @@ def score(
         allow_missing: Score the instructions that are there when the file lacks some of the split.
     """
     from vlnbert.data.data import open_data
-    from vlnbert.evaluation.scoring import score_file
+    from vlnbert.evaluation.evaluate import score_file
     from vlnbert.tasks.episodes import require_goals
     from vlnbert.tasks.splits import task_and_split
     from vlnbert.tasks.task import TASKS
@@ -268,7 +316,7 @@ def submit(file: str | Path, out: str | Path, data: "Data | str | Path", split: 
         split: The split that the leaderboard asks for, such as r2r/test.
     """
     from vlnbert.data.data import open_data
-    from vlnbert.evaluation.submission import Submission, write_submission
+    from vlnbert.evaluation.results import Submission, write_submission
     from vlnbert.tasks.episodes import bind
     from vlnbert.tasks.splits import task_and_split
     from vlnbert.tasks.task import TASKS

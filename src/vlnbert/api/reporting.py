@@ -1,43 +1,42 @@
-"""Pictures of a run: its curves, and a report as one HTML file."""
+"""The report of a run, beside baselines, as one HTML file."""
 
-from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from shlex import join
 from typing import Any
 
-from matplotlib.figure import Figure
-
 from vlnbert import __version__
-from vlnbert.analysis.figures import draw_curves, save_figure
-from vlnbert.analysis.findings import BEST, TYPICAL, WORST, find_mistakes, paper_rows, pick_episodes
 from vlnbert.analysis.house_plan import house_plan
 from vlnbert.analysis.report import (
+    BEST,
+    TYPICAL,
+    WORST,
     EpisodeCard,
-    Folded,
-    Listing,
     Report,
     Section,
-    Words,
+    figures,
+    find_mistakes,
+    folded,
     headline,
     how_it_learned,
     how_well,
+    listing,
+    paper_rows,
+    paragraph,
+    pick_episodes,
     what_was_asked,
     what_went_wrong,
     write_report,
 )
-from vlnbert.api.agents import load_agent
-from vlnbert.api.runs import Run
+from vlnbert.api.arguments import as_option
+from vlnbert.api.comparing import AgentComparison
+from vlnbert.api.runs import Run, load_agent
 from vlnbert.data.data import Data, open_data
 from vlnbert.errors import UsageError, setting
-from vlnbert.evaluation.evaluate import Evaluation
 from vlnbert.evaluation.options import WalkOptions
-from vlnbert.evaluation.recording import Recorder
-from vlnbert.evaluation.tables import Summary, score_table
 from vlnbert.evaluation.walker import Walker
 from vlnbert.plugins import load_recorded
-from vlnbert.records import to_plain
+from vlnbert.records import leaves, to_plain
 from vlnbert.tables import Table
 from vlnbert.tasks.splits import full_name, task_and_split
 
@@ -51,41 +50,12 @@ TO_READ = (
 )
 
 
-@dataclass(frozen=True, repr=False)
-class Comparison:
-    """Several agents on one split."""
-
-    data: Data
-    split: str
-    evaluations: Mapping[str, Evaluation]  # by agent
-    recorder: Recorder  # of what the navigator walked
-
-    @property
-    def scores(self) -> dict[str, Summary]:
-        """By agent: rates as fractions, TL and NE in metres."""
-        known = {agent: result.scores for agent, result in self.evaluations.items()}
-        return {agent: scores.summary() for agent, scores in known.items() if scores is not None}
-
-    def table(self) -> Table:
-        return score_table(self.split, self.scores)
-
-
-def draw_run(run: Run, out: str | Path | None, split: str | None) -> Figure:
-    """The losses of a run and its scores on a validation split, as a picture that is written where one is named."""
-    with suppress(UsageError):  # a task's own metrics are drawn where its plugin may be loaded
-        load_recorded(run.record.plugins)
-    figure = draw_curves(run.log, _validated(run, split), {})
-    if out is not None:
-        save_figure(figure, Path(out))
-    return figure
-
-
 def compare_with_baselines(
     run: Run, data: Data | str | Path | None = None, *, split: str | None = None, seed: int = 0
-) -> Comparison:
-    """A run beside the baselines on one split: random walks, and shortest paths, which no agent can beat."""
+) -> tuple[AgentComparison, Walker]:
+    """A run beside random walks and shortest paths, which no agent can beat, on one split; and the run's walker."""
     load_recorded(run.record.plugins)
-    name = _validated(run, split)
+    name = validated(run, split)
     opened = open_data(run.record.data if data is None else data)
     features = run.navigator_experiment.features.updated_by(opened.features)
     opened = opened.seen_as(replace(run.experiment, features=features).seen).holding_out(run.record.held_out)
@@ -94,24 +64,11 @@ def compare_with_baselines(
     options = WalkOptions(seed=seed, max_steps=steps)
     walkers = {agent: Walker(load_agent(one), opened, name, options) for agent, one in agents.items()}
     evaluations = {agent: walker.walk(name, record=agent == AGENT) for agent, walker in walkers.items()}
-    return Comparison(opened, name, evaluations, walkers[AGENT].recorder)
+    return AgentComparison(name, evaluations, {}), walkers[AGENT]
 
 
-def write_run_report(
-    run: Run,
-    compared: Comparison,
-    out: str | Path,
-    *,
-    episodes: int = EPISODES,
-    title: str | None = None,
-    context: str | None = None,
-) -> Path:
-    """Write the report of a run that was walked already."""
-    write_report(Path(out), _report(run, compared, episodes, title, context))
-    return Path(out)
-
-
-def _validated(run: Run, split: str | None) -> str:
+def validated(run: Run, split: str | None) -> str:
+    """The full name of a split that a run was validated on, by default the one that chooses the best weights."""
     split = full_name(split or run.experiment.best_on, run.task)
     if split not in run.experiment.validate_on:
         known = " or ".join(setting("split", name) for name in run.experiment.validate_on)
@@ -119,67 +76,65 @@ def _validated(run: Run, split: str | None) -> str:
     return split
 
 
-def _report(run: Run, compared: Comparison, episodes: int, title: str | None, context: str | None) -> Report:
-    """The task, scores, learning curves, mistakes, episodes, and how the run was made."""
+def write_run_report(
+    run: Run,
+    compared: AgentComparison,
+    walker: Walker,
+    out: str | Path,
+    *,
+    episodes: int = EPISODES,
+    title: str | None = None,
+    context: str | None = None,
+) -> Path:
+    """Write the report of a run that was walked already: scores, curves, mistakes, episodes, how the run was made."""
     evaluation, scores = compared.evaluations[AGENT], compared.scores
     task, split = task_and_split(compared.split)
     if evaluation.scores is None:
         raise UsageError(f"{compared.split} withholds its goals, so there is nothing to report; choose another split")
-    cards = _cards(
-        compared, pick_episodes(evaluation.scores, episodes, list(map(tuple, evaluation.episodes.path.tolist())))
-    )
+    cards, plans = list[EpisodeCard](), dict[str, dict[str, Any]]()
+    for kind, row in pick_episodes(evaluation.scores, episodes, list(map(tuple, evaluation.episodes.path.tolist()))):
+        record = walker.recorder.episode(evaluation, row)
+        plan = plans.setdefault(record.scan, house_plan(walker.data, record.scan))
+        cards.append(EpisodeCard(f"{TITLES[kind]}: episode {record.id}", record, plan))
     context = context or CONTEXT.format(updates=run.progress.iteration, preset=run.preset)
     note = ""
     if evaluation.predicted_objects is not None:
-        luck = 100 * _luck(compared.data, evaluation)
-        note = f"To guess among the objects in view at the goal would name {luck:.0f} % of them."
+        bank, luck = walker.data.object_bank, 0.0
+        if bank is not None:
+            luck = float((1 / bank.object_table.count[evaluation.episodes.goal].clamp(min=1)).mean())
+        note = f"To guess among the objects in view at the goal would name {100 * luck:.0f} % of them."
     others = {agent: float(scores[agent]["sr"] or 0) for agent in scores if agent != AGENT}
     typical = next((card for card in cards if card.title.startswith(TITLES[TYPICAL])), cards[0])
-    paper = paper_rows(compared.data.world, evaluation.episodes)
-    return Report(
+    paper = paper_rows(walker.data.world, evaluation.episodes)
+    report = Report(
         title or f"How {run.folder.resolve().name} walks {compared.split}",
         [
-            Words(f"{context} Here it walks {compared.split} with {run.describe_weights()}.", "lead"),
+            paragraph(f"{context} Here it walks {compared.split} with {run.describe_weights()}.", "lead"),
             *what_was_asked(task, split, typical.record.instruction.text),
-            headline(task, scores, AGENT),
+            figures(headline(task, scores, AGENT)),
         ],
         [
             how_well(task, scores, AGENT, paper, note),
             how_it_learned(run.log, compared.split, others),
             what_went_wrong(find_mistakes(evaluation)),
-            Section("Episodes", [Words(TO_READ), *cards]),
+            Section("Episodes", [paragraph(TO_READ), *cards]),
             how_it_was_made(run, compared.split, evaluation.max_steps),
         ],
         {"scores": scores},
     )
-
-
-def _cards(compared: Comparison, picked: list[tuple[str, int]]) -> list[EpisodeCard]:
-    """Some episodes in their houses; each house is drawn once."""
-    evaluation, plans = compared.evaluations[AGENT], dict[str, dict[str, Any]]()
-    cards = []
-    for kind, row in picked:
-        record = compared.recorder.episode(evaluation, row)
-        plan = plans.setdefault(record.scan, house_plan(compared.data, record.scan))
-        cards.append(EpisodeCard(f"{TITLES[kind]}: episode {record.id}", record, plan))
-    return cards
-
-
-def _luck(data: Data, evaluation: Evaluation) -> float:
-    """How often a guess among the objects that the goal shows would be right."""
-    if data.object_bank is None:
-        return 0.0
-    shown = data.object_bank.object_table.count[evaluation.episodes.goal]
-    return float((1 / shown.clamp(min=1)).mean())
+    write_report(Path(out), report)
+    return Path(out)
 
 
 def how_it_was_made(run: Run, split: str, max_steps: int | None) -> Section:
     """Configuration, data and commands; a script could follow them."""
-    experiment, settings = run.navigator_experiment, dict(_leaves(to_plain(run.experiment)))
+    experiment = run.navigator_experiment
+    settings = {place: value for place, value in leaves(to_plain(run.experiment)) if value != {}}
     training, shape = experiment.training, experiment.navigator
+    changed = {place: settings[place] for place in run.record.asked if place in settings}
     rows = [
         ("preset", run.preset),
-        ("changed by hand", ", ".join(f"{place} = {_said(settings[place])}" for place in _asked(run, settings))),
+        ("changed by hand", ", ".join(f"{place} = {_said(value)}" for place, value in changed.items())),
         ("navigator", f"{shape.backbone}, {shape.hidden} wide, {shape.heads} heads"),
         ("what views look like", str(experiment.features.views or "")),
         ("what objects look like", str(experiment.features.objects or "")),
@@ -193,24 +148,28 @@ def how_it_was_made(run: Run, split: str, max_steps: int | None) -> Section:
         ("steps allowed here", "" if max_steps is None else str(max_steps)),
         ("vlnbert", __version__),
     ]
-    table = Table(("setting", "value"), [row for row in rows if row[1]])
-    listing = "\n".join(f"{place} = {_said(value)}" for place, value in settings.items())
+    whole = "\n".join(f"{place} = {_said(value)}" for place, value in settings.items())
     return Section(
         "How this was made",
         [
-            table,
-            Words("The same again:"),
-            Listing(commands(run, split, settings)),
-            Folded("All settings", Listing(listing)),
+            Table(("setting", "value"), [row for row in rows if row[1]]),
+            paragraph("The same again:"),
+            listing(_commands(run, split, changed)),
+            folded("All settings", listing(whole)),
         ],
     )
 
 
-def commands(run: Run, split: str, settings: dict[str, Any]) -> str:
-    """The commands that train, evaluate and report such a run."""
-    data = run.record.data
-    folder = run.folder.name if run.folder.is_absolute() else str(run.folder)  # an absolute one is taken already
-    changes = [word for place in _asked(run, settings) for word in _option(place, settings[place])]
+def _commands(run: Run, split: str, changed: dict[str, Any]) -> str:
+    """The commands that train, evaluate and report a run with some settings changed."""
+    data, changes = run.record.data, list[str]()
+    # An absolute folder is taken already.
+    folder = run.folder.name if run.folder.is_absolute() else str(run.folder)
+    for place, value in changed.items():
+        if isinstance(value, bool):
+            changes.append(as_option(place, value))
+        else:
+            changes += [as_option(place, None), *map(str, value if isinstance(value, list | tuple) else [value])]
     task, _, name = split.partition("/")
     lines = [
         ["vlnbert", "train", run.preset, "--data", data, "--out", folder, *changes],
@@ -218,27 +177,6 @@ def commands(run: Run, split: str, settings: dict[str, Any]) -> str:
         ["vlnbert", "report", folder, "--data", data, "--split", split],
     ]
     return "\n".join(map(join, lines))
-
-
-def _asked(run: Run, settings: dict[str, Any]) -> list[str]:
-    return [place for place in run.record.asked if place in settings]
-
-
-def _option(place: str, value: Any) -> list[str]:
-    """A setting as the command line takes it."""
-    name = place.replace("_", "-")
-    if isinstance(value, bool):
-        group, _, word = name.rpartition(".")
-        return [f"--{group}{'.' * bool(group)}{'' if value else 'no-'}{word}"]
-    return [f"--{name}", *(map(str, value) if isinstance(value, list | tuple) else [str(value)])]
-
-
-def _leaves(values: dict[str, Any], place: str = "") -> list[tuple[str, Any]]:
-    found = []
-    for name, value in values.items():
-        where = f"{place}.{name}".strip(".")
-        found += _leaves(value, where) if isinstance(value, dict) else [(where, value)]
-    return found
 
 
 def _said(value: Any) -> str:

@@ -1,35 +1,34 @@
-"""Train to the end with bars and logs, and stop without losing anything."""
+"""Train to the end with bars and logs; Ctrl-C and SIGTERM end a training without losing what was trained."""
 
-import shutil
-from collections.abc import Iterator, Sequence
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from vlnbert.api.arguments import checked, spread
-from vlnbert.api.interrupts import stopped_by_signals, uninterrupted
 from vlnbert.api.runs import LOG, Run, open_run
 from vlnbert.data.data import Data, open_data
 from vlnbert.errors import DataError, setting
-from vlnbert.features.in_memory import Features, is_in_memory
+from vlnbert.features.opening import Features, is_in_memory
 from vlnbert.features.spec import FeatureSpec
 from vlnbert.learning.callbacks import Callback, JsonLog, ProgressBar, TensorBoard, Watching, require_callbacks
 from vlnbert.learning.experiment import ExperimentSettings
-from vlnbert.learning.experiment_file import SUFFIX, read_experiment
-from vlnbert.learning.presets import Preset, presets
+from vlnbert.learning.presets import SUFFIX, Preset, presets, read_experiment
 from vlnbert.learning.run_folder import CHECKPOINTS, POINTER, RECORD, is_run, kept
 from vlnbert.learning.run_record import RENAMED, read_record
 from vlnbert.learning.runs import begin_run, begun_alone, resume_run
-from vlnbert.learning.trainer import Trainer, TrainingError
+from vlnbert.learning.trainer import Trainer
 from vlnbert.plugins import load_recorded
 from vlnbert.progress import Bar, quiet, say
 from vlnbert.ranks import TIMEOUT, RankError, Ranks, is_first, joined
 from vlnbert.records import asked_places, chosen, with_changes
 from vlnbert.runtime import LaunchOptions, require_device, use_threads
-from vlnbert.sources.writing import LOCK
+from vlnbert.sources.writing import LOCK, remove
 
-TENSORBOARD = "tensorboard"  # in a run's folder
+TENSORBOARD, EVENTS = "tensorboard", "events.out.tfevents.*"  # in a run's folder
 CUSTOM = "custom"  # the preset that a run of somebody's own experiment names
 
 
@@ -66,7 +65,12 @@ def train(
     preset, out = changed_preset(experiment, changes), Path(out)
     require_callbacks(callbacks)
     use_threads(launch.threads)
-    _load_plugins_of(preset.experiment.start)
+    if (start := preset.experiment.start) is not None and is_run(Path(start)):
+        plugins: tuple[str, ...] = ()
+        # The weights of a damaged record may be whole all the same.
+        with suppress(DataError):
+            plugins = read_record(Path(start)).plugins
+        load_recorded(plugins)
     with _opened(data, launch) as (opened, ranks), begun_alone(out, ranks):
         opened = opened if own is None else opened.seen_by(own)
         experiment = replace(preset.experiment, features=preset.experiment.features.updated_by(opened.features))
@@ -121,24 +125,14 @@ def changed_preset(experiment: str | Path | Preset | ExperimentSettings, changes
     return replace(preset, experiment=changed, asked=asked_places(changed, preset.experiment, changes, preset.asked))
 
 
-def _load_plugins_of(start: str | None) -> None:
-    """Where the weights to start from are a run's, its plugins have what it is made of."""
-    if start is None or not is_run(Path(start)):
-        return
-    plugins: tuple[str, ...] = ()
-    with suppress(DataError):  # of a damaged record; the weights may be whole all the same
-        plugins = read_record(Path(start)).plugins
-    load_recorded(plugins)
-
-
 @contextmanager
 def _opened(data: Data | str | Path, launch: LaunchOptions) -> Iterator[tuple[Data, Ranks]]:
     """The data on this process's own device, and its place among those that train together; one of them speaks."""
     where = data.device if isinstance(data, Data) else "cpu"
-    asked = str(where if launch.device is None else launch.device)
-    require_device(asked)
+    device = str(where if launch.device is None else launch.device)
+    require_device(device)
     timeout = TIMEOUT if launch.rank_timeout is None else launch.rank_timeout
-    with quiet(not launch.bar or not is_first()), joined(asked, timeout) as (ranks, own):
+    with quiet(not is_first()), joined(device, timeout) as (ranks, own):
         yield open_data(data, device=own), ranks
 
 
@@ -149,14 +143,12 @@ def _train(trainer: Trainer, callbacks: Sequence[Callback], launch: LaunchOption
         watching: list[Callback] = [Watching(one) for one in callbacks]
         bar = Bar("training", total, done, lasting=True)
         if trainer.ranks.writes:
-            on_cpu = trainer.device.type == "cpu"
-            shown = ProgressBar(stack.enter_context(bar), timed=on_cpu)
+            shown = ProgressBar(stack.enter_context(bar), timed=trainer.device.type == "cpu")
             watching.append(shown)
             trainer.advanced = shown.advanced
             if launch.log:
-                watching.append(
-                    JsonLog(trainer.run / LOG, {"best_on": trainer.best_on, "best_metric": trainer.best_metric})
-                )
+                facts = {"best_on": trainer.best_on, "best_metric": trainer.best_metric}
+                watching.append(JsonLog(trainer.run / LOG, facts))
             if launch.tensorboard:
                 watching.append(TensorBoard(trainer.run / TENSORBOARD, done))
         trainer.callbacks = watching
@@ -168,24 +160,83 @@ def _train(trainer: Trainer, callbacks: Sequence[Callback], launch: LaunchOption
 
 @contextmanager
 def _nothing_left(trainer: Trainer) -> Iterator[None]:
-    """What cannot be trained, such as a backbone of another width, leaves no run behind that never learned.
+    """Remove the run of a training that fails before anything that it learned was saved.
 
-    Only what a run writes before its first update is removed; a folder that was made for it goes with its lock. What
-    makes it a run goes first, so that a kill in between leaves none that cannot be resumed.
+    Only files of the training are removed; a folder that was made for it goes with its lock. The run's record goes
+    first, so that a kill in between leaves no run that cannot be resumed.
     """
     try:
         yield
     except (DataError, RankError):  # such as a full disk or a lost process: the run can be resumed
         raise
-    except Exception as error:
-        # A GPU records the second update, which is when it is told that something waits for it; losses that are no
-        # numbers are seen when they are reported.
-        first = trainer.progress.iteration <= 1 or isinstance(error, TrainingError)
-        if trainer.ranks.writes and first and not trainer.saved:
-            with uninterrupted():
+    except Exception:
+        if trainer.ranks.writes and not trainer.saved:
+            run = trainer.run
+            # Half of it would be worse than nothing.
+            with _handled(lambda *_: None):
                 for name in (RECORD, POINTER, LOG):
-                    (trainer.run / name).unlink(missing_ok=True)
-                for name in (TENSORBOARD, CHECKPOINTS):
-                    shutil.rmtree(trainer.run / name, ignore_errors=True)
-                (trainer.run / LOCK).unlink(missing_ok=True)
+                    remove(run / name)
+                for path in (trainer.checkpoint, *(run / TENSORBOARD).glob(EVENTS)):
+                    remove(path)
+                for folder in (run / TENSORBOARD, run / CHECKPOINTS):
+                    with suppress(OSError):  # it was never made, or holds files of others
+                        folder.rmdir()
+                remove(run / LOCK)
         raise
+
+
+@contextmanager
+def stopped_by_signals(trainer: Trainer, tell: Callable[[str], object]) -> Iterator[None]:
+    """Interrupts within the block stop the training: it finishes what is under way and saves.
+
+    A second Ctrl-C does without the validation, which the resumed run makes up for. Only a third stops at once, and
+    loses the updates since the last checkpoint. Who sends SIGTERM waits for seconds before it kills, and may send it
+    more than once (a scheduler does, and torchrun passes it on): the first does without the validation, and no other
+    does more. `tell` is told what is waited for.
+    """
+
+    def stop(number: int, _: object) -> None:
+        terminated = number == signal.SIGTERM
+        if trainer.hurrying:
+            if terminated:
+                return
+            raise KeyboardInterrupt
+        trainer.stopped_by = trainer.stopped_by or number
+        trainer.hurrying, trainer.stopping = terminated or trainer.stopping, True
+        if trainer.hurrying and trainer.walking:
+            raise KeyboardInterrupt
+        if trainer.ranks.writes:
+            # Of an output that was just being written to.
+            with suppress(RuntimeError):
+                tell(_waiting(trainer))
+
+    with _handled(stop):
+        yield
+
+
+@contextmanager
+def _handled(handler: Callable[..., object]) -> Iterator[None]:
+    """Give interrupts within the block to a handler."""
+    # Python delivers signals to the main thread only.
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {name: signal.signal(name, handler) for name in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            signal.signal(name, old)
+
+
+def _waiting(trainer: Trainer) -> str:
+    """Say for what a training waits before it stops, and what another interrupt would do."""
+    if trainer.hurrying:
+        return "stopping after the update under way is saved; another Ctrl-C ends at once, and loses what is not saved"
+    if trainer.walking:
+        return "stopping after the validation under way; another Ctrl-C leaves it to whoever resumes the run"
+    if not trainer.listens:
+        return "stopping at the next report of the losses, and saving"
+    if not trainer.progress.validated or trainer.due(trainer.config.validate_every, ahead=1):
+        return "stopping after the update under way is saved and validated; another Ctrl-C leaves out the validation"
+    return "stopping after the update under way is saved"

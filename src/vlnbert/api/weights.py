@@ -9,7 +9,7 @@ from vlnbert.weights.options import ImportOptions
 
 if TYPE_CHECKING:
     from vlnbert.weights.exporting import ExportReport
-    from vlnbert.weights.report import ImportReport
+    from vlnbert.weights.plan import ImportReport
 
 
 @checked()

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, Literal
 
-from vlnbert.cli.output import print_json, show
+from vlnbert.cli.output import answer
 from vlnbert.cli.parser import command
 from vlnbert.errors import UsageError
 from vlnbert.runtime import Precision, chosen_precision, require_device, require_within, use_threads, usual_batch
@@ -21,7 +21,7 @@ def check_place(words: list[str]) -> None:
         raise UsageError(f"this bench is not part of the package; run, in a checkout of vlnbert, {command}")
 
 
-@command("bench train", places=["preset"], metavars={"preset": "PRESET", "data": "DIR"})
+@command("bench train", places=["preset"])
 def bench_train(
     preset: str = "demo",
     data: Path | None = None,
@@ -72,7 +72,7 @@ def bench_train(
     _print({"preset": preset, "precision": training.precision, "device": device, "batches": rates}, json)
 
 
-@command("bench evaluate", places=["preset"], metavars={"preset": "PRESET", "data": "DIR"})
+@command("bench evaluate", places=["preset"])
 def bench_evaluate(
     preset: str = "demo",
     data: Path | None = None,
@@ -127,13 +127,10 @@ def bench_evaluate(
 
 def _print(facts: dict[str, Any], json: bool) -> None:
     """Print what was measured as JSON, or as a table with a row for each size of batch."""
-    if json:
-        print_json(facts)
-        return
     names = {name: name.replace("_per_second", "/s").replace("_", " ") for name in facts["batches"][0]}
     rows = [[_cell(name, row[name]) for name in names] for row in facts["batches"]]
     title = ", ".join(str(value) for name, value in facts.items() if name != "batches")
-    show(Table([*names.values()], rows, title))
+    answer(facts, Table([*names.values()], rows, title), json)
 
 
 def _cell(name: str, value: float | None) -> str:

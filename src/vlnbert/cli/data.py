@@ -3,18 +3,15 @@
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from vlnbert.cli.output import print_json, screen, show, tell
+from vlnbert.cli.output import answer, print_json, show, tell
 from vlnbert.cli.parser import command
 from vlnbert.errors import PREFIX
 from vlnbert.tables import Table
 
-if TYPE_CHECKING:
-    from vlnbert.api.inspecting import DataReport
 
-
-@command("data check", "vlnbert.api.inspecting:check_data", ["folder"])
+@command("data check", "vlnbert.api.data:check_data", ["folder"])
 def check_data(verb: Callable[..., Any], folder: Path, json: bool = False) -> None:
     """Check every file of a data folder.
 
@@ -31,38 +28,17 @@ def check_data(verb: Callable[..., Any], folder: Path, json: bool = False) -> No
     if json:
         print_json(found.to_plain())
     else:
-        _print_report(found)
+        for table in found.tables():
+            show(table)
+        for path, note in ((part.path, note) for part in found.parts for note in part.notes):
+            tell(f"{path}: {note}")
+        for fault in (fault for part in found.parts for fault in part.faults):
+            tell(f"{PREFIX}{fault}", aside=True)
     if found.damaged:
         raise SystemExit(2)
 
 
-def _print_report(report: "DataReport") -> None:
-    from rich.table import Column
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
-    from vlnbert.data.inventory import describe_need
-    from vlnbert.learning.presets import presets
-
-    console = screen()
-    table = RichTable("part", "holds", "state", title=f"{report.folder}", title_justify="left")
-    for part in report.parts:
-        state = Text("damaged", "red") if part.faults else Text("whole", "green")
-        table.add_row(part.need, part.holds or "-", state)
-    console.print(table)
-    names = Column("preset", no_wrap=True, min_width=max(map(len, report.missing)))
-    needed = RichTable(names, "what it is", "data it still needs", title="presets", title_justify="left")
-    for name, missing in report.missing.items():
-        needs = "\n".join(describe_need(need) for need in missing)
-        needed.add_row(name, presets[name].description, needs or Text("nothing", "green"))
-    console.print(needed)
-    for path, note in ((part.path, note) for part in report.parts for note in part.notes):
-        tell(f"{path}: {note}")
-    for fault in (fault for part in report.parts for fault in part.faults):
-        tell(f"{PREFIX}{fault}", aside=True)
-
-
-@command("data r4r", "vlnbert.api.inspecting:make_r4r", ["data"])
+@command("data r4r", "vlnbert.api.data:make_r4r", ["data"])
 def make_r4r(verb: Callable[..., Any], data: Path) -> None:
     """Make R4R of a data folder's R2R.
 
@@ -72,7 +48,7 @@ def make_r4r(verb: Callable[..., Any], data: Path) -> None:
         tell(f"{data}/r4r/R4R_{split}.json: {paths:,} paths, {instructions:,} instructions")
 
 
-@command("data holdout", "vlnbert.api.inspecting:holdout_houses", ["data"])
+@command("data holdout", "vlnbert.api.data:holdout_houses", ["data"])
 def holdout_houses(verb: Callable[..., Any], data: Path, json: bool = False, **options: Any) -> None:
     """List the houses that a training with --holdout keeps out.
 
@@ -82,16 +58,13 @@ def holdout_houses(verb: Callable[..., Any], data: Path, json: bool = False, **o
         json: Print one JSON object instead of a table: by house, by split, the number of instructions.
     """
     found = verb(data, **options)
-    if json:
-        print_json(found)
-        return
     splits = next(iter(found.values()))
     rows = [[house, *(f"{count:,}" for count in counts.values())] for house, counts in found.items()]
     rows.append(["all", *(f"{sum(counts[split] for counts in found.values()):,}" for split in splits)])
-    show(Table(["house", *splits], rows, f"kept out of {data} for dev_unseen"))
+    answer(found, Table(["house", *splits], rows, f"kept out of {data} for dev_unseen"), json)
 
 
-@command("world candidates", "vlnbert.api.inspecting:candidates", ["scan"])
+@command("world candidates", "vlnbert.api.data:candidates", ["scan"])
 def candidates(verb: Callable[..., Any], scan: str, data: Path, json: bool = False) -> None:
     """Show where one can go from each viewpoint of a scan.
 
@@ -101,25 +74,21 @@ def candidates(verb: Callable[..., Any], scan: str, data: Path, json: bool = Fal
         json: Print one JSON line a viewpoint: its candidates with view, heading, elevation, distance from the view's
             centre (radians) and idx, the 1-based place in that view.
     """
-    from rich.table import Table as RichTable
-
     found = verb(data, scan)
     if json:
         for viewpoint, listed in found.items():
             print_json({"viewpoint": viewpoint, "candidates": listed})
         return
-    table = RichTable("viewpoint", "leads to", "view", "heading", "elevation", title=scan, title_justify="left")
+    rows = []
     for viewpoint, listed in found.items():
-        shown = viewpoint
-        for item in listed or [{}]:
-            angles = [f"{math.degrees(item[name]):.0f}°" for name in ("heading", "elevation") if item]
-            table.add_row(shown, item.get("viewpoint", "nowhere"), str(item.get("view", "")), *angles)
-            shown = ""
-        table.add_section()
-    screen().print(table)
+        for place, item in enumerate(listed or [{}]):
+            angles = [f"{math.degrees(item[name]):.0f}°" if item else "" for name in ("heading", "elevation")]
+            start = "" if place else viewpoint
+            rows.append([start, item.get("viewpoint", "nowhere"), str(item.get("view", "")), *angles])
+    show(Table(["viewpoint", "leads to", "view", "heading", "elevation"], rows, scan))
 
 
-@command("world check", "vlnbert.api.inspecting:check_world")
+@command("world check", "vlnbert.api.data:check_world")
 def check_world(verb: Callable[..., Any], data: Path) -> None:
     """Check the graphs of a data folder.
 
@@ -130,7 +99,7 @@ def check_world(verb: Callable[..., Any], data: Path) -> None:
     tell(f"{data}: {len(world.scans):,} scans, {len(world):,} viewpoints, {edges:,} edges; every promise is kept")
 
 
-@command("features views", "vlnbert.api.features:view_features")
+@command("features views", "vlnbert.api.data:view_features")
 def view_features(verb: Callable[..., Any], data: Path, json: bool = False, **options: Any) -> None:
     """Make channels of the views' feature.
 
@@ -143,7 +112,7 @@ def view_features(verb: Callable[..., Any], data: Path, json: bool = False, **op
     _show_channels(data, facts, f"{facts['views']:,} views that face a neighbour", json)
 
 
-@command("features captions", "vlnbert.api.features:caption_features")
+@command("features captions", "vlnbert.api.data:caption_features")
 def caption_features(verb: Callable[..., Any], data: Path, json: bool = False, **options: Any) -> None:
     """Make features of the views' captions and detections.
 
@@ -153,6 +122,7 @@ def caption_features(verb: Callable[..., Any], data: Path, json: bool = False, *
         json: Print one JSON object instead of a table: views, captions, caption_width, classes, width, seconds, and
             cache, the file (null where none could be written).
     """
+    facts = verb(data, **options)
     words = {
         "views": "views that face a neighbour",
         "captions": "distinct captions",
@@ -160,22 +130,17 @@ def caption_features(verb: Callable[..., Any], data: Path, json: bool = False, *
         "classes": "classes of detected objects",
         "width": "width of a view's feature",
     }
-    facts = verb(data, **options)
-    if json:
-        print_json(facts)
-        return
-    rows = [[said, f"{facts[name]:,}"] for name, said in words.items()]
-    show(Table(["what", "value"], [*rows, ["seconds", f"{facts['seconds']:.1f}"]], f"{data}/captions"))
-    cache = facts["cache"]
-    print(f"cached in {cache}" if cache else "not cached: $VLNBERT_CACHE cannot be written")
+    rows = [[text, f"{facts[name]:,}"] for name, text in words.items()]
+    note = f"cached in {facts['cache']}" if facts["cache"] else "not cached: $VLNBERT_CACHE cannot be written"
+    rows.append(["seconds", f"{facts['seconds']:.1f}"])
+    answer(facts, Table(["what", "value"], rows, f"{data}/captions", note), json)
 
 
-@command("features objects", "vlnbert.api.features:object_features")
+@command("features objects", "vlnbert.api.data:object_features")
 def object_features(verb: Callable[..., Any], data: Path, json: bool = False, **options: Any) -> None:
     """Make channels of the objects' feature.
 
     Example: vlnbert features objects --data data
-
     Example: vlnbert features objects --data data --objects names,observations
 
     Args:
@@ -193,15 +158,12 @@ def object_features(verb: Callable[..., Any], data: Path, json: bool = False, **
 
 
 def _show_channels(data: Path, facts: dict[str, Any], counted: str, json: bool) -> None:
-    if json:
-        print_json(facts)
-        return
-    rows = [[name, f"{width:,}"] for name, width in facts["channels"].items()]
-    note = f"{counted}, {facts['seconds']:.1f} seconds"
-    show(Table(["channel", "width"], [*rows, ["all of them", f"{facts['width']:,}"]], str(data), note))
+    widths = {**facts["channels"], "all of them": facts["width"]}
+    rows = [[name, f"{width:,}"] for name, width in widths.items()]
+    answer(facts, Table(["channel", "width"], rows, str(data), f"{counted}, {facts['seconds']:.1f} seconds"), json)
 
 
-@command("augment paths", "vlnbert.api.augmenting:augment_paths", metavars={"out": "FILE"})
+@command("augment paths", "vlnbert.api.speaking:augment_paths")
 def augment_paths(verb: Callable[..., Any], out: Path, json: bool = False, **options: Any) -> None:
     """Write paths for a speaker to describe.
 
@@ -212,38 +174,31 @@ def augment_paths(verb: Callable[..., Any], out: Path, json: bool = False, **opt
         json: Print one JSON object instead of a line: paths, known, described.
     """
     found = verb(out=out, **options)
-    if json:
-        print_json({"paths": len(found), "known": found.known, "described": found.described})
-    else:
-        print(f"{out}: {len(found):,} of {found.known:,} paths; {found.described:,} left out, val_seen describes them")
+    values = {"paths": len(found), "known": found.known, "described": found.described}
+    text = f"{out}: {len(found):,} of {found.known:,} paths; {found.described:,} left out, val_seen describes them"
+    answer(values, text, json)
 
 
 @command(
     "augment speak",
-    "vlnbert.api.augmenting:augment_speak",
+    "vlnbert.api.speaking:augment_speak",
     ["speaker"],
-    metavars={"speaker": "RUN", "out": "FILE"},
 )
 def augment_speak(verb: Callable[..., Any], json: bool = False, **options: Any) -> None:
     """Let a speaker describe paths, as data to train on.
 
     Example: vlnbert augment paths --data data --out paths.json --count 75000
-
     Example: vlnbert augment speak runs/speaker --paths paths.json --out data/r2r/told_aug.json --device cuda
-
     Example: vlnbert train r2r-open-told --data data --out runs/told --device cuda
 
     Args:
         json: Print one JSON object instead of a line: path, paths, written, left_out.
     """
     found = verb(**options)
-    if json:
-        print_json(found.values())
-    else:
-        print(found)
+    answer(found.values(), str(found), json)
 
 
-@command("augment sub-instructions", "vlnbert.api.augmenting:augment_sub_instructions", metavars={"out": "FILE"})
+@command("augment sub-instructions", "vlnbert.api.speaking:augment_sub_instructions")
 def augment_sub_instructions(verb: Callable[..., Any], out: Path, json: bool = False, **options: Any) -> None:
     """Cut R2R's train instructions in parts.
 
@@ -253,7 +208,4 @@ def augment_sub_instructions(verb: Callable[..., Any], out: Path, json: bool = F
         json: Print one JSON object instead of a line: sub_instructions, beginnings, ends, instructions, cut, left_out.
     """
     found = verb(out=out, **options)
-    if json:
-        print_json(found.values())
-    else:
-        print(f"{out}: {found}")
+    answer(found.values(), f"{out}: {found}", json)

@@ -6,9 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vlnbert.cli.output import print_json, screen, show, tell
+from vlnbert.cli.output import answer, show, tell
 from vlnbert.cli.parser import command
-from vlnbert.errors import UsageError
+from vlnbert.errors import UsageError, printable_text
+from vlnbert.tables import WIDE
 
 
 @command(
@@ -35,13 +36,9 @@ def evaluate(
     What SR, SPL and the others mean stands in docs/glossary.md; vlnbert score says it beside each.
 
     Example: vlnbert evaluate --agent random --task r2r --splits val_unseen --data data
-
     Example: vlnbert evaluate runs/r2r-open --splits val_unseen
-
     Example: vlnbert evaluate runs/r2r-open --data data --splits val_unseen --checkpoint last
-
     Example: vlnbert evaluate my-navigator --data data --features.views data/features/resnet.hdf5
-
     Example: vlnbert evaluate --agent examples/own_agent.py:MyAgent --data data
 
     Args:
@@ -58,18 +55,14 @@ def evaluate(
         json: Print one JSON object, keyed by split, instead of a table.
         per_episode: Print that JSON object of single episodes: by split and id, how each ended and its scores.
     """
-    from vlnbert.api.agents import as_run, usual_task
     from vlnbert.rollout.agents import find_agent
-    from vlnbert.tasks.splits import full_name
 
     if (run is None) == (agent is None):
         raise UsageError("name a navigator or an --agent, and not both; for example --agent random")
     if not splits:
         raise UsageError("no split to walk; for example --splits val_unseen")
-    chosen = as_run(run) if run else find_agent(agent or "")
-    usual = task or usual_task(chosen)
-    names = [split_of_task(split, task) if task else full_name(split, usual) for split in splits]
-    found = verb(chosen, options.pop("data", None), names, **options)
+    names = [split_of_task(split, task) for split in splits] if task else splits
+    found = verb(run or find_agent(agent or ""), options.pop("data", None), names, **options)
     if json or per_episode:
         print(found.to_json(per_episode=per_episode))
     elif found.scores:
@@ -80,7 +73,7 @@ def evaluate(
     "show",
     "vlnbert.api.looking:episode",
     ["agent"],
-    metavars={"agent": "RUN", "episode": "ID", "out": "FILE"},
+    metavars={"agent": "RUN", "episode": "ID"},
     without=("id",),
 )
 def show_episode(
@@ -94,11 +87,8 @@ def show_episode(
     evaluate. An agent that has no probabilities, and a result file, show none.
 
     Example: vlnbert show runs/r2r-open --episode 12_0
-
     Example: vlnbert show runs/r2r-open --episode 12_0 --out card.html
-
     Example: vlnbert show random --episode 12_0 --split r2r/val_unseen --data data
-
     Example: vlnbert show results.json --episode 12_0 --split r2r/val_unseen --data data
 
     Args:
@@ -108,18 +98,22 @@ def show_episode(
         out: Write the card to a file instead, by its ending: .html (a page), .svg, .png or .pdf (the floor plan).
         json: Print the record as one JSON object instead of a card.
     """
+    from rich.console import Console
+
     from vlnbert.analysis.card import COLOURS, head_lines, require_card_name, shaded_instruction, tables
 
     if out is not None:
         require_card_name(out)
     found = verb(id=episode, **options)
     if out is not None:
-        tell(str(found.write(out)), aside=json)  # one that reads JSON gets nothing else
+        # With --json, standard output holds nothing else.
+        tell(str(found.write(out)), aside=json)
     if json:
         print(found.to_json())
     elif out is None:
-        console, record = screen(), found.record
-        title, outcome = head_lines(record)
+        console, record = Console(markup=False, highlight=False), found.record
+        console.width = console.width if console.is_terminal else WIDE
+        title, outcome = map(printable_text, head_lines(record))
         console.print(title, style="bold")
         console.print(outcome, style=COLOURS.get(record.verdict, ""))
         console.print()
@@ -129,14 +123,13 @@ def show_episode(
             show(table)
 
 
-@command("compare", "vlnbert.api.looking:compare", ["runs"], metavars={"runs": "RUN"}, without=("agents",))
+@command("compare", "vlnbert.api.looking:compare", ["runs"], without=("agents",))
 def compare(
     verb: Callable[..., Any], runs: tuple[str, ...], episodes: int = 10, json: bool = False, **options: Any
 ) -> None:
     """Compare agents on one split.
 
     Example: vlnbert compare runs/a runs/b
-
     Example: vlnbert compare runs/a random results.json --split r2r/val_unseen --data data
 
     Args:
@@ -158,9 +151,7 @@ def compare(
         show(table)
 
 
-@command(
-    "report", "vlnbert.api.looking:report", ["run"], metavars={"out": "FILE"}, without=("seed", "title", "context")
-)
+@command("report", "vlnbert.api.looking:report", ["run"], without=("seed", "title", "context"))
 def report(verb: Callable[..., Any], run: Path, out: Path | None = None, **options: Any) -> None:
     """Write what a run learned as one HTML file.
 
@@ -173,16 +164,13 @@ def report(verb: Callable[..., Any], run: Path, out: Path | None = None, **optio
     print(verb(run, out or run / "report.html", **options))
 
 
-@command("explore", "vlnbert.api.looking:explore", ["runs"], metavars={"runs": "RUN"})
+@command("explore", "vlnbert.api.looking:explore", ["runs"])
 def explore(verb: Callable[..., Any], runs: tuple[str, ...] = (), open: bool = False, **options: Any) -> None:
     """Watch agents read and walk, on a page in a browser.
 
     Example: vlnbert explore --open
-
     Example: vlnbert explore runs/r2r-open --data data
-
     Example: vlnbert explore runs/first runs/second
-
     Example: vlnbert explore random --data data
 
     Args:
@@ -214,10 +202,7 @@ def score(
     scored = verb(file, data, split_of_task(split, task), **options)
     for line in scored.notes.lines():
         tell(f"{file}: {line}", aside=True)
-    if json:
-        print_json(scored.summary)
-    else:
-        show(scored.table())
+    answer(scored.summary, scored.table(), json)
 
 
 @command("submit", "vlnbert.api.looking:submit", ["file", "out"], metavars={"out": "OUT"})
@@ -241,7 +226,6 @@ def submit(verb: Callable[..., Any], file: Path, out: Path, task: str, data: Pat
     "speak",
     "vlnbert.api.speaking:speak",
     ["speaker"],
-    metavars={"speaker": "RUN", "out": "FILE"},
     without=("paths",),
 )
 def speak(
@@ -263,13 +247,9 @@ def speak(
     --navigator, how well an agent follows the speaker, beside how well it follows people on the same paths.
 
     Example: vlnbert train speaker-open --data data --out runs/speaker
-
     Example: vlnbert speak runs/speaker --split r2r/val_unseen
-
     Example: vlnbert speak runs/speaker --split r2r/val_unseen --decoding nucleus --seed 1 --out generated.json
-
     Example: vlnbert speak runs/speaker --path scan:viewpoint,viewpoint,viewpoint
-
     Example: vlnbert speak runs/speaker --split r2r/val_unseen --score --navigator runs/people
 
     Args:
@@ -302,7 +282,8 @@ def speak(
     elif json:
         print(found.to_json())
     else:
-        show(replace(found.table(), note=""))  # it was said aside when it was made
+        # The note was printed while the instructions were written.
+        show(replace(found.table(), note=""))
 
 
 def split_of_task(split: str, task: str) -> str:

@@ -6,9 +6,10 @@ import signal
 import sys
 import textwrap
 
+from vlnbert.api.arguments import as_option
 from vlnbert.cli import bench, data, extend, look, start, train  # noqa: F401  # they register their verbs
 from vlnbert.cli.interrupted import INTERRUPTED, exit_code, interrupt, speaks, tell_interrupted
-from vlnbert.cli.parser import WIDEST, Command, as_option, entry
+from vlnbert.cli.parser import WIDEST, Command, entry
 from vlnbert.errors import LONGEST_LINE, PREFIX, UnknownNameError, UsageError, VlnbertError, cut, printable, spelling
 from vlnbert.plugins import load_plugin, plugin_failure
 from vlnbert.runtime import keep_freed_memory
@@ -21,7 +22,8 @@ GROUPS = ("start", "data", "train", "look", "extend", "bench")  # the overview's
 def main() -> None:
     """Run the command line; what a user can mend ends in one line a fault, never in a traceback."""
     keep_freed_memory()
-    for name in (signal.SIGINT, signal.SIGTERM):  # to be terminated is to be interrupted: clean up
+    # SIGTERM is handled like Ctrl-C, so that files are cleaned up.
+    for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, _interrupt)
     try:
         with spelling(as_option):
@@ -36,13 +38,16 @@ def main() -> None:
             print(INTERRUPTED, file=sys.stderr)
         sys.exit(exit_code(interrupted))
     except BaseException as error:
-        if failed := plugin_failure(error):  # such as a sys.exit() in a hook of somebody's module
+        # Such as a sys.exit() in a plugin's hook.
+        if failed := plugin_failure(error):
             line = failed
         elif _is_out_of_memory(error):
             line = "there is not enough memory for this; choose a smaller batch or navigator"
         elif isinstance(error, OSError):
-            _give_up_output()
-            if isinstance(error, BrokenPipeError):  # `| head` has seen enough
+            # Nothing more can be written; the interpreter's last flush goes nowhere.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            # A reader such as `| head` has closed the pipe.
+            if isinstance(error, BrokenPipeError):
                 sys.exit(0)
             line = f"the output cannot be written ({error.strerror or error}); free some space"
         else:
@@ -79,7 +84,8 @@ def _run(words: list[str]) -> None:
     else:
         name = _verb(words)
         rest = words[len(name.split()) :]
-        if name == "train":  # its next word chooses among presets, each with settings of its own
+        # The next word names a preset, whose settings are options.
+        if name == "train":
             train.train(rest)
         else:
             VERBS[name].run(rest)
@@ -122,14 +128,8 @@ def _is_out_of_memory(error: BaseException) -> bool:
     """torch raises a RuntimeError of its own on a GPU, and a plain one on the CPU."""
     if type(error).__name__ in ("MemoryError", "OutOfMemoryError"):
         return True
-    return isinstance(error, RuntimeError) and any(
-        words in str(error) for words in ("allocate memory", "not enough memory", "storage size")
-    )
-
-
-def _give_up_output() -> None:
-    """Nothing more can be written; let the interpreter's last flush go nowhere."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    words = ("allocate memory", "not enough memory", "storage size")
+    return isinstance(error, RuntimeError) and any(one in str(error) for one in words)
 
 
 def _menu(prefix: str = "") -> str:

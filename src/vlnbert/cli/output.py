@@ -3,18 +3,25 @@
 import shutil
 import sys
 from json import dumps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vlnbert.errors import printable_text
 from vlnbert.tables import WIDE, Table
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 def show(table: Table) -> None:
     """Print a table as wide as the terminal; a pipe or a file gets whole rows, however long."""
     print(table.text(shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDE))
+
+
+def answer(values: Any, shown: Table | str, json: bool) -> None:
+    """Print a result: its values as one JSON object, or a table or text of them."""
+    if json:
+        print_json(values)
+    elif isinstance(shown, Table):
+        show(shown)
+    else:
+        tell(shown)
 
 
 def tell(line: str, aside: bool = False) -> None:
@@ -25,17 +32,3 @@ def tell(line: str, aside: bool = False) -> None:
 def print_json(values: Any) -> None:
     """Print an object, whole and in one line."""
     print(dumps(values))
-
-
-def screen() -> "Console":
-    """Standard output, for tables of more than rows and columns."""
-    from rich.console import Console
-    from rich.text import Text
-
-    class Screen(Console):
-        def render_str(self, text: str, **options: Any) -> Text:
-            """Names from files are shown as they are, but for what would upset a terminal."""
-            return super().render_str(printable_text(text), **options)
-
-    console = Screen(markup=False, highlight=False)
-    return console if console.is_terminal else Screen(markup=False, highlight=False, width=WIDE)

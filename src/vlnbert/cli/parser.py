@@ -18,7 +18,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
-from vlnbert.api.arguments import resolved
+from vlnbert.api.arguments import as_option, resolved
 from vlnbert.errors import UsageError, near_names, spelling
 from vlnbert.records import field_docs
 
@@ -29,11 +29,13 @@ METAVARS = {  # by parameter; of others the type
     **{"data": "DIR", "folder": "DIR", "run": "RUN", "split": "[TASK/]SPLIT", "splits": "SPLIT", "task": "TASK"},
     **{"file": "FILE", "only": "PART", "mirror": "URL", "encoder": "BERT", "views": "CHANNELS", "objects": "CHANNELS"},
     **{"scan": "SCAN", "source": "SOURCE", "paths": "FILE", "path": "SCAN:VIEWPOINT,...", "navigator": "NAVIGATOR"},
-    **{"keep_followed": "NAVIGATOR", "device": "DEVICE", "host": "ADDRESS", "vocabulary": "FILE"},
+    **{"keep_followed": "NAVIGATOR", "device": "DEVICE", "host": "ADDRESS", "vocabulary": "FILE", "out": "FILE"},
+    **{"speaker": "RUN", "runs": "RUN", "preset": "PRESET"},
 }
 TYPES = {int: "INT", float: "FLOAT", str: "STR", Path: "PATH"}
 ENTRY = re.compile(r"\n    (?=\S)")  # where the explanation of an argument begins
 EXAMPLE = "Example: "
+PARAGRAPH = re.compile(rf"\n\n|\n(?={EXAMPLE})")
 BELOW, COLUMN = " " * 7, 28  # the margins of a long usage, and of what is said of options
 WIDEST = 120  # characters of a line of help; longer ones are hard to read
 # What experiments say, by the first word of its place.
@@ -41,14 +43,6 @@ SETTINGS = (
     *("train_on", "validate_on", "best_on", "holdout", "holdout_seed", "features", "training", "start", "max_tokens"),
     *("navigator", "speaker", "policy"),
 )
-
-
-def as_option(place: str, value: object) -> str:
-    """A setting as the command line takes it; False turns a flag off."""
-    group, dot, name = place.replace("_", "-").rpartition(".")
-    if isinstance(value, bool):
-        return f"--{group}{dot}{'' if value else 'no-'}{name}"
-    return f"--{group}{dot}{name}" if value is None else f"--{group}{dot}{name} {value}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,7 +191,8 @@ class Command:
             print(self.help(everything="--help-all" in words))
             return
         given = self.parse(words)
-        with spelling(self.spell):  # messages name options of this command alone
+        # Messages name options of this command.
+        with spelling(self.spell):
             if self.verb is None:
                 self.function(**given)
             else:
@@ -304,7 +299,7 @@ class Command:
 def explained(function: Callable[..., Any]) -> tuple[list[str], dict[str, str]]:
     """The paragraphs of a docstring, each unbroken, and what it says of each parameter."""
     head, _, arguments = cleandoc(function.__doc__ or "").partition("\n\nArgs:")
-    paragraphs = [" ".join(one.split()) for one in head.split("\n\n")]
+    paragraphs = [" ".join(one.split()) for one in PARAGRAPH.split(head)]
     entries = (" ".join(one.split()).partition(": ") for one in ENTRY.split(arguments) if one.strip())
     return paragraphs, {name: text for name, _, text in entries}
 

@@ -3,16 +3,14 @@
 from collections.abc import Callable
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vlnbert.cli.output import print_json, show, tell
 from vlnbert.cli.parser import command
 from vlnbert.errors import UsageError
 
-if TYPE_CHECKING:
-    from vlnbert.fetching.fetch import FetchReport
-
-PRESET = "r2r-open"  # for which the open data is enough
+# The open data is enough for it.
+PRESET = "r2r-open"
 
 
 @command("demo", "vlnbert.api.demonstrating:demo", metavars={"task": "", "out": "DIR"})
@@ -20,7 +18,6 @@ def demo(verb: Callable[..., Any], **options: Any) -> None:
     """Train a tiny navigator in made-up houses, without any data.
 
     Example: vlnbert demo --out demo
-
     Example: vlnbert demo --task reverie
     """
     from vlnbert.cli.train import end_stopped
@@ -46,16 +43,14 @@ def house(verb: Callable[..., Any], folder: Path, **options: Any) -> None:
         tell(f"  {task}: " + ", ".join(f"{count:,} {split}" for split, count in splits.items()) + " instructions")
 
 
-@command("data fetch", "vlnbert.api.fetching:fetch_data", ["folder"])
+@command("data fetch", "vlnbert.api.data:fetch_data", ["folder"])
 def fetch_data(
     verb: Callable[..., Any], folder: Path, only: tuple[str, ...] | None = None, json: bool = False, **options: Any
 ) -> None:
     """Fetch the open data and verify every file.
 
     Example: vlnbert data fetch data
-
     Example: vlnbert data fetch data --only graphs r2r vocabulary
-
     Example: vlnbert data fetch data --dry-run
 
     Args:
@@ -66,20 +61,18 @@ def fetch_data(
     found = verb(folder, only or (), **options)
     if json:
         print_json(found.to_plain())
-    else:
-        show(found.table())
-        print(_what_next(found))
+        return
+    show(found.table())
+    where, size = quote(str(folder)), f"{found.missing_bytes / 1e6:,.1f} MB"
+    archives = len({part.url for part in found.parts if part.missing_files})
+    if found.dry_run and archives:
+        print(f"{size} would be kept of {archives} archives, which come compressed.")
+        return
+    # Here, since it imports torch.
+    from vlnbert.learning.presets import presets
 
-
-def _what_next(report: "FetchReport") -> str:
-    folder, size = quote(str(report.folder)), f"{report.missing_bytes / 1e6:,.1f} MB"
-    archives = len({part.url for part in report.parts if part.missing_files})
-    if report.dry_run and archives:
-        return f"{size} would be kept of {archives} archives, which come compressed."
-    from vlnbert.learning.presets import presets  # here, since it imports torch
-
-    done = f"Fetched and verified {size}." if archives else "All of it is there, and right."
-    train = f"vlnbert train {PRESET} --data {folder} --out runs/{PRESET}"
-    trainable = {part.part for part in report.parts} >= set(presets[PRESET].experiment.needs)
-    then = train if trainable else f"vlnbert data fetch {folder}    # the other parts"
-    return "\n".join([done, "Next:", f"  vlnbert data check {folder}", f"  {then}"])
+    print(f"Fetched and verified {size}." if archives else "All of it is there, and right.")
+    whole = {part.part for part in found.parts} >= set(presets[PRESET].experiment.needs)
+    train = f"vlnbert train {PRESET} --data {where} --out runs/{PRESET}"
+    print(f"Next:\n  vlnbert data check {where}")
+    print(f"  {train if whole else f'vlnbert data fetch {where}    # the other parts'}")

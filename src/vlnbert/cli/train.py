@@ -13,8 +13,26 @@ from vlnbert.errors import UsageError
 if TYPE_CHECKING:
     from vlnbert.api.runs import Run
 
-EXTENDS = "--training.iterations"  # the one setting of a run that may grow
+# The one setting of a run that may grow.
+EXTENDS = "--training.iterations"
 PYTHON_ONLY = ("experiment", "features", "callbacks", "log", "tensorboard")
+USAGE = """usage: vlnbert train PRESET --data DIR --out RUN [options]
+       vlnbert train FILE.json --data DIR --out RUN [options]
+       vlnbert train --resume RUN [options]
+
+Train a navigator or a speaker, or go on with a run.
+
+examples:
+  vlnbert train r2r-open --data data --out runs/r2r-open
+  vlnbert train my.json --data data --out runs/mine
+
+presets:
+PRESETS
+
+vlnbert train PRESET --help shows the settings that people change most, and --help-all every one.
+vlnbert train FILE.json takes an experiment of your own: {"preset": "r2r-open", "training.batch": 256}
+vlnbert train --resume RUN [--data DIR] [--device cuda] [--threads N] goes on with a run; with --training.iterations N,
+beyond its end."""
 # What people change most.
 FIRST = (
     *("train_on", "validate_on", "best_on", "holdout", "features.views", "start", "policy.name", "navigator.hidden"),
@@ -28,7 +46,6 @@ def presets(name: str | None = None, json: bool = False) -> None:
     """List the experiments that can be trained by name.
 
     Example: vlnbert presets
-
     Example: vlnbert presets r2r-open > my.json
 
     Args:
@@ -38,7 +55,7 @@ def presets(name: str | None = None, json: bool = False) -> None:
     from json import dumps
 
     from vlnbert.learning import presets as menu
-    from vlnbert.learning.experiment_file import experiment_values
+    from vlnbert.learning.presets import experiment_values
     from vlnbert.records import to_plain
 
     if name is not None:
@@ -46,7 +63,8 @@ def presets(name: str | None = None, json: bool = False) -> None:
     elif json:
         found = {name: {**to_plain(one), "needs": one.experiment.needs} for name, one in menu.presets.items()}
         for values in found.values():
-            del values["asked"]  # nobody has chosen anything yet
+            # Nobody has chosen anything yet.
+            del values["asked"]
         print_json(found)
     else:
         show(menu.presets.table())
@@ -54,16 +72,13 @@ def presets(name: str | None = None, json: bool = False) -> None:
 
 @command("train")
 def train(words: list[str]) -> None:
-    """Train a navigator or a speaker, or go on with a run.
-
-    Train a navigator or a speaker: vlnbert train PRESET --data DIR --out RUN, or go on: vlnbert train --resume RUN.
-
-    Example: vlnbert train r2r-open --data data --out runs/r2r-open
-
-    Example: vlnbert train my.json --data data --out runs/mine
-    """
+    """Train a navigator or a speaker, or go on with a run."""
     if words in (["-h"], ["--help"], ["--help-all"]) or not words:
-        print(_explanation())
+        from vlnbert.learning.presets import presets as menu
+
+        width = max(map(len, menu))
+        lines = (f"  {name:<{width}}  {preset.description}" for name, preset in menu.items())
+        print(USAGE.replace("PRESETS", "\n".join(lines)))
         if not words:
             raise SystemExit(2)
     elif words[0].startswith("-") and not any(word.startswith(("--res", "--help")) for word in words):
@@ -89,8 +104,8 @@ def beginning(word: str) -> Command:
 
     def begin(verb: Callable[..., "Run"], data: Path, out: Path, **changes: Any) -> None:
         run = verb(preset, data, out, **changes)
-        again = {name: changes[name] for name in ("device", "threads", "rank_timeout") if name in changes}
-        _tell(run, None, _again(out, **again))
+        same = {name: changes[name] for name in ("device", "threads", "rank_timeout") if name in changes}
+        _tell(run, None, _again(out, **same))
 
     begin.__doc__ = f"""Train {preset.description or "an experiment of your own"}.
 
@@ -123,7 +138,6 @@ def resuming() -> Command:
         """Go on with a run that was interrupted or killed; it ends with the same bits as one that never was.
 
         Example: vlnbert train --resume runs/r2r-open
-
         Example: vlnbert train --resume runs/r2r-two-stream --training.iterations 400000
 
         Args:
@@ -153,8 +167,8 @@ def _again(run: Path, **options: Any) -> str:
 
 
 def _tell(run: "Run", data: Path | None, again: str) -> None:
-    """How it ended, from the one process that talks to people; `data` is where the data lies, if not where it did."""
-    from vlnbert.evaluation.tables import shown
+    """Print how a training ended, in one of its processes; `data` is where the data lies, if not where it did."""
+    from vlnbert.evaluation.metrics import shown
     from vlnbert.learning.recipe import recipe_of
     from vlnbert.ranks import is_first
     from vlnbert.tasks.task import METRICS
@@ -171,15 +185,14 @@ def _tell(run: "Run", data: Path | None, again: str) -> None:
         key = run.experiment.best_metric
         tell(f"{run.folder}: {when}, {METRICS[key].heading} {shown(key, done.best)} on {run.experiment.best_on}")
         elsewhere = "" if data is None else f" --data {shlex.quote(str(data))}"
-        if not recipe_of(run.experiment).walks:
-            tell(f"let it speak with: vlnbert speak {where}{elsewhere} --split {run.experiment.best_on}")
-        else:
+        if recipe_of(run.experiment).walks:
             tell(f"score it in full with: vlnbert evaluate {where}{elsewhere}")
+        else:
+            tell(f"let it speak with: vlnbert speak {where}{elsewhere} --split {run.experiment.best_on}")
 
 
 def end_stopped(run: "Run", again: str) -> NoReturn:
-    """Say how to go on with a training that was stopped, and end as whoever is interrupted does: what would follow on
-    a whole training, as in `vlnbert train ... && vlnbert evaluate ...`, must not."""
+    """Say how to resume a training that was stopped, and exit as an interrupt does, so that no command follows it."""
     from vlnbert.ranks import is_first
 
     if is_first():
@@ -187,30 +200,7 @@ def end_stopped(run: "Run", again: str) -> NoReturn:
     raise SystemExit(exit_code(run.stopped_by))
 
 
-def _explanation() -> str:
-    from vlnbert.learning.presets import presets
-
-    width = max(map(len, presets))
-    lines = [f"  {name:<{width}}  {preset.description}" for name, preset in presets.items()]
-    return "\n".join([_USAGE, "", "presets:", *lines, "", _MORE])
-
-
-_USAGE = """usage: vlnbert train PRESET --data DIR --out RUN [options]
-       vlnbert train FILE.json --data DIR --out RUN [options]
-       vlnbert train --resume RUN [options]
-
-Train a navigator or a speaker, or go on with a run.
-
-examples:
-  vlnbert train r2r-open --data data --out runs/r2r-open
-  vlnbert train my.json --data data --out runs/mine"""
-_MORE = """vlnbert train PRESET --help shows the settings that people change most, and --help-all every one.
-vlnbert train FILE.json takes an experiment of your own: {"preset": "r2r-open", "training.batch": 256}
-vlnbert train --resume RUN [--data DIR] [--device cuda] [--threads N] goes on with a run; with --training.iterations N,
-beyond its end."""
-
-
-@command("curves", "vlnbert.api.looking:curves", ["run"], metavars={"out": "FILE"})
+@command("curves", "vlnbert.api.looking:curves", ["run"])
 def curves(verb: Callable[..., Any], run: Path, out: Path | None = None, split: str | None = None) -> None:
     """Draw the losses and scores of a run.
 

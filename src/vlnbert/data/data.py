@@ -10,11 +10,9 @@ from tokenizers import Tokenizer
 
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import UsageError, setting
-from vlnbert.features.in_memory import Features, is_in_memory, registered_name
-from vlnbert.features.objects import ObjectSource
-from vlnbert.features.opening import open_object_bank, open_view_bank
+from vlnbert.features.objects import ObjectSource, Texts
+from vlnbert.features.opening import Features, is_in_memory, open_object_bank, open_view_bank, registered_name
 from vlnbert.features.spec import IN_MEMORY, OFF, FeatureSpec, as_spec
-from vlnbert.features.texts import Texts
 from vlnbert.features.views import ViewSource
 from vlnbert.progress import say
 from vlnbert.runtime import require_device
@@ -74,7 +72,8 @@ class Data:
     def shown_objects(self) -> ObjectTable:
         """The objects in the order in which agents see them, or would if their features were not off."""
         if self.features.reads_object_file and (self.features.objects or self.folder.object_feature_files()):
-            return self._object_bank[0].object_table  # a file may lack some
+            # A file may lack some.
+            return self._object_bank[0].object_table
         most = self.features.max_objects
         return self.objects if most is None else self.objects.select(self.objects.largest(most))
 
@@ -221,7 +220,8 @@ def open_data(
     if device is not None:
         require_device(device)
     opened = folder if isinstance(folder, Data) else Data(open_folder(folder), device=device or "cpu")
-    opened.folder.graphs()  # a folder without graphs is no data folder
+    # A folder without graphs is no data folder.
+    opened.folder.graphs()
     if features is None and device is None:
         return opened
     if is_in_memory(features):

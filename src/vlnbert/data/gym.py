@@ -9,7 +9,7 @@ import torch
 from vlnbert.data.data import Data, open_data
 from vlnbert.environment.environment import Environment
 from vlnbert.environment.gym import NavigationEnv
-from vlnbert.features.in_memory import Features
+from vlnbert.features.opening import Features
 from vlnbert.features.spec import OFF, FeatureSpec
 from vlnbert.tasks.task import TASKS
 from vlnbert.tasks.tokens import piece_count
@@ -43,16 +43,14 @@ def open_env(
     opened = open_data(data, features, device=HERE)
     spec, folder, objects = opened.features, opened.folder, None
     views = None if spec.views is None and not folder.feature_files() else opened.view_bank
-    if TASKS[task].sees_objects:
-        objects = opened.object_bank if opened.sees_objects else _without_features(opened)
+    if TASKS[task].sees_objects and opened.sees_objects:
+        objects = opened.object_bank
+    elif TASKS[task].sees_objects:
+        codes = torch.zeros(len(opened.objects), dtype=torch.long)
+        objects = ObjectBank.from_codebook(opened.objects, torch.zeros(1, 0), codes, spec.max_objects)
     environment = Environment(opened.world, views, objects, lambda: opened.panorama_bank).showing(wants)
     # The environment finds the targets among its objects itself, so the split need not open their features.
     walked = opened.seen_as(replace(spec, objects=OFF)).split(f"{task}/{split}")
     return NavigationEnv(
         environment, walked, piece_count(opened.tokenizer), max_steps=max_steps, render_mode=render_mode
     )
-
-
-def _without_features(data: Data) -> ObjectBank:
-    codes = torch.zeros(len(data.objects), dtype=torch.long)
-    return ObjectBank.from_codebook(data.objects, torch.zeros(1, 0), codes, data.features.max_objects)

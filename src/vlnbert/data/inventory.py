@@ -9,12 +9,11 @@ from vlnbert.errors import VlnbertError, listed
 from vlnbert.features.objects import find_fit, placed_objects
 from vlnbert.features.views import captions_of, observations_of, placed
 from vlnbert.progress import track
-from vlnbert.sources.annotations import HEADINGS, LEVELS, BoxRange, ViewpointObjects, read_box_folder
+from vlnbert.sources.annotations import HEADINGS, LEVELS, BoxRange, ViewpointObjects, read_box_folder, read_plan
 from vlnbert.sources.connectivity import ScanGraph, read_connectivity
 from vlnbert.sources.features import read_features, read_object_features
 from vlnbert.sources.instructions import read_word_labels
 from vlnbert.sources.layout import DataFolder
-from vlnbert.sources.plans import read_plan
 from vlnbert.tasks.episodes import bind, load_episodes
 from vlnbert.tasks.splits import report_targets, task_and_split
 from vlnbert.tasks.task import AUGMENTED_FILE, TASKS
@@ -36,6 +35,10 @@ NEEDS = {  # beside the tasks themselves
     "observations": "observations/<scan>.json",
     "landmarks": "r2r/LAR2R_train.json",
 }
+
+
+# The contents of a part and, for misfits, notes.
+Described = str | tuple[str, list[str]]
 
 
 def describe_need(need: str) -> str:
@@ -60,13 +63,10 @@ def take_inventory(folder: DataFolder) -> list[Part]:
     """Read everything in a data folder. Faults are collected, never raised."""
     world, parts = _graphs(folder)
     if folder.vocabulary.exists():
-
-        def count() -> str:
-            return f"{load_tokenizer(folder.vocabulary).get_vocab_size():,} word pieces"
-
-        parts.append(_part("vocabulary", folder.vocabulary, count))
+        parts.append(_part("vocabulary", folder.vocabulary, partial(_word_pieces, folder.vocabulary)))
     if world is None:
-        return parts  # nothing else can be compared with the graphs
+        # Nothing else can be compared with the graphs.
+        return parts
     objects, boxes = _boxes(world, folder.boxes)
     for task in TASKS:
         for split, path in TASKS[task].files(folder).items():
@@ -75,12 +75,11 @@ def take_inventory(folder: DataFolder) -> list[Part]:
     if folder.word_labels.exists():
         parts.append(_part("landmarks", folder.word_labels, partial(_word_labels, world, folder)))
     parts += boxes
-    if folder.captions.is_dir():
-        parts.append(_part("captions", folder.captions, partial(_captions, world, folder.captions)))
-    if folder.observations.is_dir():
-        parts.append(_part("observations", folder.observations, partial(_observations, world, folder.observations)))
-    if folder.plans.is_dir():
-        parts.append(_part("plans", folder.plans, partial(_plans, world, folder.plans)))
+    readers: dict[str, Callable[[World, Path], Described]]
+    readers = {"captions": _captions, "observations": _observations, "plans": _plans}
+    for need, read in readers.items():
+        if (path := getattr(folder, need)).is_dir():
+            parts.append(_part(need, path, partial(read, world, path)))
     for path in folder.feature_files():
         parts.append(_part("features", path, partial(_features, world, path)))
     for path in folder.object_feature_files():
@@ -96,7 +95,7 @@ def meets(need: str, parts: Iterable[Part]) -> bool:
     return need in whole
 
 
-def _part(need: str, path: Path, read: Callable[[], str | tuple[str, list[str]]]) -> Part:
+def _part(need: str, path: Path, read: Callable[[], Described]) -> Part:
     """A part as `read` describes it: its contents and, for misfits, notes; an error becomes its faults."""
     try:
         described = read()
@@ -118,11 +117,15 @@ def _graphs(folder: DataFolder) -> tuple[World | None, list[Part]]:
         return None, [Part("graphs", folder.connectivity, "", (str(error),))]
     if faults:
         # Other files that name those scans would be reported as faulty as well.
-        faults.append(f"{folder.connectivity}: the rest of the folder was not held against the graphs; mend them first")
+        faults.append(f"{folder.connectivity}: the rest of the folder was not compared with the graphs; fix them first")
         return None, [Part("graphs", folder.connectivity, "", tuple(faults))]
     world = build_world(graphs)
     holds = f"{len(graphs):,} scans, {len(world):,} viewpoints"
     return world, [Part("graphs", folder.connectivity, holds)]
+
+
+def _word_pieces(path: Path) -> str:
+    return f"{load_tokenizer(path).get_vocab_size():,} word pieces"
 
 
 def _boxes(world: World, folder: Path) -> tuple[ObjectTable | None, list[Part]]:
@@ -145,13 +148,12 @@ def _boxes(world: World, folder: Path) -> tuple[ObjectTable | None, list[Part]]:
     return objects, [Part("boxes", folder, holds, notes=tuple(ranged.lines()))]
 
 
-def _episodes(
-    world: World, task: str, split: str, path: Path, objects: ObjectTable | None
-) -> str | tuple[str, list[str]]:
+def _episodes(world: World, task: str, split: str, path: Path, objects: ObjectTable | None) -> Described:
     sightings = find_sightings(world, objects) if TASKS[task].sees_objects and objects is not None else None
     episodes = bind(path, TASKS[task].read(path), world, task=task, split=split, sightings=sightings)
     holds = f"{len(episodes):,} instructions" + ("" if episodes.scored else ", goals withheld")
-    joined = world.joined(episodes.path[:, :-1], episodes.path[:, 1:])  # padding stays where it is
+    # Padding stays where it is.
+    joined = world.joined(episodes.path[:, :-1], episodes.path[:, 1:])
     jumps = [episodes.ids[row] for row in (~joined).any(dim=1).nonzero().flatten().tolist()]
     problem = f"{len(jumps):,} paths step where no edge is, so that nobody can walk them"
     notes = [f"{problem}: {listed(jumps, SHOWN)}"] if jumps else []
@@ -168,7 +170,7 @@ def _word_labels(world: World, folder: DataFolder) -> tuple[str, list[str]]:
     except VlnbertError:
         # Its faults are those of that file.
         return holds, [f"was not held against {LABELLED}, which cannot be read"]
-    return holds, labelled_words(episodes, labels, world)[1].lines()
+    return holds, labelled_words(episodes, labels, world)[1]
 
 
 def _captions(world: World, folder: Path) -> tuple[str, list[str]]:
@@ -199,7 +201,7 @@ def _features(world: World, path: Path) -> str:
     return f"{count:,} panoramas, {width} wide"
 
 
-def _object_features(world: World, path: Path, objects: ObjectTable | None) -> str | tuple[str, list[str]]:
+def _object_features(world: World, path: Path, objects: ObjectTable | None) -> Described:
     featured, viewpoints, width = list[tuple[int, str]](), 0, 0
     for number, place in placed_objects(world, read_object_features(path), path):
         featured += [(number, id) for id in place.ids]

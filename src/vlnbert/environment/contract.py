@@ -5,13 +5,11 @@ checked in order, from those that later checks rely on to distances and shortest
 """
 
 import math
-from collections.abc import Callable
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from vlnbert.environment.environment import Observation, Panorama, State
+from vlnbert.environment.environment import Environment, Observation, Panorama, State
 from vlnbert.errors import VlnbertError
 from vlnbert.world.objects import VisibleObjects
 from vlnbert.world.world import (
@@ -35,19 +33,6 @@ class ContractError(VlnbertError):
     """A world or an environment breaks its promises; one line for each."""
 
 
-class AnyEnvironment(Protocol):
-    """The part of an environment that is checked: three functions and their world."""
-
-    @property
-    def world(self) -> World: ...
-
-    def reset(self, start: Tensor, heading: Tensor) -> State: ...
-
-    def observe(self, state: State) -> Observation: ...
-
-    def step(self, state: State, slot: Tensor) -> State: ...
-
-
 def require(broken: list[str]) -> None:
     """Raise all broken promises together."""
     if broken:
@@ -56,10 +41,11 @@ def require(broken: list[str]) -> None:
 
 def check_world(world: World) -> list[str]:
     """Check the tables of a world: slots, angles, symmetry, distances and next hops."""
-    return check_tables(world) or check_meaning(world)  # which follows indices that must be in range
+    checks = (_check_slots, _check_angles, _check_symmetry, _check_distances, _check_next_slots)
+    return check_tables(world) or [fault for check in checks for fault in check(world)]
 
 
-def check_environment(environment: AnyEnvironment, agents: int = 256, steps: int = 8, seed: int = 0) -> list[str]:
+def check_environment(environment: Environment, agents: int = 256, steps: int = 8, seed: int = 0) -> list[str]:
     """Walk some agents at random and check each result of the environment, always from the expected state."""
     world, generator = environment.world, torch.Generator().manual_seed(seed)
     if broken := check_tables(world):
@@ -67,22 +53,28 @@ def check_environment(environment: AnyEnvironment, agents: int = 256, steps: int
     start = torch.randint(len(world), (agents,), generator=generator).to(world.device)
     heading = torch.rand(agents, generator=generator).to(world.device) * 2 * math.pi
     state = State(start, level_view(heading), torch.zeros_like(start, dtype=torch.bool))
-    broken = _check_reset(state, environment.reset(start, heading))
+    found = environment.reset(start, heading)
+    broken = [
+        *unless(torch.equal(found.viewpoint, state.viewpoint), "reset moves agents away from their start"),
+        *unless(torch.equal(found.view, state.view), "after a reset the agent does not face the nearest level view"),
+        *unless(torch.equal(found.ended, state.ended), "reset gives agents that have already stopped"),
+    ]
     for _ in range(steps):
         broken += _check_observation(world, state, environment.observe(state))
         slot = torch.randint(world.slots, (agents,), generator=generator).to(world.device)
-        after = _stepped(world, state, slot)
-        broken += _check_step(after, environment.step(state, slot), environment.step(state, slot))
-        state = after
-    return list(dict.fromkeys(broken))  # each promise once
-
-
-def _check_reset(expected: State, state: State) -> list[str]:
-    return [
-        *unless(torch.equal(state.viewpoint, expected.viewpoint), "reset moves agents away from their start"),
-        *unless(torch.equal(state.view, expected.view), "after a reset the agent does not face the nearest level view"),
-        *unless(torch.equal(state.ended, expected.ended), "reset gives agents that have already stopped"),
-    ]
+        found, again = environment.step(state, slot), environment.step(state, slot)
+        ended = state.ended | (slot == STOP)
+        moves = ~ended & (slot < world.choices[state.viewpoint])
+        viewpoint = torch.where(moves, world.neighbour[state.viewpoint, slot], state.viewpoint)
+        state = State(viewpoint, torch.where(moves, world.view[state.viewpoint, slot], state.view), ended)
+        same = all(torch.equal(getattr(found, name), getattr(again, name)) for name in ("viewpoint", "view", "ended"))
+        broken += [
+            *unless(torch.equal(found.viewpoint, state.viewpoint), "a step does not lead where its slot leads"),
+            *unless(torch.equal(found.view, state.view), "after a step the agent does not face the slot's view"),
+            *unless(torch.equal(found.ended, state.ended), "stopping is not final, or an agent stops unasked"),
+            *unless(same, "the same step gives different states"),
+        ]
+    return list(dict.fromkeys(broken))
 
 
 def _check_observation(world: World, state: State, seen: Observation) -> list[str]:
@@ -121,9 +113,7 @@ def _check_panorama(state: State, found: Panorama) -> list[str]:
         return ["a panorama is not a feature and four numbers an agent and view"]
     return [
         *unless(bool(found.features.isfinite().all()), "a panorama is not finite"),
-        *unless(
-            _alike(found.direction, direction), "a panorama's direction is not that of its view from the one faced"
-        ),
+        *unless(_alike(found.direction, direction), "a panorama's direction is not its view's from the one faced"),
     ]
 
 
@@ -145,24 +135,6 @@ def _check_objects(agents: int, found: VisibleObjects) -> list[str]:
     ]
 
 
-def _stepped(world: World, state: State, slot: Tensor) -> State:
-    """The state that a step should lead to."""
-    ended = state.ended | (slot == STOP)
-    moves = ~ended & (slot < world.choices[state.viewpoint])
-    viewpoint = torch.where(moves, world.neighbour[state.viewpoint, slot], state.viewpoint)
-    return State(viewpoint, torch.where(moves, world.view[state.viewpoint, slot], state.view), ended)
-
-
-def _check_step(expected: State, after: State, again: State) -> list[str]:
-    same = all(torch.equal(getattr(after, name), getattr(again, name)) for name in ("viewpoint", "view", "ended"))
-    return [
-        *unless(torch.equal(after.viewpoint, expected.viewpoint), "a step does not lead where its slot leads"),
-        *unless(torch.equal(after.view, expected.view), "after a step the agent does not face the slot's view"),
-        *unless(torch.equal(after.ended, expected.ended), "stopping is not final, or an agent stops unasked"),
-        *unless(same, "the same step gives different states"),
-    ]
-
-
 def _alike(found: Tensor, expected: Tensor) -> bool:
     return torch.allclose(found.double(), expected.double(), rtol=0, atol=ANGLE_TOLERANCE)
 
@@ -175,14 +147,6 @@ def unless(kept: bool | Tensor, broken: str) -> list[str]:
 def check_tables(world: World) -> list[str]:
     """Check shapes and ranges: where these are kept, every index can be followed."""
     return _check_shapes(world) or _check_ranges(world) or _check_places(world)
-
-
-def check_meaning(world: World) -> list[str]:
-    """Check that tables agree, once every index can be followed."""
-    checks: list[Callable[[World], list[str]]] = [
-        *(_check_slots, _check_angles, _check_symmetry, _check_distances, _check_next_slots)
-    ]
-    return [fault for check in checks for fault in check(world)]
 
 
 def real_slots(world: World) -> Tensor:
@@ -217,7 +181,8 @@ def _check_ranges(world: World) -> list[str]:
     def within(table: Tensor, low: int, end: int) -> Tensor:
         return ((table >= low) & (table < end)).all()
 
-    measures = (getattr(world, name) for name in MEASURES if name != "distance")  # which may be infinite
+    # Distances may be infinite.
+    measures = (getattr(world, name) for name in MEASURES if name != "distance")
     return [
         *unless(len(world.numbers) == len(world), "a viewpoint occurs twice in its scan"),
         *unless(within(world.neighbour, 0, len(world)), "neighbour holds numbers that are no viewpoints"),
@@ -241,7 +206,8 @@ def _check_places(world: World) -> list[str]:
 def _check_slots(world: World) -> list[str]:
     itself, real = torch.arange(len(world), device=world.device)[:, None], real_slots(world)
     numbers = (world.view, world.heading, world.elevation)
-    blank = -1 - torch.arange(world.slots, device=world.device)  # all different
+    # Slots that are not real get numbers that all differ.
+    blank = -1 - torch.arange(world.slots, device=world.device)
     leads = torch.where(real, world.neighbour, blank).sort(dim=1).values
     stays = (world.neighbour == itself) == ~real
     return [
@@ -257,7 +223,8 @@ def _check_angles(world: World) -> list[str]:
     east, north, up = (position[world.neighbour] - position[:, None])[real].double().unbind(dim=-1)
     heading, elevation = torch.atan2(east, north), torch.atan2(up, torch.hypot(east, north))
     view = world.view[real]
-    level = (elevation / VIEW_ANGLE).round().clamp(-1, 1) * VIEW_ANGLE  # the nearest one's elevation
+    # The elevation of the nearest view.
+    level = (elevation / VIEW_ANGLE).round().clamp(-1, 1) * VIEW_ANGLE
     aside = wrapped(heading - view_heading(view)).abs() < VIEW_ANGLE / 2 + ANGLE_TOLERANCE
     above = (elevation - view_elevation(view)).abs() < (elevation - level).abs() + ANGLE_TOLERANCE
     return [
@@ -279,20 +246,17 @@ def _check_distances(world: World) -> list[str]:
     straight = (world.position[:, None] - world.position[world.neighbour]).norm(dim=-1)
     start, end = _pairs(world)
     there, back = world.metres(start, end), world.metres(end, start)
+    # Slot by slot, to save memory.
+    through = (world.neighbour[start, slot] for slot in range(world.slots))
+    ways = (world.metres(start, step) + world.metres(step, end) for step in through)
+    shorter = any(bool((way < there - TOLERANCE).any()) for way in ways)
     return [
         *unless((world.metres(itself, itself) == 0).all(), "a viewpoint is some distance from itself"),
         *unless((there >= 0).all(), "a distance is negative or not a number"),
         *unless(((there == back) | ((there - back).abs() < TOLERANCE)).all(), "a distance differs from its way back"),
         *unless(((edge - straight).abs() < TOLERANCE).all(), "an edge is shorter or longer than the straight line"),
-        *unless(not _shortcuts(world, start, end), "a distance is longer than a way through a neighbour"),
+        *unless(not shorter, "a distance is longer than a way through a neighbour"),
     ]
-
-
-def _shortcuts(world: World, start: Tensor, end: Tensor) -> bool:
-    """Whether some step makes a way shorter than its distance; slot by slot, to save memory."""
-    limit = world.metres(start, end) - TOLERANCE
-    through = (world.neighbour[start, slot] for slot in range(world.slots))
-    return any(bool((world.metres(start, step) + world.metres(step, end) < limit).any()) for step in through)
 
 
 def _check_next_slots(world: World) -> list[str]:
@@ -312,7 +276,8 @@ def _pairs(world: World) -> tuple[Tensor, Tensor]:
     """All pairs of viewpoints of the same scan."""
     size = world.scan_of.bincount(minlength=len(world.scans))
     order, first = world.scan_of.argsort(stable=True), size.cumsum(0) - size
-    rows = size[world.scan_of[order]]  # how many pairs begin with each viewpoint
+    # The number of pairs that begin with each viewpoint.
+    rows = size[world.scan_of[order]]
     start = order.repeat_interleave(rows)
     before = (rows.cumsum(0) - rows).repeat_interleave(rows)
     place = torch.arange(len(start), device=world.device) - before

@@ -104,13 +104,13 @@ class Environment:
         object_bank: ObjectBank | None = None,
         open_panoramas: Callable[[], Bank] | None = None,
     ) -> None:
-        """`open_panoramas` opens the bank of all 36 views; it is called where an agent wants the panorama."""
+        """`open_panoramas` opens the bank of all 36 views; it is called once an agent wants the panorama."""
         self.world, self.view_bank, self.object_bank = world, view_bank, object_bank
         self.wants: frozenset[str] = frozenset()
         self.panorama_bank: Bank | None = None
         self._open_panoramas = open_panoramas
         self._dtype: torch.dtype | None = None  # of features, where they are kept in another
-        self._around = torch.empty(0)  # [heading step, 36, 4], where the panorama is wanted
+        self._around = torch.empty(0)  # [heading step, 36, 4] directions of all views, where the panorama is wanted
         slots = torch.arange(world.slots, device=world.device)
         self._choosable = slots < world.choices[:, None]  # [viewpoint, slot]
         self._neighbour, self._view = world.neighbour.flatten(), world.view.flatten()
@@ -156,16 +156,20 @@ class Environment:
         shown = copy(self)
         shown.wants, shown.panorama_bank = names, None
         if PANORAMA in names:
-            shown.panorama_bank = self._opened_panoramas(whose) if self.panorama_bank is None else self.panorama_bank
-            shown._around = _directions_around(self._facing.device)
+            bank = self.panorama_bank
+            if bank is None and self._open_panoramas is None:
+                problem = f"{whose} has {PANORAMA}, and this environment shows no features"
+                remedy = "take that of data with some: vln.open_data(DIR, features=...).environment"
+                raise UsageError(f"{problem}; {remedy}")
+            if bank is None and self._open_panoramas is not None:
+                bank = self._open_panoramas()
+                bank = bank if self._dtype is None else in_dtype(bank, self._dtype)
+            view = torch.arange(VIEWS, device=self._facing.device)
+            step = torch.arange(STEPS, device=self._facing.device)[:, None]
+            heading = view_heading(view) - view_heading(step)
+            shown._around = angle_feature(heading, view_elevation(view).expand_as(heading), width=4)
+            shown.panorama_bank = bank
         return shown
-
-    def _opened_panoramas(self, whose: str) -> Bank:
-        if self._open_panoramas is None:
-            problem = f"{whose} has {PANORAMA}, and this environment shows no features"
-            raise UsageError(f"{problem}; take that of data with some: vln.open_data(DIR, features=...).environment")
-        bank = self._open_panoramas()
-        return bank if self._dtype is None else in_dtype(bank, self._dtype)
 
     def reset(self, start: Tensor, heading: Tensor) -> State:
         """Agents at their start viewpoints, looking level along the 30-degree heading nearest to theirs."""
@@ -189,7 +193,8 @@ class Environment:
 
     def step(self, state: State, slot: Tensor) -> State:
         """Move along the chosen slots. Stopping is final; a slot that is only padding leads nowhere."""
-        slot = slot.masked_fill(state.ended, STOP)  # stopped agents stop again
+        # Agents that have stopped stop again.
+        slot = slot.masked_fill(state.ended, STOP)
         place = slot.add(state.viewpoint, alpha=self.world.slots)
         viewpoint = rows_of(self._neighbour, place)
         view = torch.where(viewpoint != state.viewpoint, rows_of(self._view, place), state.view)
@@ -212,22 +217,29 @@ def _compass(world: World, real: Tensor) -> Tensor:
     return (direction * real[:, None, :, None]).flatten(0, 1)
 
 
-def _directions_around(device: torch.device) -> Tensor:
-    """[heading step, 36, 4] directions of all views as seen from each of the 12 headings an agent may face."""
-    view, step = torch.arange(VIEWS, device=device), torch.arange(STEPS, device=device)[:, None]
-    heading = view_heading(view) - view_heading(step)
-    return angle_feature(heading, view_elevation(view).expand_as(heading), width=4)
-
-
 def flip_observation(observation: Observation, flipped: Tensor) -> Observation:
     """The observation, mirrored in the rows `flipped` [row]."""
     seen, around = observation.visible_objects, observation.panorama
+    if seen is not None:
+        left, top, right, bottom, area = seen.position.unbind(dim=-1)
+        other = torch.stack((1 - right, top, 1 - left, bottom, area), dim=-1)
+        # Padding stays zero.
+        changed = (flipped[:, None] & seen.present)[..., None]
+        position = torch.where(changed, other, seen.position)
+        seen = replace(seen, position=position, direction=_flip_directions(seen.direction, flipped))
+    if around is not None:
+        # Each view changes places with that as far to the other side of heading 0, at the same elevation.
+        view = torch.arange(VIEWS, device=flipped.device)
+        mirrored, changed = view - view % STEPS + (-view) % STEPS, flipped[:, None, None]
+        features = torch.where(changed, around.features.index_select(1, mirrored), around.features)
+        direction = torch.where(changed, around.direction.index_select(1, mirrored), around.direction)
+        around = Panorama(features, _flip_directions(direction, flipped))
     return replace(
         observation,
         direction=_flip_directions(observation.direction, flipped),
         facing=_flip_directions(observation.facing[:, None], flipped).squeeze(1),
-        visible_objects=None if seen is None else _flip_objects(seen, flipped),
-        panorama=None if around is None else _flip_panorama(around, flipped),
+        visible_objects=seen,
+        panorama=around,
     )
 
 
@@ -254,24 +266,3 @@ def _flip_directions(direction: Tensor, flipped: Tensor) -> Tensor:
     """[row, any, 4] directions, in which the sine of the heading changes its sign."""
     sine = torch.where(flipped[:, None], -direction[..., 0], direction[..., 0])
     return torch.cat((sine[..., None], direction[..., 1:]), dim=-1)
-
-
-def _flip_panorama(seen: Panorama, flipped: Tensor) -> Panorama:
-    """Exchange each view with that as far to the other side of heading 0, at the same elevation."""
-    view = torch.arange(VIEWS, device=flipped.device)
-    other = view - view % STEPS + (-view) % STEPS
-    changed = flipped[:, None, None]
-    features = torch.where(changed, seen.features.index_select(1, other), seen.features)
-    direction = torch.where(changed, seen.direction.index_select(1, other), seen.direction)
-    return Panorama(features, _flip_directions(direction, flipped))
-
-
-def _flip_objects(seen: VisibleObjects, flipped: Tensor) -> VisibleObjects:
-    left, top, right, bottom, area = seen.position.unbind(dim=-1)
-    other = torch.stack((1 - right, top, 1 - left, bottom, area), dim=-1)
-    changed = flipped[:, None] & seen.present  # padding stays zero
-    return replace(
-        seen,
-        position=torch.where(changed[..., None], other, seen.position),
-        direction=_flip_directions(seen.direction, flipped),
-    )

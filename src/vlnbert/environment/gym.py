@@ -51,14 +51,15 @@ class NavigationEnv(gymnasium.Env[Seen, np.int64]):
         max_steps: int | None = None,
         render_mode: str | None = None,
     ) -> None:
-        """`vocabulary` is how many word pieces there are. The environment shows objects where the task asks for one.
+        """`vocabulary` is the number of word pieces. The environment shows objects where the task asks for one.
 
         Optional fields are those of `Environment.showing`: neighbours; panorama, with panorama_direction.
         """
         self.episodes, self.tokens, self.task = split.episodes, split.tokens, TASKS[split.episodes.task]
         self.environment = copy(environment.for_task(self.task.name))
         self.bank = None if self.environment.object_bank is None else replace(self.environment.object_bank, fixed=True)
-        self.environment.object_bank = self.bank  # of one width everywhere, as Gymnasium needs it
+        # Gymnasium needs observations of one width everywhere.
+        self.environment.object_bank = self.bank
         self.targets = None if self.bank is None else target_index(self.bank.object_table, self.episodes)
         self.slots, self.render_mode = self.environment.world.slots, render_mode
         self.max_steps = max_steps or self.task.max_steps
@@ -91,9 +92,14 @@ class NavigationEnv(gymnasium.Env[Seen, np.int64]):
             (self._named,) = self.bank.object_table.ids_at(self._state.viewpoint, torch.tensor([named]))
         self._state = self.environment.step(self._state, torch.tensor([STOP if named >= 0 else int(action)]))
         self._steps += 1
-        ended = bool(self._state.ended)
-        reward = self._final_reward() if ended else before - self._distance()
-        reward = reward if self.episodes.scored else 0.0
+        ended, reward = bool(self._state.ended), 0.0
+        if ended and self.episodes.scored:
+            one = self.episodes.select(torch.tensor([self._episode]))
+            arrived = bool(self.task.arrived(self.environment.world, self._state.viewpoint[:, None], one))
+            right = self._named is not None and self._named == one.targets[0]
+            reward = (BONUS if arrived else -BONUS) + (BONUS if right else 0.0)
+        elif self.episodes.scored:
+            reward = before - self._distance()
         return self._observe(), reward, ended, not ended and self._steps >= self.max_steps, self._info()
 
     def render(self) -> str | None:
@@ -107,12 +113,6 @@ class NavigationEnv(gymnasium.Env[Seen, np.int64]):
             lines.append(f"  {slot}: go to {name}, heading {np.degrees(float(world.heading[here, slot])):.0f} degrees")
         lines += [f"  {self.slots + place}: stop and name the {name}" for place, name in enumerate(self._names())]
         return "\n".join(lines)
-
-    def _final_reward(self) -> float:
-        one = self.episodes.select(torch.tensor([self._episode]))
-        arrived = bool(self.task.arrived(self.environment.world, self._state.viewpoint[:, None], one))
-        found = self._named is not None and self._named == one.targets[0]
-        return (BONUS if arrived else -BONUS) + (BONUS if found else 0.0)
 
     def _observe(self) -> Seen:
         seen = self.environment.observe(self._state)
@@ -141,13 +141,11 @@ class NavigationEnv(gymnasium.Env[Seen, np.int64]):
             info |= {"objects": self._names(), "named": self._named}
         if not self.episodes.scored:
             return info
-        return {**info, "distance": self._distance(), "teacher": self._teacher()}
-
-    def _teacher(self) -> int:
-        """The shortest path to the goal; there, the target's number, if it is seen."""
+        # The teacher takes the shortest path to the goal; there it names the target, if that is seen.
         slot = int(shortest_path_teacher(self.environment.world, self._state, self._goals()))
         target = NONE if self.targets is None else int(self.targets[self._episode])
-        return self.slots + target if slot == STOP and target != NONE else slot
+        teacher = self.slots + target if slot == STOP and target != NONE else slot
+        return {**info, "distance": self._distance(), "teacher": teacher}
 
     def _names(self) -> tuple[str, ...]:
         """Names of the objects in view, in their order."""

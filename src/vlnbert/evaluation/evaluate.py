@@ -1,8 +1,8 @@
-"""An agent on a split: walk every episode once, then score where it went."""
+"""Evaluations: of an agent that walks every episode of a split once, or of a result file; and where agents diverge."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from json import dumps
 from operator import itemgetter
 from pathlib import Path
@@ -11,31 +11,34 @@ import torch
 from torch import Tensor, nn
 
 from vlnbert.environment.environment import Environment
-from vlnbert.errors import UsageError
-from vlnbert.evaluation.metrics import Scores, score_walks
-from vlnbert.evaluation.submission import write_results
-from vlnbert.evaluation.tables import score_table
+from vlnbert.errors import Faults, UsageError, setting
+from vlnbert.evaluation.metrics import Scores, meaning_table, score_table, score_walks
+from vlnbert.evaluation.options import SplBy
+from vlnbert.evaluation.results import (
+    Notes,
+    Walks,
+    arrival_views,
+    bind_walks,
+    check_complete,
+    check_names,
+    read_results,
+    write_results,
+)
 from vlnbert.navigator import fast
 from vlnbert.progress import track
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.rollout.agents import Agent, EpisodeBatch, Explanation, agent_name, names_objects
 from vlnbert.rollout.episodes import MAX_STEPS, Trajectories, run_episodes
-from vlnbert.tables import Table
+from vlnbert.sources.layout import DataFolder
+from vlnbert.tables import Table, Tabled
 from vlnbert.tasks.batches import evaluation_batches
 from vlnbert.tasks.episodes import Episodes, Picked
+from vlnbert.tasks.task import TASKS
 from vlnbert.tasks.tokens import Tokens
 from vlnbert.world.world import World
 
-STOPPED, RAN_OUT = "stopped", "ran out of steps"  # the two ways in which an episode ends
-ENDED = "ended"  # one of the two: a result file does not tell which
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """Explanations of the choices in episodes that walked together, on the CPU."""
-
-    rows: tuple[int, ...]  # which episodes
-    explanations: tuple[Explanation | None, ...]  # one a step
+# The two ways in which an episode ends; a result file does not say which.
+STOPPED, RAN_OUT, ENDED = "stopped", "ran out of steps", "ended"
 
 
 @dataclass(frozen=True, repr=False)
@@ -49,7 +52,8 @@ class Evaluation:
     predicted_objects: list[str | None] | None = None  # those that it named, in tasks that look for objects
     max_steps: int | None = None  # its limit; None where the walks are from a result file
     tokens: Tokens | None = None  # what it read
-    recorded: tuple[Recorded, ...] = ()  # explanations of its choices, if requested
+    # By row, explanations of its choices, if requested: on the CPU, each part [1, ...].
+    explanations: Mapping[int, list[Explanation | None]] = field(default_factory=dict)
 
     @property
     def outcomes(self) -> list[str]:
@@ -58,31 +62,17 @@ class Evaluation:
             return [ENDED] * len(self.episodes)
         return [STOPPED if ended else RAN_OUT for ended in self.trajectories.ended.tolist()]
 
-    def explanations(self, row: int) -> list[Explanation | None]:
-        """Explanations of the choices in one episode, each part [1, ...]; empty if not recorded."""
-        for batch in self.recorded:
-            if row in batch.rows:
-                place = slice(batch.rows.index(row), batch.rows.index(row) + 1)
-                one_row: Callable[[Tensor], Tensor] = itemgetter(place)
-                steps = [None if one is None else one.each(one_row) for one in batch.explanations]
-                return steps[: int(self.trajectories.decisions[row])]
-        return []
-
     def select(self, rows: Tensor) -> "Evaluation":
         """That of some episodes, in the order of `rows`."""
-        here, walked, named = rows.to(self.world.device), self.trajectories, self.predicted_objects
-        place = {row: number for number, row in enumerate(rows.tolist())}
-        return Evaluation(
-            world=self.world,
+        here, chosen = rows.to(self.world.device), rows.tolist()
+        return replace(
+            self,
             episodes=self.episodes.select(rows),
-            trajectories=walked.select(here),
+            trajectories=self.trajectories.select(here),
             scores=None if self.scores is None else self.scores.select(here),
-            predicted_objects=None if named is None else [named[row] for row in place],
-            max_steps=self.max_steps,
+            predicted_objects=self.predicted_objects and [self.predicted_objects[row] for row in chosen],
             tokens=None if self.tokens is None else Tokens(self.tokens.ids[here], self.tokens.count[here]),
-            recorded=tuple(
-                Recorded(tuple(place.get(row, -1) for row in batch.rows), batch.explanations) for batch in self.recorded
-            ),
+            explanations={n: self.explanations[row] for n, row in enumerate(chosen) if row in self.explanations},
         )
 
     def __repr__(self) -> str:
@@ -90,7 +80,7 @@ class Evaluation:
         return f"Evaluation({self.episodes.task}/{self.episodes.split}, {len(self.episodes):,} episodes, {score})"
 
 
-class Evaluations(Mapping[str, Evaluation]):
+class Evaluations(Tabled, Mapping[str, Evaluation]):
     """How an agent did on each split: `print` it, look at it in a notebook, or take `scores` and `to_json()`.
 
     A split's own `Evaluation` holds where the agent went and its scores episode by episode.
@@ -103,8 +93,7 @@ class Evaluations(Mapping[str, Evaluation]):
     @property
     def scores(self) -> dict[str, dict[str, float | int | None]]:
         """By split: rates as fractions, TL and NE in metres. Splits that withhold their goals are left out."""
-        known = {name: result.scores for name, result in self.items()}
-        return {name: scores.summary() for name, scores in known.items() if scores is not None}
+        return {name: one.scores.summary() for name, one in self.items() if one.scores is not None}
 
     @property
     def withheld(self) -> list[str]:
@@ -128,34 +117,20 @@ class Evaluations(Mapping[str, Evaluation]):
 
     def write(self, folder: str | Path) -> list[Path]:
         """Write result files, <task>_<split>_<agent>.json, in the leaderboards' form."""
-        written = []
-        for name, result in self.items():
-            written.append(Path(folder) / f"{name.replace('/', '_')}_{self.agent}.json")
-            walked = result.trajectories
-            write_results(
-                written[-1],
-                result.episodes,
-                result.world,
-                walked=walked.viewpoint,
-                walked_length=walked.length,
-                views=walked.view,
-                predicted_objects=result.predicted_objects,
-            )
-        return written
+        files = {Path(folder) / f"{name.replace('/', '_')}_{self.agent}.json": one for name, one in self.items()}
+        for path, one in files.items():
+            write_results(path, one.episodes, one.world, one.trajectories, one.predicted_objects)
+        return list(files)
 
     def table(self) -> Table:
         """A row for each split."""
-        names = ", ".join(self.withheld)
-        spent = {name: sum(outcome == RAN_OUT for outcome in one.outcomes) for name, one in self.items()}
-        unfinished = [
-            f"{name}: {count:,} of {len(self[name].episodes):,} {RAN_OUT}" for name, count in spent.items() if count
-        ]
-        notes = [
-            self.weights,
-            *unfinished,
-            f"{names}: walked, not scored, since the goals are withheld" if names else "",
-        ]
-        return replace(score_table(self.agent, self.scores), note="\n".join(filter(None, notes)))
+        notes = [self.weights] if self.weights else []
+        for name, one in self.items():
+            if count := one.outcomes.count(RAN_OUT):
+                notes.append(f"{name}: {count:,} of {len(one.episodes):,} {RAN_OUT}")
+        if self.withheld:
+            notes.append(f"{', '.join(self.withheld)}: walked, not scored, since the goals are withheld")
+        return replace(score_table(self.agent, self.scores), note="\n".join(notes))
 
     def __getitem__(self, split: str) -> Evaluation:
         return self._evaluations[split]
@@ -165,12 +140,6 @@ class Evaluations(Mapping[str, Evaluation]):
 
     def __len__(self) -> int:
         return len(self._evaluations)
-
-    def __repr__(self) -> str:
-        return self.table().text()
-
-    def _repr_html_(self) -> str:
-        return self.table().html()
 
 
 @torch.inference_mode()
@@ -206,16 +175,29 @@ def evaluate_agent(
     decided = torch.zeros(len(episodes), max_steps + 1, dtype=torch.long, device=device) if agent.goes_back else None
     stopped = torch.zeros_like(length)
     count = torch.zeros(len(episodes), dtype=torch.long) if tokens is None else tokens.count.cpu()
-    batches, recorded = list(evaluation_batches(count, batch, ranks.rank, ranks.count)), list[Recorded]()
+    batches = list(evaluation_batches(count, batch, ranks.rank, ranks.count))
+    explanations = dict[int, list[Explanation | None]]()
     if only is not None:
         batches = [rows for rows in batches if torch.isin(rows, only.cpu()).any()]
-        viewpoint, length = viewpoint + episodes.start[:, None], length + 1  # the others stay at the start
+        # The others stay at the start.
+        viewpoint, length = viewpoint + episodes.start[:, None], length + 1
     naming = bank is not None and names_objects(agent)
-    with evaluation_mode(agent), fast.enabled(dtype):  # around all batches: their weights are the same
+    # Around all batches, whose weights are the same.
+    with evaluation_mode(agent), fast.enabled(dtype):
         for rows in track(batches, f"{episodes.task} {episodes.split}"):
             index = rows.to(device)
             ids = rows.new_zeros(len(rows), 0) if tokens is None else tokens.ids[index, : int(count[rows].max())]
-            start = _episode_batch(environment, agent, episodes, ids=ids, rows=rows)
+            start = EpisodeBatch(
+                state=environment.reset(episodes.start[index], episodes.heading[index]),
+                tokens=ids.to(device),
+                index=rows,
+                texts=tuple(episodes.texts[row] for row in rows.tolist()),
+                goal=episodes.goal[index] if agent.oracle else None,
+                path=episodes.path[index] if agent.oracle else None,
+                goals=episodes.goals[index] if agent.oracle and episodes.goals is not None else None,
+                ids=Picked(episodes.ids, rows),
+                extra=episodes.extra.rows(rows),
+            )
             walked = run_episodes(environment, agent, start, max_steps=max_steps, name_objects=naming, record=record)
             hops = walked.hops or walked
             viewpoint[index], view[index], length[index] = hops.viewpoint, hops.view, hops.length
@@ -224,26 +206,19 @@ def evaluate_agent(
             if walked.named is not None:
                 named[index] = walked.named
             if record:
-                explanations = (None if one is None else one.each(Tensor.cpu) for one in walked.explanations)
-                recorded.append(Recorded(tuple(rows.tolist()), tuple(explanations)))
+                steps = [None if one is None else one.each(Tensor.cpu) for one in walked.explanations]
+                for place, (row, made) in enumerate(zip(rows.tolist(), hops.decisions.tolist(), strict=True)):
+                    row_alone = itemgetter(slice(place, place + 1))
+                    explanations[row] = [None if one is None else one.each(row_alone) for one in steps[:made]]
     walked, predicted = Trajectories(ranks.sum(viewpoint), ranks.sum(view), ranks.sum(length)), None
     if decided is not None:
         walked = replace(walked, stopped=ranks.sum(stopped) > 0, decided=ranks.sum(decided))
     if bank is not None and naming:
         predicted = bank.object_table.ids_at(walked.viewpoint[:, -1], ranks.sum(named))
-    scores = None
+    world, scores = environment.world, None
     if episodes.scored:
-        scores = score_walks(environment.world, episodes, walked.viewpoint, walked.length, predicted)
-    evaluation = Evaluation(
-        world=environment.world,
-        episodes=episodes,
-        trajectories=walked,
-        scores=scores,
-        predicted_objects=predicted,
-        max_steps=max_steps,
-        tokens=tokens,
-        recorded=tuple(recorded),
-    )
+        scores = score_walks(world, episodes, walked.viewpoint, walked.length, predicted)
+    evaluation = Evaluation(world, episodes, walked, scores, predicted, max_steps, tokens, explanations)
     return evaluation if only is None else evaluation.select(only)
 
 
@@ -262,19 +237,130 @@ def evaluation_mode(agent: object) -> Iterator[None]:
             module.training = training
 
 
-def _episode_batch(
-    environment: Environment, agent: Agent, episodes: Episodes, ids: Tensor, rows: Tensor
-) -> EpisodeBatch:
-    """The episodes of some rows of a split, with goals for oracles alone."""
-    index = rows.to(environment.world.device)
-    return EpisodeBatch(
-        state=environment.reset(episodes.start[index], episodes.heading[index]),
-        tokens=ids.to(index.device),
-        index=rows,
-        texts=tuple(episodes.texts[row] for row in rows.tolist()),
-        goal=episodes.goal[index] if agent.oracle else None,
-        path=episodes.path[index] if agent.oracle else None,
-        goals=episodes.goals[index] if agent.oracle and episodes.goals is not None else None,
-        ids=Picked(episodes.ids, rows),
-        extra=episodes.extra.rows(rows),
-    )
+@dataclass(frozen=True, repr=False)
+class ScoredFile:
+    """The scores of a result file: row n of `scores` is instruction `ids[n]`, in the order of the split."""
+
+    split: str  # as task/split
+    ids: tuple[str, ...]
+    scores: Scores
+    notes: Notes
+
+    @property
+    def summary(self) -> dict[str, float | int | None]:
+        """Means over the episodes: rates as fractions, TL and NE in metres."""
+        return self.scores.summary()
+
+    def table(self) -> Table:
+        """A row for each metric, with what it means."""
+        return meaning_table(self.split.replace("/", " "), self.summary)
+
+    def __repr__(self) -> str:
+        return self.table().text()
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
+
+
+def score_file(
+    path: Path,
+    episodes: Episodes,
+    world: World,
+    spl_by: SplBy = "shortest",
+    allow_missing: bool = False,
+    folder: DataFolder | None = None,
+) -> ScoredFile:
+    """Read, check and score a result file of any dialect; all its faults are raised together.
+
+    `folder` is where to look for the split that a file belongs to when it is not the one expected.
+    """
+    walks, notes = _read_walks(path, episodes, world, folder, allow_missing)
+    named = [result.predicted_object for result in walks.results]
+    scores = score_walks(world, episodes.select(walks.row), walks.walked, walks.length, named, spl_by)
+    return ScoredFile(f"{episodes.task}/{episodes.split}", tuple(result.id for result in walks.results), scores, notes)
+
+
+def evaluate_file(path: Path, episodes: Episodes, world: World, folder: DataFolder | None = None) -> Evaluation:
+    """Read and check a result file of any dialect; its rows are the instructions that it has, in the split's order.
+
+    A file does not say whether an agent stopped or ran out of steps, nor what its limit was.
+    """
+    walks, _ = _read_walks(path, episodes, world, folder, allow_missing=True)
+    present = episodes.select(walks.row)
+    named = [result.predicted_object for result in walks.results] if TASKS[episodes.task].sees_objects else None
+    scores = score_walks(world, present, walks.walked, walks.length, named) if episodes.scored else None
+    views = arrival_views(world, present.heading, walks.walked)
+    return Evaluation(world, present, Trajectories(walks.walked, views, walks.length), scores, named)
+
+
+def _read_walks(
+    path: Path, episodes: Episodes, world: World, folder: DataFolder | None, allow_missing: bool
+) -> tuple[Walks, Notes]:
+    faults = Faults(path)
+    file = read_results(path, faults)
+    check_names(file, episodes, faults, folder)
+    present = len(file.ids.intersection(episodes.ids))
+    if not allow_missing:
+        remedy = f"say {setting('allow_missing', True)} to score the {present:,} that are there"
+        check_complete(file, episodes, faults, remedy)
+    elif present < len(episodes):
+        file.notes.more.append(f"{present:,} of {len(episodes):,} instructions scored, the others are missing")
+    walks = bind_walks(file.results, episodes, world, faults)
+    faults.raise_if_any()
+    return walks, file.notes
+
+
+@dataclass(frozen=True)
+class Walk:
+    """The walk of one agent in an episode."""
+
+    path: tuple[str, ...]  # viewpoints; staying repeats none
+    outcome: str
+    success: bool | None  # None if the goal is withheld
+    scores: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """An episode in which agents go different ways."""
+
+    id: str
+    step: int  # moves that they make together
+    viewpoint: str  # the last that they have in common
+    walks: Mapping[str, Walk]  # by agent
+
+    @property
+    def changes_outcome(self) -> bool:
+        """Whether some succeed and others do not."""
+        return len({walk.success for walk in self.walks.values()}) > 1
+
+
+def find_divergences(evaluations: Mapping[str, Evaluation]) -> list[Divergence]:
+    """The episodes whose walks differ, those first that change the outcome; all evaluations share their order."""
+    ids = next(iter(evaluations.values())).episodes.ids
+    walks = {agent: _walks(evaluation) for agent, evaluation in evaluations.items()}
+    found = list[Divergence]()
+    for row, id in enumerate(ids):
+        here = {agent: each[row] for agent, each in walks.items()}
+        paths = [walk.path for walk in here.values()]
+        if len(set(paths)) > 1:
+            shortest = min(map(len, paths))
+            differ = (step for step in range(shortest) if len({path[step] for path in paths}) > 1)
+            step = next(differ, shortest) - 1  # an agent that stops diverges from one that moves on
+            found.append(Divergence(id, step, paths[0][step], here))
+    return sorted(found, key=lambda one: not one.changes_outcome)
+
+
+def _walks(evaluation: Evaluation) -> list[Walk]:
+    names, walked = evaluation.world.viewpoints, evaluation.trajectories
+    paths = zip(walked.viewpoint.tolist(), walked.length.tolist(), evaluation.outcomes, strict=True)
+    scores = evaluation.scores
+    return [
+        Walk(
+            path=tuple(names[here] for place, here in enumerate(path[:length]) if not place or here != path[place - 1]),
+            outcome=outcome,
+            success=None if scores is None else bool(scores.sr[row]),
+            scores={} if scores is None else scores.of(row),
+        )
+        for row, (path, length, outcome) in enumerate(paths)
+    ]

@@ -8,7 +8,7 @@ SR, SPL: Anderson et al. 2018, arXiv:1807.06757. CLS: Jain et al. 2019, arXiv:19
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, get_args
 
@@ -17,8 +17,9 @@ from torch import Tensor
 
 from vlnbert.errors import UnknownNameError, UsageError
 from vlnbert.evaluation.options import SplBy
+from vlnbert.tables import Table
 from vlnbert.tasks.episodes import Episodes
-from vlnbert.tasks.task import EPISODES, NEAR, TASKS, Metric, Walked, metres_to_nearest
+from vlnbert.tasks.task import BUILT_IN, EPISODES, METRICS, NEAR, PERCENT, TASKS, Metric, Walked, metres_to_nearest
 from vlnbert.world.world import World
 
 SHORTEST_WALK = 0.01  # metres: what SPL takes an agent that never moved to have walked
@@ -26,6 +27,9 @@ SHORTEST_WALK = 0.01  # metres: what SPL takes an agent that never moved to have
 MOST_CELLS = 1 << 24
 TRIED = 3  # episodes on which a task's own metrics are tried
 SUMMARY = ("sr", "osr", "spl", "ndtw", "sdtw", "cls", "rgs", "rgspl", "tl", "ne")
+VISIBLE = {"sr": "success: stopped where the target is visible", "osr": "oracle success: saw the target at any time"}
+
+Summary = Mapping[str, float | int | None]
 
 
 @dataclass(frozen=True)
@@ -62,9 +66,8 @@ class Scores:
 
     def of(self, row: int) -> dict[str, float]:
         """Those of one episode, by the names that `summary` has; without those that its task has not."""
-        columns = self.columns()
-        known = {name: columns[name] for name in (*SUMMARY, *self.own)}
-        return {name: float(column[row]) for name, column in known.items() if column is not None}
+        known = {name: column for name, column in self.columns().items() if column is not None}
+        return {name: float(known[name][row]) for name in (*SUMMARY, *self.own) if name in known}
 
     def mean(self) -> dict[str, float | None]:
         """The mean of every metric; None where a task has no such metric."""
@@ -109,13 +112,28 @@ def measure(
         raise UnknownNameError("way to weigh SPL", spl_by, get_args(SplBy))
     places = reference.shape[1] if goals is None else max(reference.shape[1], goals.shape[1])
     if len(walked) > 1 and walked.numel() * places > MOST_CELLS:
-        whole = _Walks(walked, walked_length, reference, reference_length, arrived, grounded, goals)
-        return _measured_in_blocks(world, whole, spl_by)
+
+        def measured(rows: Tensor) -> Scores:
+            """Some of the rows, no longer than they need be."""
+            hops, described = int(walked_length[rows].max()), int(reference_length[rows].max())
+            return measure(
+                world,
+                walked[rows, :hops],
+                walked_length[rows],
+                reference[rows, :described],
+                reference_length[rows],
+                arrived=None if arrived is None else arrived[rows, :hops],
+                grounded=None if grounded is None else grounded[rows],
+                spl_by=spl_by,
+                goals=None if goals is None else goals[rows],
+            )
+
+        return _in_blocks(measured, walked_length, places)
     cost = world.metres(walked[:, :, None], reference[:, None, :])  # [episode, walked hop, reference hop]
     to_goal = cost[:, :, -1] if goals is None else metres_to_nearest(world, walked, goals[:, None])
     there = (to_goal < NEAR if arrived is None else arrived).double()
     success = there[:, -1]
-    taken, described = path_metres(world, walked), path_metres(world, reference)
+    taken, described = (world.metres(path[:, :-1], path[:, 1:]).sum(dim=1) for path in (walked, reference))
     shortest = described if spl_by == "reference" else to_goal[:, 0]
     efficiency = shortest / torch.maximum(taken, shortest).clamp(min=SHORTEST_WALK)
     likeness = ndtw(dtw(cost, walked_length, reference_length), reference_length)
@@ -136,65 +154,24 @@ def measure(
     )
 
 
-@dataclass(frozen=True)
-class _Walks:
-    """The arguments of `measure`, one row an episode."""
-
-    walked: Tensor
-    walked_length: Tensor
-    reference: Tensor
-    reference_length: Tensor
-    arrived: Tensor | None
-    grounded: Tensor | None
-    goals: Tensor | None
-
-    def select(self, rows: Tensor) -> "_Walks":
-        """Some of the rows, no longer than they need be."""
-        hops, places = int(self.walked_length[rows].max()), int(self.reference_length[rows].max())
-        return _Walks(
-            walked=self.walked[rows, :hops],
-            walked_length=self.walked_length[rows],
-            reference=self.reference[rows, :places],
-            reference_length=self.reference_length[rows],
-            arrived=None if self.arrived is None else self.arrived[rows, :hops],
-            grounded=None if self.grounded is None else self.grounded[rows],
-            goals=None if self.goals is None else self.goals[rows],
-        )
-
-
-def _measured_in_blocks(world: World, walks: _Walks, spl_by: SplBy) -> Scores:
-    """Measure some rows at a time, those of like lengths together."""
-    order, longest = walks.walked_length.sort(stable=True).indices, walks.reference.shape[1]
-    longest = longest if walks.goals is None else max(longest, walks.goals.shape[1])
-    found, first = list[Scores](), 0
+def _in_blocks(measured: Callable[[Tensor], Scores], walked_length: Tensor, places: int) -> Scores:
+    """Measure some rows at a time, those of like lengths together; `measured` scores rows, `places` are the longest."""
+    order = walked_length.sort(stable=True).indices
+    blocks, first = list[Scores](), 0
     while first < len(order):
-        hops = walks.walked_length[order[first:]]
-        cells = torch.arange(1, len(hops) + 1, device=hops.device) * hops * longest  # they grow with every row
+        hops = walked_length[order[first:]]
+        # They grow with every row.
+        cells = torch.arange(1, len(hops) + 1, device=hops.device) * hops * places
         count = max(1, int((cells <= MOST_CELLS // 2).sum()))
-        some = walks.select(order[first : first + count])
-        found.append(
-            measure(
-                world,
-                some.walked,
-                some.walked_length,
-                some.reference,
-                some.reference_length,
-                arrived=some.arrived,
-                grounded=some.grounded,
-                spl_by=spl_by,
-                goals=some.goals,
-            )
-        )
+        blocks.append(measured(order[first : first + count]))
         first += count
-    back = order.argsort()
-    columns = {name: [getattr(scores, name) for scores in found] for name in found[0].columns()}
-    joined = {name: None if column[0] is None else torch.cat(column)[back] for name, column in columns.items()}
-    return Scores(**joined)  # type: ignore[arg-type]  # what a task has no metric for is None
-
-
-def path_metres(world: World, path: Tensor) -> Tensor:
-    """The length of paths [episode, hop]."""
-    return world.metres(path[:, :-1], path[:, 1:]).sum(dim=1)
+    back, columns = order.argsort(), [block.columns() for block in blocks]
+    # What a task has no metric for is None.
+    joined: dict[str, Any] = {
+        name: None if first_part is None else torch.cat([one[name] for one in columns])[back]  # type: ignore[misc]
+        for name, first_part in columns[0].items()
+    }
+    return Scores(**joined)
 
 
 def coverage(cost: Tensor, reference_length: Tensor, taken: Tensor, described: Tensor) -> Tensor:
@@ -260,18 +237,16 @@ def score_walks(
     spl_by: SplBy = "shortest",
 ) -> Scores:
     """Score one walk [hop] an episode, and in REVERIE one object (or None); all on the world's device."""
-    task, grounded = TASKS[episodes.task], None
+    task, grounded, named = TASKS[episodes.task], None, tuple(predicted_objects or [None] * len(episodes))
     if task.sees_objects:
-        named = zip(predicted_objects or [None] * len(episodes), episodes.targets, strict=True)
-        right = [name is not None and name == target for name, target in named]
+        right = [name is not None and name == target for name, target in zip(named, episodes.targets, strict=True)]
         grounded = torch.tensor(right, dtype=torch.bool, device=walked.device)
-    reference, length = episodes.path, episodes.path_length
     scores = measure(
         world,
         walked,
         walked_length,
-        reference,
-        length,
+        episodes.path,
+        episodes.path_length,
         arrived=task.arrived(world, walked, episodes),
         grounded=grounded,
         spl_by=spl_by,
@@ -279,8 +254,7 @@ def score_walks(
     )
     if not task.metrics:
         return scores
-    named_objects = tuple(predicted_objects or [None] * len(episodes))
-    return replace(scores, own=measure_own(world, episodes, Walked(walked, walked_length, named_objects)))
+    return replace(scores, own=measure_own(world, episodes, Walked(walked, walked_length, named)))
 
 
 def measure_own(world: World, episodes: Episodes, walked: Walked) -> dict[str, Tensor]:
@@ -320,3 +294,52 @@ def try_measure(world: World, episodes: Episodes) -> None:
     if len(some) and some.scored and TASKS[some.task].metrics:
         staying = some.start[:, None].repeat(1, 2)
         measure_own(world, some, Walked(staying, torch.ones_like(some.start), (None,) * len(some)))
+
+
+def score_keys(summaries: Iterable[Summary]) -> list[str]:
+    """The metrics that any of these summaries has, in the order of a table's columns."""
+    found = {key for summary in summaries for key, value in summary.items() if value is not None}
+    return sorted((key for key in METRICS.registered() if key in found), key=lambda key: key == EPISODES)
+
+
+def own_keys(summary: Iterable[str]) -> list[str]:
+    """Of the keys of a summary, the metrics that its task adds."""
+    return [key for key in METRICS.registered() if key not in BUILT_IN and key in summary]
+
+
+def is_rate(key: str) -> bool:
+    """Whether a metric is measured as a fraction, and shown in percent."""
+    return METRICS[key].unit == PERCENT
+
+
+def score_table(title: str, summaries: Mapping[str, Summary]) -> Table:
+    """A row for each summary; scores that none of them has are left out."""
+    keys = score_keys(summaries.values())
+    rows = [[name, *(shown(key, summary.get(key)) for key in keys)] for name, summary in summaries.items()]
+    return Table(["", *(METRICS[key].heading for key in keys)], rows, f"{title} (rates in %)")
+
+
+def meaning_table(title: str, summary: Summary) -> Table:
+    """One summary, with what each score means."""
+    words = VISIBLE if summary["rgs"] is not None else {}
+    rows = [
+        [METRICS[key].heading, shown(key, summary[key], digits=2), words.get(key, METRICS[key].meaning)]
+        for key in score_keys([summary])
+    ]
+    return Table(["metric", "value", "meaning"], rows, f"{title} (rates in %)")
+
+
+def shown(key: str, value: float | int | None, digits: int = 1) -> str:
+    """A score as a cell of a table."""
+    if value is None:
+        return "-"
+    if key == EPISODES:
+        return f"{value:,}"
+    return f"{100 * value:.{digits}f}" if is_rate(key) else f"{value:.2f}"
+
+
+def is_better(key: str, score: float, best: float | None) -> bool:
+    """Whether a score is better than the best so far, if there is one; NaN is not."""
+    if math.isnan(score):
+        return False
+    return best is None or (score > best if METRICS[key].higher else score < best)

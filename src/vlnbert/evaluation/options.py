@@ -9,7 +9,7 @@ from vlnbert.features.spec import FeatureSpec
 from vlnbert.runtime import Precision, require_within
 
 if TYPE_CHECKING:
-    from vlnbert.features.in_memory import Features
+    from vlnbert.features.opening import Features
 
 Checkpoint = Literal["best", "last"]
 SplBy = Literal["shortest", "reference"]

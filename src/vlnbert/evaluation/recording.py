@@ -1,10 +1,15 @@
-"""Records of episodes that were walked, made of the rollout that was scored: `Recorder.episode(evaluation, row)`."""
+"""Episodes as they were walked and scored, for cards, reports, the explorer and JSON: `Recorder.episode(...)`.
+
+A record is made of the rollout that was scored, never of a second walk. Angles are radians, absolute, clockwise from
++y; distances are metres.
+"""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer
@@ -13,10 +18,8 @@ from torch import Tensor
 
 from vlnbert.data.data import Data
 from vlnbert.environment.environment import Environment
-from vlnbert.evaluation.episode_record import Choice, NamedObject, RecordedEpisode, RecordedObject, RecordedStep, Words
 from vlnbert.evaluation.evaluate import RAN_OUT, Evaluation
-from vlnbert.features.objects import box_direction, readable_name
-from vlnbert.features.texts import TextReader, ViewTexts
+from vlnbert.features.objects import TextReader, ViewTexts, box_direction, readable_name
 from vlnbert.rollout.agents import Explanation
 from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.task import TASKS, metres_to_goal, nearest
@@ -24,6 +27,132 @@ from vlnbert.world.objects import NONE, ObjectTable
 from vlnbert.world.world import VIEWS, nearest_view, view_elevation, view_heading
 
 HEADINGS, ELEVATIONS = (angle(torch.arange(VIEWS)).tolist() for angle in (view_heading, view_elevation))
+
+
+FORMAT = 1  # of the JSON
+
+
+@dataclass(frozen=True)
+class Words:
+    """An instruction as written, and its words as they were read."""
+
+    text: str
+    words: tuple[str, ...]  # spelled as in the text, unless its tokens came ready made
+    unknown: tuple[int, ...] = ()  # places of the words that the agent's vocabulary does not have
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One thing to do at a step: to stop, to go to a neighbour, or to go back to a place seen before."""
+
+    viewpoint: str | None  # None to stop
+    heading: float
+    elevation: float
+    distance: float
+    view: int  # the one of 36 that faces it
+    probability: float | None  # None for agents that have none
+    texts: ViewTexts  # what the data folder says of that view, whether or not the agent sees it
+
+
+@dataclass(frozen=True)
+class RecordedObject:
+    """An object in view at a step."""
+
+    id: str
+    name: str
+    probability: float | None  # among the objects in view and "no object"
+    heading: float
+    elevation: float
+    view: int
+
+
+@dataclass(frozen=True)
+class NamedObject:
+    """An object that was named, or the target; its name is its id if no other is known."""
+
+    id: str
+    name: str
+
+
+@dataclass(frozen=True)
+class RecordedStep:
+    """One decision: where the agent was, what it could do, and what it did."""
+
+    viewpoint: str
+    heading: float  # of the view that it faced
+    elevation: float
+    view: int
+    distance_to_goal: float | None
+    choices: tuple[Choice, ...]  # to stop comes first, then the neighbours, then places to go back to
+    chosen: int  # a place in `choices`
+    teacher: int | None  # likewise; None where the goal is not known
+    attention: tuple[float, ...] | None  # one weight a word; what [SEP] got is left out
+    objects: tuple[RecordedObject, ...]
+    hops: tuple[str, ...] = ()  # the viewpoints between here and the next decision, of agents that go back
+
+
+@dataclass(frozen=True)
+class RecordedEpisode:
+    """One episode: the instruction, the choices of each step with their probabilities, and the outcome."""
+
+    task: str
+    split: str | None  # None for a typed instruction
+    id: str
+    scan: str
+    agent: str
+    max_steps: int | None  # None for results from a file, which do not tell
+    instruction: Words
+    path: tuple[str, ...]  # the viewpoints walked; staying repeats none
+    reference: tuple[str, ...] | None  # None where it is withheld, or there is none
+    goal: str | None
+    goals: tuple[str, ...] | None  # where to stop is a success
+    steps: tuple[RecordedStep, ...]
+    outcome: str  # "stopped" or "ran out of steps"; "ended" for results from a file, which do not tell
+    success: bool | None
+    named_object: NamedObject | None
+    target_object: NamedObject | None
+    scores: dict[str, float]  # those of the evaluation, {} where it has none
+
+    def to_json(self) -> dict[str, Any]:
+        """The record as `json.dumps` takes it, with the outcome in words."""
+        return {"format": FORMAT, **asdict(self), "verdict": self.verdict, "ending": self.ending}
+
+    @property
+    def where(self) -> str:
+        """The split and the house, in words."""
+        return f"{self.task}/{self.split} in {self.scan}" if self.split is not None else f"typed, in {self.scan}"
+
+    @property
+    def verdict(self) -> str:
+        """In a word or two: whether it succeeded, where that is known."""
+        if self.success is None:
+            return "Goal withheld" if self.split is not None else "No goal"
+        return "Success" if self.success else "Failure"
+
+    @property
+    def ending(self) -> str:
+        """The outcome in words: whether it stopped, how far from the goal, and the object that it named."""
+        steps = len(self.steps)
+        words = f"{RAN_OUT} after {steps}" if self.outcome == RAN_OUT else self.outcome
+        if "ne" in self.scores:
+            words += f"{',' * (self.outcome == RAN_OUT)} {self.scores['ne']:.2f} m from the goal"
+        elif self.outcome != RAN_OUT:
+            words += f" after {steps - 1} {'step' if steps == 2 else 'steps'}"
+        if self.success and self.outcome == RAN_OUT:
+            words += " (where it ended is what counts)"
+        return words + self._naming
+
+    @property
+    def _naming(self) -> str:
+        """Which object it named, and whether that was the right one."""
+        named, target = self.named_object, self.target_object
+        if target is None:
+            return "" if named is None else f", and named the {named.name}"
+        if named is None:
+            return f", and named no object; asked for was the {target.name}"
+        if named.id == target.id:
+            return f", and named the right object, the {target.name}"
+        return f", and named the wrong object, the {named.name}; asked for was the {target.name}"
 
 
 @dataclass(frozen=True)
@@ -37,7 +166,8 @@ class ReadWords:
     def gathered(self, weights: Sequence[float]) -> tuple[float, ...]:
         """[word] the sums of weights [token or more] of the tokens behind the first."""
         sums = [0.0] * len(self.words)
-        for word, weight in zip(self.word_of, weights, strict=False):  # the last token, [SEP], is no word
+        # The last token, [SEP], is no word.
+        for word, weight in zip(self.word_of, weights, strict=False):
             sums[word] += weight
         return tuple(sums)
 
@@ -58,14 +188,22 @@ class Recorder:
         known = evaluation.scores is not None if goal_known is None else goal_known
         one = evaluation.episodes.select(torch.tensor([row]))
         scan = int(self.world.scan_of[one.start])
-        words, task = self._words(evaluation, row), TASKS[one.task]
+        task, tokens = TASKS[one.task], evaluation.tokens
+        if self.tokenizer is not None and tokens is not None:
+            words = read_words(self.tokenizer, one.texts[0], tokens.ids[row, : int(tokens.count[row])].tolist())
+        else:
+            words = ReadWords(tuple(one.texts[0].split()), ())
         walked = evaluation.trajectories.viewpoint[row, : int(evaluation.trajectories.length[row])].tolist()
         named = evaluation.predicted_objects[row] if evaluation.predicted_objects is not None else None
-        goals, reference = None, None
+        goals, reference, goal, scores = None, None, None, None
         if known:
+            scores = evaluation.scores
             members = (self.world.scan_of == scan).nonzero().squeeze(1)
             goals = self._names(members[task.arrived(self.world, members[None], one)[0]].tolist())
             reference = self._names(one.path[0, : int(one.path_length)].tolist())
+            # Of several goals, the one nearest to where the walk ended.
+            ends = one.goals if one.goals is not None else one.goal[:, None]
+            goal = self.world.viewpoints[int(nearest(self.world, ends.new_tensor(walked[-1:]), ends))]
         return RecordedEpisode(
             task=one.task,
             split=one.split or None,
@@ -76,23 +214,24 @@ class Recorder:
             instruction=Words(one.texts[0], words.words, words.unknown),
             path=self._names([walked[0], *(after for before, after in pairwise(walked) if before != after)]),
             reference=reference,
-            goal=None if reference is None else self._goal(one, walked[-1]),
+            goal=goal,
             goals=goals,
             steps=tuple(self._steps(evaluation, row, one, known=known, words=words)),
             outcome=evaluation.outcomes[row],
-            success=bool(evaluation.scores.sr[row]) if known and evaluation.scores is not None else None,
+            success=None if scores is None else bool(scores.sr[row]),
             named_object=self._named(named, walked[-1:]),
             target_object=self._named(one.targets[0], [] if one.sightings is None else one.sightings[0].tolist()),
-            scores=evaluation.scores.of(row) if known and evaluation.scores is not None else {},
+            scores={} if scores is None else scores.of(row),
         )
 
     def _steps(
         self, evaluation: Evaluation, row: int, one: Episodes, *, known: bool, words: ReadWords
     ) -> Iterator[RecordedStep]:
         """One for each decision; turns in place and slots that lead nowhere, where nobody moves, are none."""
-        walked, explanations = evaluation.trajectories, evaluation.explanations(row)
+        walked, explanations = evaluation.trajectories, evaluation.explanations.get(row, [])
         count = int(walked.decisions[row])
-        decisions = count - (evaluation.outcomes[row] == RAN_OUT)  # running out of steps is no decision to stop
+        # Running out of steps is no decision to stop.
+        decisions = count - (evaluation.outcomes[row] == RAN_OUT)
         at = list(range(count)) if walked.decided is None else walked.decided[row, :count].tolist()
         passed = walked.viewpoint[row].tolist()
         place, view = walked.viewpoint[row, at], walked.view[row, at].tolist()
@@ -107,8 +246,9 @@ class Recorder:
             weights = None if explained is None else explained.language_weights
             weights = weights if weights is not None and bool(weights.isfinite().all()) else None
             choices = (*self._choices(here, view[time], explained), *self._back(here, explained))
+            # An agent that does not explain says nothing of the places that it might go back to.
             if there is not None and all(choice.viewpoint != names[there] for choice in choices):
-                choices = (*choices, self._far(here, there, None))  # of an agent that does not explain
+                choices = (*choices, self._far(here, there, None))
             yield RecordedStep(
                 viewpoint=self.world.viewpoints[here],
                 heading=HEADINGS[view[time]],
@@ -199,12 +339,6 @@ class Recorder:
     def _directions(self) -> tuple[Tensor, Tensor]:
         return box_direction(self.objects)
 
-    def _goal(self, one: Episodes, end: int) -> str:
-        """The goal; of several, the one nearest to where the walk ended."""
-        if one.goals is None:
-            return self.world.viewpoints[int(one.goal)]
-        return self.world.viewpoints[int(nearest(self.world, one.goals.new_tensor([end]), one.goals))]
-
     def _teacher(self, one: Episodes, place: Tensor) -> list[int]:
         """The slot that the task's teacher would choose at each viewpoint [time] of the walk."""
         task, slots = TASKS[one.task], list[int]()
@@ -213,13 +347,6 @@ class Recorder:
             slot, memory = task.teacher(self.world, viewpoint[None], memory)
             slots.append(int(slot))
         return slots
-
-    def _words(self, evaluation: Evaluation, row: int) -> ReadWords:
-        """The words that were read; for an agent that does not read, the words as written."""
-        text, tokens = evaluation.episodes.texts[row], evaluation.tokens
-        if self.tokenizer is None or tokens is None:
-            return ReadWords(tuple(text.split()), ())
-        return read_words(self.tokenizer, text, tokens.ids[row, : int(tokens.count[row])].tolist())
 
     def _names(self, viewpoints: Iterable[int]) -> tuple[str, ...]:
         return tuple(self.world.viewpoints[number] for number in viewpoints)
@@ -276,7 +403,8 @@ def _cut_text(text: str, offsets: Sequence[tuple[int, int]]) -> ReadWords:
     """Any other tokenizer's: pieces that touch in the text are one word."""
     spans, word_of, end = list[list[int]](), list[int](), -1
     for begin, stop in offsets:
-        begin += len(text[begin:stop]) - len(text[begin:stop].lstrip())  # some count the blank before a word as its own
+        # Some count the blank before a word as its own.
+        begin += len(text[begin:stop]) - len(text[begin:stop].lstrip())
         if begin == end and spans:
             spans[-1][1] = stop
         else:

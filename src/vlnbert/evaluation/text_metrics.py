@@ -36,10 +36,8 @@ def cider(generated: Sequence[str], references: Sequence[Sequence[str]]) -> floa
     _check(generated, references)
     counted = [[_ngrams(text) for text in some] for some in references]
     documents = Counter(ngram for some in counted for ngram in set().union(*some))
-    return sum(
-        _similarity(_ngrams(text), some, documents, len(references))
-        for text, some in zip(generated, counted, strict=True)
-    ) / len(generated)
+    texts = zip(map(_ngrams, generated), counted, strict=True)
+    return sum(_similarity(text, some, documents, len(counted)) for text, some in texts) / len(generated)
 
 
 def require_sacrebleu() -> None:
@@ -56,10 +54,14 @@ def words_of(text: str) -> list[str]:
 
 def _similarity(generated: NGrams, references: list[NGrams], documents: NGrams, count: int) -> float:
     """Ten times the mean, over references and orders, of the cosine of weighted n-grams, less for another length."""
+
+    def words(ngrams: NGrams) -> int:
+        return sum(times for ngram, times in ngrams.items() if len(ngram) == 1)
+
     total, own = 0.0, _weighted(generated, documents, count)
     for reference in references:
         other = _weighted(reference, documents, count)
-        apart = _length(generated) - _length(reference)
+        apart = words(generated) - words(reference)
         shared = sum(_cosine(mine, its) for mine, its in zip(own, other, strict=True)) / ORDERS
         total += shared * math.exp(-(apart**2) / (2 * SIGMA**2))
     return 10 * total / len(references)
@@ -70,10 +72,8 @@ def _cosine(generated: dict[tuple[str, ...], float], reference: dict[tuple[str, 
     norms = math.sqrt(sum(w * w for w in generated.values()) * sum(w * w for w in reference.values()))
     if not norms:
         return 0.0
-    return (
-        sum(min(weight, reference.get(ngram, 0.0)) * reference.get(ngram, 0.0) for ngram, weight in generated.items())
-        / norms
-    )
+    shared = ((weight, reference.get(ngram, 0.0)) for ngram, weight in generated.items())
+    return sum(min(weight, other) * other for weight, other in shared) / norms
 
 
 def _weighted(ngrams: NGrams, documents: NGrams, count: int) -> Vectors:
@@ -88,10 +88,6 @@ def _ngrams(text: str) -> NGrams:
     return Counter(
         tuple(words[start : start + order]) for order in range(1, ORDERS + 1) for start in range(len(words) - order + 1)
     )
-
-
-def _length(ngrams: NGrams) -> int:
-    return sum(times for ngram, times in ngrams.items() if len(ngram) == 1)
 
 
 def _check(generated: Sequence[str], references: Sequence[Sequence[str]]) -> None:

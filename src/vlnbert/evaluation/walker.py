@@ -13,19 +13,22 @@ from tokenizers import Tokenizer
 from vlnbert.data.data import Data, open_data
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import UsageError, setting
-from vlnbert.evaluation.episode_record import RecordedEpisode
 from vlnbert.evaluation.evaluate import Evaluation, evaluate_agent
 from vlnbert.evaluation.options import WalkOptions
-from vlnbert.evaluation.recording import Recorder
-from vlnbert.features.in_memory import is_in_memory
-from vlnbert.features.opening import in_data_folder, object_file_width, require_encoder_folder, view_file_width
+from vlnbert.evaluation.recording import RecordedEpisode, Recorder
+from vlnbert.features.opening import (
+    in_data_folder,
+    is_in_memory,
+    object_file_width,
+    require_encoder_folder,
+    view_file_width,
+)
 from vlnbert.features.spec import OFF, FeatureSpec, as_spec
 from vlnbert.navigator import fast
 from vlnbert.progress import quiet
 from vlnbert.records import chosen
 from vlnbert.rollout.agents import Agent, AgentFactory, names_objects
-from vlnbert.rollout.greedy import GreedyAgent
-from vlnbert.rollout.policy import Policy
+from vlnbert.rollout.policy import GreedyAgent, Policy
 from vlnbert.runtime import chosen_precision, usual_batch
 from vlnbert.sources.instructions import EpisodeRecord
 from vlnbert.tasks.episodes import Episodes, bind, pad_paths
@@ -100,7 +103,8 @@ class Walker:
             opened, features = opened.seen_by(features), None
         requested = opened.features.updated_by(as_spec(features))
         spec = loaded.features.updated_by(requested)
-        if loaded.data is None:  # a run recorded whole paths
+        # A run recorded whole paths.
+        if loaded.data is None:
             spec = in_data_folder(spec, opened.folder, requested)
         if isinstance(loaded.agent, Policy):
             self._open_policy(loaded.agent, opened, spec)
@@ -208,7 +212,8 @@ class Walker:
             self.loaded.require_data(data)
         self.tokenizer = policy.tokenizer or data.tokenizer
         pieces, rows = piece_count(self.tokenizer), inputs.vocabulary
-        if pieces > rows or (policy.tokenizer is None and rows >= pieces + PADDING):  # another's, or half of its own
+        # The vocabulary is another's, or half of its own.
+        if pieces > rows or (policy.tokenizer is None and rows >= pieces + PADDING):
             problem = f"{self.name} knows {rows:,} word pieces, the vocabulary has {pieces:,}"
             raise UsageError(f"{problem}; keep its own with it: vlnbert weights import --vocabulary FILE")
         self.dtype = fast.dtype_of(chosen_precision(self.options.precision, data.device, policy.hidden_width))
@@ -234,7 +239,8 @@ class Walker:
             names = agent.names_objects if isinstance(agent, AgentFactory) else names_objects(agent)
             finds = names and self._walks_for_objects
             data = data.seen_as(spec if finds else replace(spec, objects=OFF))
-            _ = finds and data.object_bank  # says what is missing where an agent that names objects would see none
+            # This says what is missing where an agent that names objects would see none.
+            _ = finds and data.object_bank
             environment = data.environment
         self.data, self.environment = data, environment
         self.agent = agent(environment, self.options.seed, data.texts) if isinstance(agent, AgentFactory) else agent

@@ -1,7 +1,7 @@
 """The web application: a page, its files, and the few queries that the page makes."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,8 @@ from vlnbert.explorer.walk_queue import WalkQueue
 
 OURS = Path(__file__).parent / "web"
 SCRIPT, STYLE, ICON = "text/javascript; charset=utf-8", "text/css; charset=utf-8", "image/svg+xml"
-FILES = {  # all that is served as a file: nothing in an address ever names a path
+# All that is served as a file: nothing in an address ever names a path.
+FILES = {
     "explorer.js": SCRIPT,
     "asking.js": SCRIPT,
     "choosing.js": SCRIPT,
@@ -85,49 +86,12 @@ class _Pages:
 
     async def episode(self, request: Request) -> Response:
         """A card without JavaScript: an episode."""
-        return await self._card(request, self._episode_query)
+        return await self._card(self._episode_query(request))
 
     async def instruction(self, request: Request) -> Response:
         """A card without JavaScript: a typed instruction."""
-        return await self._card(request, self._instruction_query)
-
-    async def catalogue(self, request: Request) -> Response:
-        read_query(request.url.query.encode())
-        return JSONResponse(await run_in_threadpool(self.explorer.describe))
-
-    async def houses(self, request: Request) -> Response:
-        query = read_query(request.url.query.encode(), "split")
-        return JSONResponse(await run_in_threadpool(self.explorer.catalogue.houses, query["split"]))
-
-    async def instructions(self, request: Request) -> Response:
-        query = read_query(request.url.query.encode(), "split", "scan", optional=("page", "around"))
-        if "around" in query:
-            page = await run_in_threadpool(self.explorer.page_with, query["split"], query["around"])
-        else:
-            page = page_number(query.get("page", "0"))
-        found = self.explorer.catalogue.instructions
-        return JSONResponse(await run_in_threadpool(found, query["split"], query["scan"], page))
-
-    async def plan(self, request: Request) -> Response:
-        query = read_query(request.url.query.encode(), "scan")
-        return Response(await run_in_threadpool(self.explorer.plan, query["scan"]), media_type="application/json")
-
-    async def walk_episode(self, request: Request) -> Response:
-        return await self._walk(self._episode_query(request))
-
-    async def walk_instruction(self, request: Request) -> Response:
-        return await self._walk(read_instruction(await request.body(), len(self.explorer.walkers)))
-
-    def _episode_query(self, request: Request) -> Query:
-        query = read_query(request.url.query.encode(), "split", "id", optional=("agent", "step"))
-        return EpisodeQuery(
-            agent_number(query.get("agent", "0"), len(self.explorer.walkers)), query["split"], query["id"]
-        )
-
-    def _instruction_query(self, request: Request) -> Query:
-        fields = ("task", "scan", "start", "heading", "text")
-        query = read_query(request.url.query.encode(), *fields, optional=("agent", "step"))
-        return InstructionQuery(
+        query = _fields(request, "task", "scan", "start", "heading", "text", optional=("agent", "step"))
+        instruction = InstructionQuery(
             agent=agent_number(query.get("agent", "0"), len(self.explorer.walkers)),
             task=query["task"],
             scan=query["scan"],
@@ -135,18 +99,51 @@ class _Pages:
             heading=heading_angle(query["heading"], (str,)),
             text=instruction_text(query["text"]),
         )
+        return await self._card(instruction)
 
-    async def _walk(self, query: Query) -> Response:
+    async def catalogue(self, request: Request) -> Response:
+        _fields(request)
+        return JSONResponse(await run_in_threadpool(self.explorer.describe))
+
+    async def houses(self, request: Request) -> Response:
+        query = _fields(request, "split")
+        return JSONResponse(await run_in_threadpool(self.explorer.catalogue.houses, query["split"]))
+
+    async def instructions(self, request: Request) -> Response:
+        query, catalogue = _fields(request, "split", "scan", optional=("page", "around")), self.explorer.catalogue
+        if "around" in query:
+            page = await run_in_threadpool(catalogue.page_with, query["split"], query["around"])
+        else:
+            page = page_number(query.get("page", "0"))
+        return JSONResponse(await run_in_threadpool(catalogue.instructions, query["split"], query["scan"], page))
+
+    async def plan(self, request: Request) -> Response:
+        query = _fields(request, "scan")
+        return Response(await run_in_threadpool(self.explorer.plan, query["scan"]), media_type="application/json")
+
+    async def walk_episode(self, request: Request) -> Response:
+        return Response(await self._walked(self._episode_query(request)), media_type="application/json")
+
+    async def walk_instruction(self, request: Request) -> Response:
+        query = read_instruction(await request.body(), len(self.explorer.walkers))
         return Response(await self._walked(query), media_type="application/json")
+
+    def _episode_query(self, request: Request) -> Query:
+        query = _fields(request, "split", "id", optional=("agent", "step"))
+        agent = agent_number(query.get("agent", "0"), len(self.explorer.walkers))
+        return EpisodeQuery(agent, query["split"], query["id"])
 
     async def _walked(self, query: Query) -> bytes:
         await run_in_threadpool(self.explorer.check, query)
-        return await asyncio.shield(asyncio.wrap_future(self.queue.submit(query)))  # others may wait for it, too
+        # Shielded: others may wait for the same walk.
+        return await asyncio.shield(asyncio.wrap_future(self.queue.submit(query)))
 
-    async def _card(self, request: Request, read: Callable[[Request], Query]) -> Response:
-        query = read(request)
-        record = await self._walked(query)
-        return HTMLResponse(await run_in_threadpool(card_page, self.explorer, query, record))
+    async def _card(self, query: Query) -> Response:
+        return HTMLResponse(await run_in_threadpool(card_page, self.explorer, query, await self._walked(query)))
+
+
+def _fields(request: Request, *needed: str, optional: Iterable[str] = ()) -> dict[str, str]:
+    return read_query(request.url.query.encode(), *needed, optional=optional)
 
 
 async def _refused(request: Request, error: Any) -> Response:

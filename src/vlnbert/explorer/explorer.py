@@ -4,7 +4,7 @@ import json
 from collections import OrderedDict, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -14,8 +14,8 @@ import torch
 from vlnbert.analysis.house_plan import house_plan
 from vlnbert.data.data import Data
 from vlnbert.errors import DataError, VlnbertError
-from vlnbert.evaluation.episode_record import RecordedEpisode
 from vlnbert.evaluation.evaluate import Evaluation
+from vlnbert.evaluation.recording import RecordedEpisode
 from vlnbert.evaluation.walker import Walker, WalkRequest
 from vlnbert.explorer.requests import EpisodeQuery, InstructionQuery, Query, RefusedError
 from vlnbert.explorer.walk_queue import Answer
@@ -42,7 +42,7 @@ class Explorer:
         """`about` describes each walker, in words. The data and the first task are those of the first walker."""
         self.walkers, self.about, self.data = tuple(walkers), tuple(about), walkers[0].data
         self.catalogue, self.first_task = Catalogue(self.data), walkers[0].loaded.task
-        self._walked: OrderedDict[tuple[int, str], Evaluation] = OrderedDict()
+        self._walked = lru_cache(KEPT_SPLITS)(self._walk_split)
         self._plans: OrderedDict[str, bytes] = OrderedDict()
         self._lock = Lock()
 
@@ -78,10 +78,6 @@ class Explorer:
                     self._plans.popitem(last=False)
             return self._plans[scan]
 
-    def page_with(self, split: str, episode: str) -> int:
-        """The page of the list on which an episode stands."""
-        return self.catalogue.page_of(split, self.catalogue.row(split, episode))
-
     def check(self, query: Query) -> None:
         """Refuse a query that cannot be walked, before it waits in the queue."""
         walker = self.walkers[query.agent]
@@ -106,17 +102,15 @@ class Explorer:
             kind = ("episode", one.split) if isinstance(one, EpisodeQuery) else ("words", one.task)
             groups[one.agent, *kind].append(place)
         for (agent, _, _), places in groups.items():
-            together = self._together(agent, [query[place] for place in places])
-            answers |= dict(zip(places, together, strict=True))
+            try:
+                records = self._records(agent, [query[place] for place in places])
+                answers |= zip(places, (_json(record.to_json()) for record in records), strict=True)
+            except RefusedError as error:
+                answers |= dict.fromkeys(places, error)
+            # Such as a damaged file of captions.
+            except VlnbertError as error:
+                answers |= dict.fromkeys(places, RefusedError(500, str(error).splitlines()[0]))
         return [answers[place] for place in range(len(query))]
-
-    def _together(self, agent: int, query: Sequence[Query]) -> list[Answer]:
-        try:
-            return [_json(record.to_json()) for record in self._records(agent, query)]
-        except RefusedError as error:
-            return [error] * len(query)
-        except VlnbertError as error:  # such as a damaged file of captions
-            return [RefusedError(500, str(error).splitlines()[0])] * len(query)
 
     def _records(self, agent: int, query: Sequence[Query]) -> list[RecordedEpisode]:
         """Walk episodes of one split, or typed instructions of one task, together."""
@@ -126,18 +120,18 @@ class Explorer:
             requests = [WalkRequest(one.scan, one.start, one.text, one.heading) for one in typed]
             return walker.follow(requests, typed[0].task)
         known = [one for one in query if isinstance(one, EpisodeQuery)]
-        split, index = known[0].split, self.catalogue.index(known[0].split)
+        index = self.catalogue.index(known[0].split)
         rows = [index.row_of[one.id] for one in known]
         with quiet():
             if walker.agent.reads_tokens:
                 evaluation = walker.walk_episodes(index.episodes.select(torch.tensor(rows)), record=True)
                 return [walker.recorder.episode(evaluation, place) for place in range(len(rows))]
             # Without text a whole split takes no time, and random numbers come out as in an evaluation of it.
-            if (agent, split) not in self._walked:
-                self._walked[agent, split] = walker.walk_episodes(index.episodes, record=True)
-                while len(self._walked) > KEPT_SPLITS:
-                    self._walked.popitem(last=False)
-            return [walker.recorder.episode(self._walked[agent, split], row) for row in rows]
+            evaluation = self._walked(agent, known[0].split)
+            return [walker.recorder.episode(evaluation, row) for row in rows]
+
+    def _walk_split(self, agent: int, split: str) -> Evaluation:
+        return self.walkers[agent].walk_episodes(self.catalogue.index(split).episodes, record=True)
 
 
 def _json(document: object) -> bytes:
@@ -159,10 +153,10 @@ class SplitIndex:
     @cached_property
     def rows_in(self) -> dict[str, list[int]]:
         """The episodes of every house, the houses in alphabetical order."""
-        found: dict[str, list[int]] = {scan: [] for scan in sorted(set(self.scans))}
+        rows: dict[str, list[int]] = {scan: [] for scan in sorted(set(self.scans))}
         for row, scan in enumerate(self.scans):
-            found[scan].append(row)
-        return found
+            rows[scan].append(row)
+        return rows
 
 
 class Catalogue:
@@ -186,7 +180,14 @@ class Catalogue:
             raise RefusedError(404, f"no such split; known: {', '.join(self.splits)}")
         with self._lock:
             if split not in self._opened:
-                self._opened[split] = self._open(split)
+                try:
+                    episodes = self.data.episodes(split)
+                # A damaged file is no reason to end.
+                except VlnbertError as error:
+                    raise RefusedError(500, str(error).splitlines()[0]) from None
+                world = self.data.world
+                scans = tuple(world.scans[scan] for scan in world.scan_of[episodes.start].tolist())
+                self._opened[split] = SplitIndex(episodes, scans)
             return self._opened[split]
 
     def houses(self, split: str) -> list[dict[str, Any]]:
@@ -219,19 +220,10 @@ class Catalogue:
         """The house of an episode."""
         return self.index(split).scans[self.row(split, episode)]
 
-    def page_of(self, split: str, row: int) -> int:
-        """The page on which an episode stands."""
-        index = self.index(split)
+    def page_with(self, split: str, episode: str) -> int:
+        """The page of the instructions of its house on which an episode stands."""
+        index, row = self.index(split), self.row(split, episode)
         return index.rows_in[index.scans[row]].index(row) // A_PAGE
-
-    def _open(self, split: str) -> SplitIndex:
-        try:
-            episodes = self.data.episodes(split)
-        except VlnbertError as error:  # a damaged file is no reason to end
-            raise RefusedError(500, str(error).splitlines()[0]) from None
-        world = self.data.world
-        places = world.scan_of[episodes.start].tolist()
-        return SplitIndex(episodes, tuple(world.scans[place] for place in places))
 
 
 def generated_house() -> Path:

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from vlnbert.explorer.pages import trouble_page
 from vlnbert.explorer.requests import RefusedError
 
+API = "/api/"  # where scripts send requests, rather than people
 METHODS = ("GET", "HEAD", "POST")
 MOST_URL = 4096  # bytes of path and query; a typed instruction of 1,000 letters fits
 MOST_HEADERS = 16 << 10  # bytes
@@ -20,17 +21,9 @@ READING = 5.0  # seconds in which a body must be there
 WORKING = 15.0  # seconds for an answer
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
-POLICY = "; ".join(
-    (
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "img-src 'self' data: blob:",
-        "connect-src 'self'",
-        "frame-ancestors 'none'",
-        "base-uri 'none'",
-        "form-action 'self'",
-    )
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 )
 HEADERS = {
     "Content-Security-Policy": POLICY,
@@ -54,14 +47,9 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def is_api(path: str) -> bool:
-    """Whether scripts send requests there, rather than people."""
-    return path.startswith("/api/")
-
-
 def refusal(path: str, error: RefusedError) -> Response:
     """The answer to a request that is not served: JSON for scripts, a page for people."""
-    if is_api(path):
+    if path.startswith(API):
         return JSONResponse({"error": error.line}, error.status, error.headers)
     return HTMLResponse(trouble_page(error.line), error.status, error.headers)
 
@@ -95,11 +83,11 @@ class Guard:
             await answer.refuse(scope, receive, RefusedError(504, "this took too long; try again"))
         except RefusedError as error:
             await answer.refuse(scope, receive, error)
-        except Exception:  # a fault of ours: the visitor learns nothing of it, and others are served on
+        # A fault of ours: the visitor learns nothing of it, and others are served on.
+        except Exception:
             log.exception("a request failed")
-            await answer.refuse(
-                scope, receive, RefusedError(500, "something went wrong here; the server's log has more")
-            )
+            fault = RefusedError(500, "something went wrong here; the server's log has more")
+            await answer.refuse(scope, receive, fault)
 
     def _check(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
@@ -110,7 +98,8 @@ class Guard:
         if scope["method"] not in METHODS:
             raise RefusedError(405, f"use {', '.join(METHODS)}", {"Allow": ", ".join(METHODS)})
         host = headers.get("host", "")
-        if self.hosts is not None and _without_port(host) not in self.hosts:
+        name, colon, port = host.lower().rpartition(":")
+        if self.hosts is not None and (name if colon and port.isdigit() else host.lower()) not in self.hosts:
             raise RefusedError(421, "this page is served under another name; use the address that was printed")
         _refuse_other_pages(scope, headers, host)
 
@@ -119,17 +108,12 @@ def _refuse_other_pages(scope: Scope, headers: Headers, host: str) -> None:
     """Other people's pages may link here, and no more: no picture, frame or script of theirs lets agents walk."""
     origin, foreign = headers.get("origin"), headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
     link = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
-    if foreign and (is_api(scope["path"]) or not link):
+    if foreign and (scope["path"].startswith(API) or not link):
         raise RefusedError(403, "another page asked for this; open it here")
     if origin is not None and origin.lower() != f"{scope['scheme']}://{host}".lower():
         raise RefusedError(403, "another page asked for this; open it here")
     if scope["method"] == "POST" and headers.get("content-type", "").split(";")[0].strip() != "application/json":
         raise RefusedError(415, "send JSON, as application/json")
-
-
-def _without_port(host: str) -> str:
-    name, colon, port = host.lower().rpartition(":")
-    return name if colon and port.isdigit() else host.lower()
 
 
 async def _read_body(headers: Headers, receive: Receive) -> bytes:
@@ -147,7 +131,7 @@ async def _read_body(headers: Headers, receive: Receive) -> bytes:
                 body += message.get("body", b"")
                 if len(body) > MOST_BODY:
                     raise RefusedError(413, f"the body is too large; {MOST_BODY:,} bytes are read at most")
-                if message["type"] != "http.request" or not message.get("more_body", False):
+                if message["type"] != "http.request" or not message.get("more_body"):
                     return bytes(body)
     except TimeoutError:
         raise RefusedError(408, "the body came too slowly") from None
@@ -183,5 +167,6 @@ class _Answer:
         if self._begun:
             return
         response = refusal(scope["path"], error)
-        response.headers["Connection"] = "close"  # what else the visitor was sending is not read
+        # What else the visitor was sending is not read.
+        response.headers["Connection"] = "close"
         await response(scope, receive, self.send)

@@ -5,9 +5,9 @@ from html import escape
 from typing import Any
 from urllib.parse import urlencode
 
+from vlnbert.analysis.card import facts, outcome, still_card
 from vlnbert.analysis.page import table
-from vlnbert.analysis.still_card import facts, outcome, still_card
-from vlnbert.evaluation.tables import score_table
+from vlnbert.evaluation.metrics import score_table
 from vlnbert.explorer.explorer import Explorer
 from vlnbert.explorer.requests import MOST_CHARACTERS, EpisodeQuery, Query
 

@@ -56,20 +56,24 @@ class WalkQueue:
 
     def _work(self) -> None:
         while (batch := self._next_batch()) is not None:
+            answers: Sequence[bytes | Exception]
             try:
                 answers = self._walk([query for query, _ in batch])
-            except Exception as error:  # of one batch; the thread lives on
-                for query, future in batch:
-                    self._forget(query)
-                    future.set_exception(error)
-                continue
+            # Of one batch; the thread lives on.
+            except Exception as error:
+                answers = [error] * len(batch)
             for (query, future), answer in zip(batch, answers, strict=True):
-                if isinstance(answer, RefusedError):
-                    self._forget(query)
-                    future.set_exception(answer)
-                else:
-                    self._remember(query, answer)
+                # At every moment a walk is under way or known.
+                with self._lock:
+                    self._under_way.pop(query, None)
+                    if isinstance(answer, bytes):
+                        self._answers[query] = answer
+                        while len(self._answers) > REMEMBERED:
+                            self._answers.popitem(last=False)
+                if isinstance(answer, bytes):
                     future.set_result(answer)
+                else:
+                    future.set_exception(answer)
 
     def _next_batch(self) -> "list[tuple[Query, Future[bytes]]] | None":
         """The first that waits, with those that come soon after; None when it is over."""
@@ -82,20 +86,9 @@ class WalkQueue:
                 one = self._waiting.get(timeout=max(0.0, until - time.monotonic()))
             except queue.Empty:
                 break
+            # Put back, it would wait for room in a full queue.
             if one is None:
-                self._ended = True  # put back, it would wait for room in a full queue
+                self._ended = True
                 break
             batch.append(one)
         return batch
-
-    def _forget(self, query: Query) -> None:
-        with self._lock:
-            self._under_way.pop(query, None)
-
-    def _remember(self, query: Query, answer: bytes) -> None:
-        """Keep an answer; at every moment the walk is under way or known."""
-        with self._lock:
-            self._under_way.pop(query, None)
-            self._answers[query] = answer
-            while len(self._answers) > REMEMBERED:
-                self._answers.popitem(last=False)

@@ -33,7 +33,8 @@ from vlnbert.world.world import World
 VERSION = 1  # of embeddings and codes; a new one makes old caches unused
 LIMIT = 128  # tokens of a text; longer ones lose their end
 BATCH, GPU_BATCH = 256, 1024  # texts that are read together
-PIECE = 64  # batches whose embeddings are cached together, so that an interruption costs no more
+# Batches whose embeddings are cached together, so that an interruption costs no more.
+PIECE = 64
 # A navigator reads with its BERT unchanged; "initial" keeps it from projecting keys that only its steps would need, and
 # as it never looks, the width of what it sees is any.
 AS_READER = ImportOptions(backbone="one-stream", language_attention="initial", feature_width=8)
@@ -57,7 +58,8 @@ class SentenceEncoder:
     def encode(self, texts: Sequence[str], keep: Keep | None = None) -> Tensor:
         """[text, width] embeddings of length one, on the CPU; `keep` caches pieces of many, by their place."""
         tokens = [torch.tensor(ids) for ids in encode_texts(self.tokenizer, texts)]
-        order = sorted(range(len(tokens)), key=lambda number: len(tokens[number]))  # like lengths need little padding
+        # Like lengths need little padding.
+        order = sorted(range(len(tokens)), key=lambda number: len(tokens[number]))
         batch = BATCH if self.device.type == "cpu" else GPU_BATCH
         vectors, size = torch.zeros(len(tokens), self.width), batch * PIECE
         with Bar("sentences", len(order)) as bar:
@@ -160,7 +162,8 @@ class Source:
         """
 
         def build(pieces: Pieces) -> Built:
-            encoder = open_encoder(self.spec.encoder, self.world.device)  # before the files, whose reading takes longer
+            # Before the files, whose reading takes longer.
+            encoder = open_encoder(self.spec.encoder, self.world.device)
             lists, tables = index()
             vectors = {name: encoder.encode(texts, partial(pieces.piece, name)).half() for name, texts in lists.items()}
             return vectors | tables, {}

@@ -5,6 +5,7 @@ named twice, alone or within another, is there once.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from importlib import import_module
 from itertools import chain
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from vlnbert.errors import UnknownNameError, UsageError
-from vlnbert.registry import Registry, require_name
+from vlnbert.registry import Registry, by_name
 from vlnbert.weights.options import MINILM
 
 IN_MEMORY = "<in memory>"  # as views: features that a user holds in memory
@@ -79,13 +80,14 @@ VIEW_GROUPS = {
 }
 OBJECT_GROUPS = {NAMES: (NAME, VIEW_CAPTION), "detections": (VIEW_CAPTION, OVERLAPS)}
 VIEW_NAMES, OBJECT_NAMES = (*VIEW_GROUPS, *VIEW_CHANNELS), (*OBJECT_GROUPS, *OBJECT_CHANNELS)
-WITHOUT_NAMES = ",".join((VIEW_CAPTION, OVERLAPS_IN_ALL_VIEWS, BOX_SHAPE, OBSERVATIONS))  # the best of them
+# The best of them.
+WITHOUT_NAMES = ",".join((VIEW_CAPTION, OVERLAPS_IN_ALL_VIEWS, BOX_SHAPE, OBSERVATIONS))
 
 # Features that no channel names; `name` is how an error calls them. A file of objects may lack some of them, so it is
 # opened as a bank of its own, by `open_object_bank`.
 VIEW_FILE = Channel("a file of image features", "features", "opening:open_view_file", embeds=False, sided=True)
 OBJECT_FILE = Channel("a file of objects' features", "object features", "", embeds=False, sided=True)
-HELD = Channel("features held in memory", "", "in_memory:open_held", embeds=False, sided=True)
+HELD = Channel("features held in memory", "", "opening:open_user_features", embeds=False, sided=True)
 
 AnyMaker = TypeVar("AnyMaker", bound=Callable[..., Any])
 FEATURES: Registry[Callable[..., Any]] = Registry("features")
@@ -101,16 +103,11 @@ def register_features(name: str) -> Callable[[AnyMaker], AnyMaker]:
     Args:
         name: Name for the setting `features.views`, in place of a file.
     """
-    require_name(FEATURES.kind, name)
+    register = by_name(FEATURES, name)
     if name == IN_MEMORY or name in VIEW_GROUPS or name in VIEW_CHANNELS:
         raise UsageError(f"the name {name} is taken; choose another for features of your own")
     if "," in name:
         raise UsageError(f"the name {name} has a comma, which stands between channels; choose another")
-
-    def register(maker: AnyMaker) -> AnyMaker:
-        FEATURES.register(name, maker)
-        return maker
-
     return register
 
 
@@ -157,7 +154,7 @@ class FeatureSpec:
     def of_views(self) -> tuple[Channel, ...]:
         """Parts of a view's feature: its channels, or a file or features in memory as one."""
         if names := self.view_channels:
-            return tuple(VIEW_CHANNELS.get(name) or _registered(name) for name in names)
+            return tuple(VIEW_CHANNELS.get(name) or replace(HELD, name=name) for name in names)
         return (HELD if self.views == IN_MEMORY else VIEW_FILE,)
 
     @property
@@ -220,11 +217,10 @@ def as_spec(features: Any) -> FeatureSpec:
 def _named_channels(text: str, groups: Mapping[str, tuple[str, ...]], *known: Mapping[str, object]) -> tuple[str, ...]:
     """The channels that a text such as captions,observations names, each once; none where it names a file."""
     if text not in groups and not any(text in channels for channels in known):
-        try:
+        # A text may be too long for a path.
+        with suppress(OSError):
             if "," not in text or Path(text).exists():
                 return ()
-        except OSError:  # too long for a path
-            pass
     named = dict[str, None]()
     for name in (part.strip() for part in text.split(",")):
         if not name:
@@ -233,7 +229,3 @@ def _named_channels(text: str, groups: Mapping[str, tuple[str, ...]], *known: Ma
             raise UnknownNameError("channel", name, [*groups, *chain(*known)])
         named |= dict.fromkeys(groups.get(name, (name,)))
     return tuple(named)
-
-
-def _registered(name: str) -> Channel:
-    return Channel(name, "", "in_memory:open_registered", embeds=False, sided=True)

@@ -1,8 +1,7 @@
 """Feature banks of views: image features, detected labels, captions and observations.
 
 Most agents look only at the views that face a neighbour, one in ten, so only those are kept. Panorama banks have all
-36. A table of all 380,412 views of the open data would take 580 MB for each channel of 384 numbers, so they keep the
-distinct texts and which of them each viewpoint has, and mix them when an agent looks.
+36: of texts they keep the distinct ones, and mix them when an agent looks, since a table would take 580 MB a channel.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -234,9 +233,8 @@ def shares_across(box: Box, parts: int) -> list[float]:
     return [max(0.0, min(right, last) - max(left, first)) / (right - left) for first, last in pairwise(edges)]
 
 
-def index_captions(world: World, folder: Path, views: KeptViews | None = None) -> tuple[list[str], Tensor]:
+def index_captions(world: World, folder: Path, views: KeptViews) -> tuple[list[str], Tensor]:
     """Index the distinct captions of views: the texts, and the code of each [viewpoint, slot or view], from 1."""
-    views = views or facing_views(world)
     texts, code = _coded_captions(world, folder, views.number > 0)
     code_of = np.zeros(views.count + 1, dtype=np.int64)
     code_of[views.number] = code
@@ -312,8 +310,8 @@ def captions_of(
     world: World, folder: Path, needed: NDArray[np.bool_] | None = None
 ) -> Iterator[tuple[int, PanoramaCaptions]]:
     """The captions of each viewpoint, by its number, one scan in memory at a time."""
-    files = track(scan_files(world, folder), "captions")
-    return placed(world, (one for path in files for one in read_captions(path)), folder, needed)
+    panoramas = (one for path in track(scan_files(world, folder), "captions") for one in read_captions(path))
+    return placed(world, panoramas, folder, needed)
 
 
 def observations_of(

@@ -2,10 +2,11 @@
 
 import tarfile
 import zlib
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from vlnbert.fetching.download import Broken, SourceError, or_a_copy
+from vlnbert.fetching.download import Broken, SourceError
 
 BLOCK = tarfile.BLOCKSIZE
 PIECE = 1 << 18  # bytes that are unpacked at a time
@@ -34,28 +35,31 @@ def members(chunks: Iterable[bytes]) -> Iterator[Member]:
     plain, long_name = _Pieces(_unpacked(chunks)), ""
     for _ in range(MOST_MEMBERS):
         block = plain.take(BLOCK)
-        if not any(block):  # the end
+        # The end.
+        if not any(block):
             return
         try:
             head = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
         except tarfile.HeaderError:
-            raise SourceError("what came is not a tar archive", or_a_copy()) from None
+            raise SourceError("what came is not a tar archive") from None
         size = 0 if head.type in WITHOUT_CONTENT else head.size
         if size < 0:
-            raise SourceError("the archive holds a file of less than no bytes", or_a_copy())
-        if head.type in (tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME):  # comes before the member that it names
+            raise SourceError("the archive holds a file of less than no bytes")
+        # This header comes before the member that it names.
+        if head.type in (tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME):
             if size > MOST_NAME:
-                raise SourceError("the archive holds a name that is too long", or_a_copy())
+                raise SourceError("the archive holds a name that is too long")
             long_name = _long_name(head.type, plain.take(size)) or long_name
         else:
-            content = plain.pour(size)
-            path = _inner_path(long_name or head.name)
-            yield Member(path, size, head.type in REGULAR, content)
-            for _ in content:
-                pass  # the rest of a member that was not read
-            long_name = ""
+            name, content, long_name = long_name or head.name, plain.pour(size), ""
+            if name.startswith("/") or ".." in name.split("/"):
+                raise SourceError(f"the archive holds a file that would lie outside of it, {name[:200]!r}")
+            # Without the outermost folder, NAME-COMMIT at GitHub.
+            yield Member(name.partition("/")[2], size, head.type in REGULAR, content)
+            # The rest of a member that was not read.
+            deque(content, maxlen=0)
         plain.take(-size % BLOCK)
-    raise SourceError(f"the archive holds more than {MOST_MEMBERS:,} members", or_a_copy())
+    raise SourceError(f"the archive holds more than {MOST_MEMBERS:,} members")
 
 
 def _unpacked(chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -66,14 +70,14 @@ def _unpacked(chunks: Iterable[bytes]) -> Iterator[bytes]:
             try:
                 piece = unzip.decompress(chunk, PIECE)
             except zlib.error:
-                what = "what came is not a gzip archive" if not count else "the archive is damaged"
-                raise SourceError(what, or_a_copy()) from None
+                raise SourceError("the archive is damaged" if count else "what came is not a gzip archive") from None
             count += len(piece)
             if count > MOST:
-                raise SourceError(f"the archive unpacks to more than {MOST >> 20} MB", or_a_copy())
+                raise SourceError(f"the archive unpacks to more than {MOST >> 20} MB")
             chunk = unzip.unconsumed_tail
             yield piece
-        if unzip.eof:  # anything behind it is not read
+        # What comes behind the end is not read.
+        if unzip.eof:
             return
     raise Broken("the archive ended early")
 
@@ -110,10 +114,3 @@ def _long_name(kind: bytes, text: bytes) -> str:
         if key == b"path":
             return value.decode(errors="surrogateescape")
     return ""
-
-
-def _inner_path(name: str) -> str:
-    """A member's path without the outermost folder, NAME-COMMIT at GitHub."""
-    if name.startswith("/") or ".." in name.split("/"):
-        raise SourceError(f"the archive holds a file that would lie outside of it, {name[:200]!r}", or_a_copy())
-    return name.partition("/")[2]

@@ -17,10 +17,11 @@ from urllib.parse import quote, urljoin, urlsplit
 from urllib.request import HTTPHandler, HTTPSHandler, OpenerDirector, ProxyHandler, Request, UnknownHandler
 
 from vlnbert import __version__
-from vlnbert.errors import DataError, UsageError, cut, setting
+from vlnbert.errors import DataError, cut, setting
 from vlnbert.progress import say
 
-PATIENCE = 30.0  # seconds: for the head of an answer, for the next byte of its body, and between two looks at the rate
+# Seconds: for the head of an answer, for the next byte of its body, and between two looks at the rate.
+PATIENCE = 30.0
 SLOWEST = 1024  # bytes a second
 MOST_HEAD = 1 << 18  # bytes before the body
 MOST = 1 << 30  # bytes of an answer
@@ -29,7 +30,7 @@ MOST_WORDS = 100  # characters of a host's message that are quoted
 PASSING = (408, 425, 429, 500, 502, 503, 504)  # answers that may differ the next time
 TOO_MUCH, ENDLESS_HEAD = "the host sends more than {} MB", "the host sends headers without an end"
 REDIRECTS = (301, 302, 303, 307, 308)
-ATTEMPTS = 5  # at one archive
+ATTEMPTS = 5  # at an archive
 PAUSE = 1.0  # seconds before the second attempt; doubled before each one after
 CHUNK = 1 << 16
 KEPT = "run the same command again: what is there is kept"
@@ -43,18 +44,10 @@ class Broken(Exception):
 class SourceError(Exception):
     """One repository cannot be fetched, or has other content than expected; the others may be fine."""
 
-    def __init__(self, problem: str, remedy: str) -> None:
+    def __init__(self, problem: str, remedy: str = "") -> None:
         super().__init__(problem)
-        self.problem, self.remedy = problem, remedy
-
-
-class UnreachableError(DataError):
-    """No source can be reached: there is no network, or no such host."""
-
-
-def or_a_copy() -> str:
-    """The remedy where a source is not what it should be."""
-    return f"try again later, or give a copy with {setting('mirror', 'URL')}"
+        self.problem = problem
+        self.remedy = remedy or f"try again later, or give a copy with {setting('mirror', 'URL')}"
 
 
 def is_address(url: str) -> bool:
@@ -65,22 +58,30 @@ def is_address(url: str) -> bool:
         known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
         return False
-    plain = not set("@%") & set(parts.netloc)  # no password; and urllib would undo quoting there
+    # No password; and urllib would undo quoting there.
+    plain = not set("@%") & set(parts.netloc)
     return bool(known) and plain and url.isascii() and url.isprintable() and " " not in url
 
 
 def answer(url: str, headers: Mapping[str, str], before: bool) -> HTTPResponse:
     """The answer to a request, behind all redirects; `before` says that the host was reached before."""
-    there = url
+    address = url
     for hop in range(MOST_REDIRECTS + 1):
-        response = _one_answer(there, headers, before or hop > 0)
+        response = _one_answer(address, headers, before or hop > 0)
         if 200 <= response.status < 300:
             return response
         response.close()
         if response.status not in REDIRECTS:
-            raise _refused(url, response.status, cut(response.reason, MOST_WORDS))
-        there = _redirected(url, there, response.headers.get("Location", ""))
-    raise SourceError(f"{url} redirects more than {MOST_REDIRECTS} times", or_a_copy())
+            code, reason = response.status, cut(response.reason, MOST_WORDS)
+            if code in PASSING:
+                raise Broken(f"the host answered {code} ({reason})")
+            if code in (404, 410):
+                copy, parts = setting("mirror", "URL"), setting("only")
+                remedy = f"upgrade vlnbert, give a copy with {copy}, or fetch other parts with {parts}"
+                raise SourceError(f"there is no {url} ({code})", remedy)
+            raise SourceError(f"{url} was refused ({code} {reason})")
+        address = _redirected(url, address, response.headers.get("Location", ""))
+    raise SourceError(f"{url} redirects more than {MOST_REDIRECTS} times")
 
 
 def words(error: object) -> str:
@@ -90,46 +91,36 @@ def words(error: object) -> str:
 
 def _one_answer(url: str, headers: Mapping[str, str], before: bool) -> HTTPResponse:
     request = Request(url, headers={"User-Agent": f"vlnbert/{__version__}", **headers})
+    # urllib's own opener also opens files and ftp, and reads the body of a redirect.
+    opener = OpenerDirector()
+    for handler in (ProxyHandler(), UnknownHandler(), _Handler()):
+        opener.add_handler(handler)
     try:
-        response: HTTPResponse = _opener().open(request, timeout=PATIENCE)
+        response: HTTPResponse = opener.open(request, timeout=PATIENCE)
         return response
     except URLError as error:
-        if before:  # a network that was there may come back
+        # A network that was there may come back.
+        if before:
             raise Broken(f"the host cannot be reached ({words(error.reason)})") from None
-        raise _unreachable(url, error.reason) from None
+        untrusted = isinstance(error.reason, SSLCertVerificationError)
+        why = "the system's certificates do not trust it" if untrusted else words(error.reason)
+        remedy = f"check the network, or give a copy with {setting('mirror', 'URL')}; what is there is kept"
+        host = "{0.scheme}://{0.netloc}".format(urlsplit(url))
+        raise DataError(host, f"cannot be reached ({why})", remedy) from None
     except (HTTPException, OSError) as error:
         raise Broken(f"the host hung up ({words(error)})") from None
 
 
-def _refused(url: str, code: int, reason: str) -> Exception:
-    if code in PASSING:
-        return Broken(f"the host answered {code} ({reason})")
-    if code in (404, 410):
-        copy = f"give a copy with {setting('mirror', 'URL')}"
-        remedy = f"upgrade vlnbert, {copy}, or fetch other parts with {setting('only')}"
-        return SourceError(f"there is no {url} ({code})", remedy)
-    return SourceError(f"{url} was refused ({code} {reason})", or_a_copy())
-
-
-def _redirected(url: str, there: str, location: str) -> str:
+def _redirected(url: str, address: str, location: str) -> str:
     """Where a redirect leads: to https, and to http only from a mirror that is http itself."""
     try:
-        target = urljoin(there, quote(location, safe=string.punctuation, encoding="iso-8859-1"))
+        target = urljoin(address, quote(location, safe=string.punctuation, encoding="iso-8859-1"))
     except ValueError:
         target = ""
-    if not location or not is_address(target) or urlsplit(target).scheme not in ("https", urlsplit(there).scheme):
+    if not location or not is_address(target) or urlsplit(target).scheme not in ("https", urlsplit(address).scheme):
         quoted = repr(cut(location, MOST_WORDS)) if location else "it names none"
-        raise SourceError(f"{url} redirects to an address that is not https ({quoted}); not followed", or_a_copy())
+        raise SourceError(f"{url} redirects to an address that is not https ({quoted}); not followed")
     return target
-
-
-def _unreachable(url: str, reason: object) -> Exception:
-    parts = urlsplit(url)
-    trusted = (
-        "the system's certificates do not trust it" if isinstance(reason, SSLCertVerificationError) else words(reason)
-    )
-    remedy = f"check the network, or give a copy with {setting('mirror', 'URL')}; what is there is kept"
-    return UnreachableError(f"{parts.scheme}://{parts.netloc}", f"cannot be reached ({trusted})", remedy)
 
 
 class _Watched(RawIOBase):
@@ -139,9 +130,6 @@ class _Watched(RawIOBase):
         self.connection, self.raw = connection, raw
         self.in_head, self.came, self.waited, self.since_look = True, 0, 0.0, 0
 
-    def begin_body(self) -> None:
-        self.in_head, self.waited, self.since_look = False, 0.0, 0
-
     def readable(self) -> bool:
         return True
 
@@ -150,7 +138,8 @@ class _Watched(RawIOBase):
         left = PATIENCE - self.waited if self.in_head else PATIENCE
         began = time.monotonic()
         try:
-            self.connection.settimeout(max(left, 1e-3))  # 0 would not wait at all
+            # A timeout of 0 would not wait at all.
+            self.connection.settimeout(max(left, 1e-3))
             count: int = self.raw.readinto(buffer)
         except TimeoutError:
             what = "no whole answer" if self.in_head and self.came else "nothing"
@@ -158,18 +147,15 @@ class _Watched(RawIOBase):
         self.waited += time.monotonic() - began
         self.came += count
         self.since_look += count
-        self._check()
-        return count
-
-    def _check(self) -> None:
         if self.came > (MOST_HEAD if self.in_head else MOST):
-            raise SourceError(ENDLESS_HEAD if self.in_head else TOO_MUCH.format(MOST >> 20), or_a_copy())
-        if self.waited > PATIENCE and self.in_head:
-            raise Broken(f"no whole answer came for {PATIENCE:g} s")
+            raise SourceError(ENDLESS_HEAD if self.in_head else TOO_MUCH.format(MOST >> 20))
         if self.waited > PATIENCE:
+            if self.in_head:
+                raise Broken(f"no whole answer came for {PATIENCE:g} s")
             if self.since_look < SLOWEST * PATIENCE:
                 raise Broken(f"only {self.since_look:,} bytes came in {PATIENCE:g} s")
             self.waited, self.since_look = 0.0, 0
+        return count
 
     def close(self) -> None:
         self.raw.close()
@@ -184,9 +170,9 @@ class _Response(HTTPResponse):
 
     def begin(self) -> None:
         super().begin()
-        self.watched.begin_body()
+        self.watched.in_head, self.watched.waited, self.watched.since_look = False, 0.0, 0
         if (self.length or 0) > MOST:
-            raise SourceError(TOO_MUCH.format(MOST >> 20), or_a_copy())
+            raise SourceError(TOO_MUCH.format(MOST >> 20))
 
 
 class _PlainConnection(HTTPConnection):
@@ -197,22 +183,12 @@ class _SecureConnection(HTTPSConnection):
     response_class = _Response
 
 
-class _Plain(HTTPHandler):
+class _Handler(HTTPHandler, HTTPSHandler):
     def http_open(self, req: Request) -> HTTPResponse:
         return self.do_open(_PlainConnection, req)
 
-
-class _Secure(HTTPSHandler):
     def https_open(self, req: Request) -> HTTPResponse:
         return self.do_open(_SecureConnection, req)
-
-
-def _opener() -> OpenerDirector:
-    """An opener of http and https alone: urllib's own also opens files and ftp, and reads the body of a redirect."""
-    opener = OpenerDirector()
-    for handler in (ProxyHandler(), UnknownHandler(), _Plain(), _Secure()):
-        opener.add_handler(handler)
-    return opener
 
 
 class Attempts:
@@ -229,13 +205,6 @@ class Attempts:
         self.made += 1
 
 
-def checked_base(url: str) -> str:
-    """The address below which archives are, as OWNER/NAME/tar.gz/COMMIT."""
-    if not is_address(url):
-        raise UsageError(f"the mirror {url!r} is no http or https address; give one such as http://localhost:8000")
-    return url.rstrip("/")
-
-
 def stream(url: str, attempts: Attempts) -> Generator[bytes]:
     """The bytes at a URL. A download that breaks off is continued if the server can do that; else it is `Broken`."""
     received, tag = 0, ""
@@ -247,7 +216,9 @@ def stream(url: str, attempts: Attempts) -> Generator[bytes]:
                 if received and not (response.status == 206 and rest):
                     tag = ""
                     raise Broken("the host cannot go on where it broke off")
-                tag = tag or _tag(response)
+                # A strong tag names these very bytes, where the server can continue within them.
+                strong = STRONG_TAG.fullmatch(response.headers.get("ETag", ""))
+                tag = tag or (strong[0] if strong and response.headers.get("Accept-Ranges") == "bytes" else "")
                 for chunk in _chunks(response):
                     received += len(chunk)
                     yield chunk
@@ -267,9 +238,3 @@ def _chunks(response: HTTPResponse) -> Iterator[bytes]:
         raise Broken(f"the connection was lost ({words(error)})") from None
     if response.length:
         raise Broken(f"the last {response.length:,} bytes did not come")
-
-
-def _tag(response: HTTPResponse) -> str:
-    """The strong tag of these bytes, where the server can continue within them; else nothing."""
-    tag = response.headers.get("ETag", "")
-    return tag if response.headers.get("Accept-Ranges") == "bytes" and STRONG_TAG.fullmatch(tag) else ""

@@ -10,16 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vlnbert.errors import DataError, Faults, setting
-from vlnbert.fetching.archive import Member, members
-from vlnbert.fetching.download import KEPT, Attempts, Broken, SourceError, checked_base, or_a_copy, stream
+from vlnbert.errors import DataError, Faults, UsageError, setting
+from vlnbert.fetching.archive import members
+from vlnbert.fetching.download import KEPT, Attempts, Broken, SourceError, is_address, stream
 from vlnbert.fetching.manifest import GITHUB, ListedFile, Manifest, Source
 from vlnbert.progress import Bar, say, track
 from vlnbert.sources.writing import written_beside
-from vlnbert.tables import Table
+from vlnbert.tables import Table, Tabled
 
 BLOCK = 4096  # bytes by which most disks allocate
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+WRONG = "{} is not the file that the manifest lists; it was not kept"
 TERMS = (
     "All of it derives from Matterport3D, whose terms are academic and non-commercial: "
     "do not pass it on, and cite those who made it."
@@ -41,7 +42,7 @@ class FetchedPart:
 
 
 @dataclass(frozen=True, repr=False)
-class FetchReport:
+class FetchReport(Tabled):
     """The files fetched into a data folder, or to be fetched."""
 
     folder: Path
@@ -55,41 +56,25 @@ class FetchReport:
     def table(self) -> Table:
         """A row for each part and repository."""
         state = "to fetch" if self.dry_run else "fetched"
-        rows = [
-            [
-                part.part,
-                part.repository,
-                part.commit[:7],
-                f"{part.files:,}",
-                f"{part.bytes / 1e6:,.1f}",
-                f"{part.missing_files:,}",
-            ]
-            for part in self.parts
-        ]
+        rows = []
+        for part in self.parts:
+            counts = f"{part.files:,}", f"{part.bytes / 1e6:,.1f}", f"{part.missing_files:,}"
+            rows.append([part.part, part.repository, part.commit[:7], *counts])
         return Table(["part", "from", "commit", "files", "MB", state], rows, str(self.folder), TERMS)
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON can hold it."""
-        parts = [vars(part) for part in self.parts]
-        return {
-            "folder": str(self.folder),
-            "dry_run": self.dry_run,
-            "missing_bytes": self.missing_bytes,
-            "parts": parts,
-        }
-
-    def __repr__(self) -> str:
-        return self.table().text()
-
-    def _repr_html_(self) -> str:
-        return self.table().html()
+        totals = {"folder": str(self.folder), "dry_run": self.dry_run, "missing_bytes": self.missing_bytes}
+        return {**totals, "parts": [vars(part) for part in self.parts]}
 
 
 def fetch(
     folder: Path, manifest: Manifest, *, only: Iterable[str] = (), mirror: str = GITHUB, dry_run: bool = False
 ) -> FetchReport:
     """Fetch the files of a manifest into a folder. Correct files are kept; nothing is ever overwritten."""
-    base, wanted = checked_base(mirror), manifest.only(only)
+    if not is_address(mirror):
+        raise UsageError(f"the mirror {mirror!r} is no http or https address; give one such as http://localhost:8000")
+    base, wanted = mirror.rstrip("/"), manifest.only(only)
     missing = missing_files(folder, (file for source in wanted.sources for file in source.files))
     report = FetchReport(folder, tuple(_fetched_parts(wanted, base, set(missing))), dry_run)
     if dry_run or not missing:
@@ -101,7 +86,8 @@ def fetch(
             needed = {file.upstream: file for file in source.files if file in lacking}
             try:
                 _fetch_source(folder, source, source.url(base), needed, bar)
-            except SourceError as error:  # the others may still be fetched
+            # The others may still be fetched.
+            except SourceError as error:
                 faults.add(source.repository, error.problem, error.remedy)
             except KeyboardInterrupt:
                 say(f"{folder}: not all of it is there; {KEPT}")
@@ -120,7 +106,12 @@ def _fetch_source(folder: Path, source: Source, url: str, needed: dict[str, List
             with closing(stream(url, attempts)) as chunks:
                 for member in members(chunks):
                     if member.path in needed:
-                        _write_member(folder, needed[member.path], member)
+                        file = needed[member.path]
+                        if not member.regular:
+                            raise SourceError(f"{file.upstream} is a link or a folder there, where a file is expected")
+                        if member.size != file.size:
+                            raise SourceError(WRONG.format(file.upstream))
+                        write_verified(folder, file, member.content)
                         bar.update(bar.done + needed.pop(member.path).size, source.repository)
                     if not needed:
                         return
@@ -128,20 +119,7 @@ def _fetch_source(folder: Path, source: Source, url: str, needed: dict[str, List
             attempts.again(why)
         else:
             more = f" and {len(needed) - 1:,} more files" if len(needed) > 1 else ""
-            raise SourceError(f"the archive lacks {next(iter(needed))}{more}", or_a_copy())
-
-
-def _write_member(folder: Path, file: ListedFile, member: Member) -> None:
-    if not member.regular:
-        raise SourceError(f"{file.upstream} is a link or a folder there, where a file is expected", or_a_copy())
-    try:
-        if member.size != file.size:
-            raise WrongContentError
-        write_verified(folder, file, member.content)
-    except WrongContentError:
-        raise SourceError(
-            f"{file.upstream} is not the file that the manifest lists; it was not kept", or_a_copy()
-        ) from None
+            raise SourceError(f"the archive lacks {next(iter(needed))}{more}")
 
 
 def _fetched_parts(manifest: Manifest, base: str, missing: set[ListedFile]) -> Iterator[FetchedPart]:
@@ -151,20 +129,8 @@ def _fetched_parts(manifest: Manifest, base: str, missing: set[ListedFile]) -> I
             files = [file for file in source.files if file.part == name]
             lacking = [file for file in files if file in missing]
             if files:
-                yield FetchedPart(
-                    part=name,
-                    repository=source.repository,
-                    commit=source.commit,
-                    url=source.url(base),
-                    files=len(files),
-                    bytes=sum(file.size for file in files),
-                    missing_files=len(lacking),
-                    missing_bytes=sum(file.size for file in lacking),
-                )
-
-
-class WrongContentError(Exception):
-    """A file that is not the one that the manifest lists."""
+                counts = [count for some in (files, lacking) for count in (len(some), sum(file.size for file in some))]
+                yield FetchedPart(name, source.repository, source.commit, source.url(base), *counts)
 
 
 def missing_files(folder: Path, listed: Iterable[ListedFile]) -> list[ListedFile]:
@@ -174,11 +140,9 @@ def missing_files(folder: Path, listed: Iterable[ListedFile]) -> list[ListedFile
     missing, others = list[ListedFile](), dict[str, list[Path]]()
     for file in track(list(listed), "looking at what is there"):
         path = folder / file.path
-        blocked = next(
-            (parent for parent in _below(folder, path) if os.path.lexists(parent) and not parent.is_dir()), None
-        )
-        if blocked is not None:
-            others.setdefault(file.part, []).append(blocked)
+        above = [folder.joinpath(*file.path.split("/")[:depth]) for depth in range(1, file.path.count("/") + 1)]
+        if blocked := [parent for parent in above if os.path.lexists(parent) and not parent.is_dir()]:
+            others.setdefault(file.part, []).append(blocked[0])
         elif not os.path.lexists(path):
             missing.append(file)
         elif not _is_listed(path, file):
@@ -195,11 +159,11 @@ def missing_files(folder: Path, listed: Iterable[ListedFile]) -> list[ListedFile
 
 def require_room(folder: Path, missing: Iterable[ListedFile]) -> None:
     """Check free disk space before anything is fetched."""
-    there = next(parent for parent in (folder, *folder.absolute().parents) if parent.is_dir())
+    existing = next(parent for parent in (folder, *folder.absolute().parents) if parent.is_dir())
     needed = sum(file.size + -file.size % BLOCK for file in missing)
-    free = shutil.disk_usage(there).free
+    free = shutil.disk_usage(existing).free
     if free < needed:
-        problem = f"needs {_megabytes(needed)} and the disk has {_megabytes(free)} left"
+        problem = f"needs {needed / 1e6:,.1f} MB and the disk has {free / 1e6:,.1f} MB left"
         remedy = f"free some space, choose another folder, or fetch fewer parts with {setting('only')}"
         raise DataError(folder, problem, remedy)
 
@@ -215,21 +179,13 @@ def write_verified(folder: Path, file: ListedFile, content: Iterable[memoryview]
                     size += len(piece)
                     out.write(piece)
         except OSError as error:
-            if error.errno in NO_ROOM:
-                raise DataError(
-                    path, f"cannot be written ({error.strerror})", f"free some space, then {KEPT}"
-                ) from None
-            raise
+            if error.errno not in NO_ROOM:
+                raise
+            raise DataError(path, f"cannot be written ({error.strerror})", f"free some space, then {KEPT}") from None
         if (size, digest.hexdigest()) != (file.size, file.sha256):
-            raise WrongContentError
-        if os.path.lexists(path):  # another program wrote it meanwhile
+            raise SourceError(WRONG.format(file.upstream))
+        if os.path.lexists(path):
             raise DataError(path, "was written by another program meanwhile", KEPT)
-
-
-def _below(folder: Path, path: Path) -> list[Path]:
-    """The folders between the data folder and a file, outermost first."""
-    inner = path.parent.relative_to(folder).parts
-    return [folder.joinpath(*inner[: depth + 1]) for depth in range(len(inner))]
 
 
 def _is_listed(path: Path, file: ListedFile) -> bool:
@@ -240,7 +196,3 @@ def _is_listed(path: Path, file: ListedFile) -> bool:
         with path.open("rb") as content:
             return hashlib.file_digest(content, "sha256").hexdigest() == file.sha256
     raise DataError(path, "cannot be read", "check the file and its permissions")
-
-
-def _megabytes(count: int) -> str:
-    return f"{count / 1e6:,.1f} MB"

@@ -11,19 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from vlnbert.errors import DataError, UnknownNameError
-from vlnbert.sources.files import FORMAT, format_of, open_for_reading
-from vlnbert.sources.writing import written_beside
+from vlnbert.sources.files import format_of, open_for_reading
 
 GITHUB = "https://codeload.github.com"  # below it lie archives, as OWNER/NAME/tar.gz/COMMIT
-PARTS = {
-    "graphs": "navigation graphs of 90 houses",
-    "vocabulary": "the words of bert-base-uncased",
-    "r2r": "R2R's instructions",
-    "landmarks": "which words of R2R's train split name the action and the landmark of each viewpoint",
-    "reverie": "REVERIE's instructions, version 1, and the boxes of its objects",
-    "captions": "a caption and the detected objects of each of 36 views",
-    "observations": "captions along eight headings at three elevations",
-}
 NEWEST = 1  # format of the manifest
 SHIPPED = Path(str(files("vlnbert.fetching"))) / "manifest.json.gz"
 MOST = 64 << 20  # bytes of an unpacked manifest
@@ -85,41 +75,15 @@ def read_manifest(path: Path) -> Manifest:
     """Read and check a manifest, such as the one `SHIPPED` with the package."""
     try:
         with open_for_reading(path, "manifest") as packed, gzip.open(packed) as file:
-            text = file.read(MOST)
-        document = json.loads(text)
+            document = json.loads(file.read(MOST))
+        if not isinstance(document, dict):
+            raise DataError(path, "is not a manifest", INSTALL_AGAIN)
+        format_of(path, document, NEWEST)
+        return Manifest(tuple(map(_source, document["sources"])))
     except OSError as error:
         raise DataError(path, f"cannot be read ({error.strerror or 'not gzip'})", INSTALL_AGAIN) from None
-    except (EOFError, zlib.error, ValueError, RecursionError):
+    except (EOFError, zlib.error, ValueError, RecursionError, KeyError, TypeError, AttributeError):
         raise DataError(path, "is not a whole manifest", INSTALL_AGAIN) from None
-    if not isinstance(document, dict):
-        raise DataError(path, "is not a manifest", INSTALL_AGAIN)
-    format_of(path, document, NEWEST)
-    try:
-        sources = [_source(record) for record in document["sources"]]
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise DataError(path, "is not a whole manifest", INSTALL_AGAIN) from None
-    return Manifest(tuple(sources))
-
-
-def write_manifest(manifest: Manifest, path: Path) -> None:
-    """Write a manifest; equal manifests give equal bytes."""
-    document = {FORMAT: NEWEST, "sources": [_record(source) for source in manifest.sources]}
-    with written_beside(path) as temporary:
-        text = json.dumps(document, separators=(",", ":")).encode()
-        temporary.write_bytes(gzip.compress(text, mtime=0))
-
-
-def _record(source: Source) -> dict[str, Any]:
-    """Files by the folder that they come from, so that it is named once; a name here only where it differs."""
-    folders: dict[tuple[str, str, str], dict[str, Any]] = {}
-    for file in source.files:
-        (there, _, name), (here, _, renamed) = file.upstream.rpartition("/"), file.path.rpartition("/")
-        known = folders.setdefault((file.part, there, here), {})
-        known[name] = [file.size, file.sha256, *([renamed] if renamed != name else [])]
-    listed = [
-        {"part": part, "from": there, "to": here, "files": known} for (part, there, here), known in folders.items()
-    ]
-    return {"repository": source.repository, "commit": source.commit, "folders": listed}
 
 
 def _source(record: dict[str, Any]) -> Source:

@@ -1,5 +1,6 @@
 """R2R-like instructions, in three styles; and REVERIE-like requests, each for one object of the house and no other."""
 
+import math
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -13,13 +14,18 @@ from vlnbert.house.templates import ORDINALS, SYNONYMS
 BESIDE = 1.9  # metres from the eye to the middle of an object that one stands next to
 SYNONYM_RATE = 0.25
 ARMS_LENGTH = 1.6  # metres between two objects that are next to each other
-SAY_COLOUR, SAY_FLOOR, SAY_NEIGHBOUR, SAY_ROUTE = 0.6, 0.5, 0.15, 0.7  # how often each is said without need
+# How often each detail is given though it is not needed to tell the target apart.
+SAY_COLOUR, SAY_FLOOR, SAY_NEIGHBOUR, SAY_ROUTE = 0.6, 0.5, 0.15, 0.7
 
 
 def instructions(rng: Random, building: Building, path: Route) -> list[str]:
     """Three instructions for a path: in short sentences, in long ones, and in careless lower case."""
-    clauses = [_Clauses(rng, building).of_path(path) for _ in range(3)]
-    return [_short_sentences(rng, clauses[0]), _long_sentences(rng, clauses[1]), _careless(rng, clauses[2])]
+    short, long, careless = (_Clauses(rng, building).of_path(path) for _ in range(3))
+    opened = [f"{rng.choice(templates.OPENERS)} {c}" if i and rng.random() < 0.15 else c for i, c in enumerate(short)]
+    pairs = [long[i : i + 2] for i in range(0, len(long), 2)]
+    joined = [f"{rng.choice((',', ''))} {rng.choice(templates.CONNECTIVES)} ".join(pair) for pair in pairs]
+    joiner = rng.choice((" then ", ", ", ". ", " and then "))
+    return [_sentences(opened), _sentences(joined), joiner.join(careless) + rng.choice(("", ".", ". ", " "))]
 
 
 def vary_word(rng: Random, name: str) -> str:
@@ -41,28 +47,27 @@ class _Clauses:
         self.rng, self.building = rng, building
 
     def of_path(self, path: Route) -> list[str]:
-        steps = route_steps(self.building, path)
-        clauses = [self._clause(step, first=i == 0) for i, step in enumerate(steps)]
-        return [*clauses, self._stop(path.nodes[-1])]
-
-    def _clause(self, step: RouteStep, first: bool) -> str:
-        turn = self.rng.choice(templates.TURNS[step.turn])
-        action = self._action(step)
-        if step.turn_after != STRAIGHT:
-            after = self.rng.choice(templates.TURNS[step.turn_after])
-            action = f"{action} {self.rng.choice(templates.TURN_AFTER).format(turn=after)}"
-        if first or step.turn != STRAIGHT:
-            return f"{turn} and {action}"
-        return action
+        clauses = list[str]()
+        for step in route_steps(self.building, path):
+            turn = self.rng.choice(templates.TURNS[step.turn])
+            action = self._action(step)
+            if step.turn_after != STRAIGHT:
+                after = self.rng.choice(templates.TURNS[step.turn_after])
+                action = f"{action} {self.rng.choice(templates.TURN_AFTER).format(turn=after)}"
+            clauses.append(f"{turn} and {action}" if not clauses or step.turn != STRAIGHT else action)
+        node = path.nodes[-1]
+        place, thing = self._place(node), self._landmark(node)
+        stop = self.rng.choice(templates.STOPS[self._stop_key(node)])
+        place, stairs = vary_word(self.rng, place), vary_word(self.rng, STAIRS)
+        return [*clauses, stop.format(thing=thing, place=place, stairs=stairs)]
 
     def _action(self, step: RouteStep) -> str:
         names = {"source": vary_word(self.rng, step.source), "target": vary_word(self.rng, step.target)}
-        names["side"] = step.side
-        names["stairs"] = vary_word(self.rng, STAIRS)
+        names |= {"side": step.side, "stairs": vary_word(self.rng, STAIRS)}
         if step.passed:
             names["thing"] = object_name(self.rng, step.passed, self.rng.random() < 0.5)
         if step.action == CROSS:
-            names["thing"] = self._landmark(step.nodes[-1]) or ""
+            names["thing"] = self._landmark(step.nodes[-1])
         template = self.rng.choice(templates.ACTIONS[self._action_key(step, names)])
         return template.format(**names, ordinal=ORDINALS[step.ordinal], floor=ORDINALS[step.floor + 1])
 
@@ -89,25 +94,18 @@ class _Clauses:
             return self.rng.choice(("take numbered door", "take side door"))
         return "take side door" if step.side else "take door"
 
-    def _landmark(self, node: int) -> str | None:
-        """The nearest object, with its colour where the kind alone would be ambiguous."""
-        near = self.building.objects_near(node)
+    def _landmark(self, node: int) -> str:
+        """The nearest object, with its colour where the kind alone would be ambiguous; empty where there is none."""
         nearest = self._nearest(node)
         if nearest is None:
-            return None
-        alike = sum(thing.kind == nearest.kind for thing in near)
+            return ""
+        alike = sum(thing.kind == nearest.kind for thing in self.building.objects_near(node))
         return object_name(self.rng, nearest, colour=alike > 1 or self.rng.random() < 0.5)
 
     def _nearest(self, node: int) -> HouseObject | None:
         """The nearest object of the region one is in."""
         regions = self.building.viewpoints[node].regions
         return next((thing for thing in self.building.objects_near(node) if thing.region in regions), None)
-
-    def _stop(self, node: int) -> str:
-        kind = self._stop_key(node)
-        place, thing = self._place(node), self._landmark(node) or ""
-        template = self.rng.choice(templates.STOPS[kind])
-        return template.format(thing=thing, place=vary_word(self.rng, place), stairs=vary_word(self.rng, STAIRS))
 
     def _stop_key(self, node: int) -> str:
         viewpoint = self.building.viewpoints[node]
@@ -132,23 +130,9 @@ class _Clauses:
         return plan.regions[here].kind
 
 
-def _short_sentences(rng: Random, clauses: list[str]) -> str:
-    """Each clause its own sentence."""
-    opened = [f"{rng.choice(templates.OPENERS)} {c}" if i and rng.random() < 0.15 else c for i, c in enumerate(clauses)]
-    return " ".join(f"{clause[0].upper()}{clause[1:]}." for clause in opened) + " "
-
-
-def _long_sentences(rng: Random, clauses: list[str]) -> str:
-    """Clauses joined two by two."""
-    pairs = [clauses[i : i + 2] for i in range(0, len(clauses), 2)]
-    joined = [f"{rng.choice((',', ''))} {rng.choice(templates.CONNECTIVES)} ".join(pair) for pair in pairs]
-    return " ".join(f"{sentence[0].upper()}{sentence[1:]}." for sentence in joined) + " "
-
-
-def _careless(rng: Random, clauses: list[str]) -> str:
-    """All in one breath, as people type in a hurry."""
-    joiner = rng.choice((" then ", ", ", ". ", " and then "))
-    return joiner.join(clauses) + rng.choice(("", ".", ". ", " "))
+def _sentences(texts: list[str]) -> str:
+    """Texts as sentences, each with a capital letter and a full stop."""
+    return " ".join(f"{text[0].upper()}{text[1:]}." for text in texts) + " "
 
 
 @dataclass(frozen=True)
@@ -159,26 +143,26 @@ class ObjectDescription:
     room: str
     colour: str = ""
     floor: int = -1
-    neighbour: str = ""  # the name of an object next to it
-    detail: str = ""  # the name of another object of its room
+    neighbour: str = ""  # name of an object next to it
+    detail: str = ""  # name of another object of its room
 
 
 def matches(building: Building, description: ObjectDescription, thing: HouseObject) -> bool:
     """Whether all details of a description are true of `thing`."""
-    region = building.region_of(thing)
+    room = building.plan.regions[thing.region].kind
     return (
-        (thing.kind.name, region.kind) == (description.kind, description.room)
+        (thing.kind.name, room) == (description.kind, description.room)
         and description.colour in ("", thing.colour)
         and description.floor in (-1, thing.floor)
-        and (not description.neighbour or description.neighbour in _neighbours(building, thing))
-        and (not description.detail or description.detail in _others_in_room(building, thing))
+        and (not description.neighbour or description.neighbour in _names_in_room(building, thing, ARMS_LENGTH))
+        and (not description.detail or description.detail in _names_in_room(building, thing))
     )
 
 
 def describe_object(rng: Random, building: Building, thing: HouseObject) -> ObjectDescription | None:
     """Add detail to a description until it matches one object of the house; None where nothing tells it apart."""
-    description = ObjectDescription(thing.kind.name, building.region_of(thing).kind)
-    neighbours, others = sorted(_neighbours(building, thing)), sorted(_others_in_room(building, thing))
+    description = ObjectDescription(thing.kind.name, building.plan.regions[thing.region].kind)
+    neighbours, others = _names_in_room(building, thing, ARMS_LENGTH), _names_in_room(building, thing)
     details: list[tuple[float, dict[str, str | int]]] = [
         (SAY_FLOOR if building.plan.floors > 1 else 0.0, {"floor": thing.floor}),
         (SAY_COLOUR, {"colour": thing.colour}),
@@ -235,11 +219,8 @@ def _unique(building: Building, description: ObjectDescription) -> bool:
     return sum(matches(building, description, thing) for thing in building.objects) == 1
 
 
-def _others_in_room(building: Building, thing: HouseObject) -> set[str]:
-    return {other.name for other in building.objects if other.region == thing.region and other != thing}
-
-
-def _neighbours(building: Building, thing: HouseObject) -> set[str]:
-    """Names of the objects of the same room within arm's reach."""
+def _names_in_room(building: Building, thing: HouseObject, within: float = math.inf) -> list[str]:
+    """Names of the other objects of the same room within some metres, in alphabetical order."""
     others = [other for other in building.objects if other.region == thing.region and other != thing]
-    return {o.name for o in others if round((o.x - thing.x) ** 2 + (o.y - thing.y) ** 2, 6) <= ARMS_LENGTH**2}
+    squares = [(o, round((o.x - thing.x) ** 2 + (o.y - thing.y) ** 2, 6)) for o in others]
+    return sorted({other.name for other, square in squares if square <= within**2})

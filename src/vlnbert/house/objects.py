@@ -1,7 +1,4 @@
-"""Objects: their kinds, the rooms that have them, and their places.
-
-They stand along the walls of their room, clear of doors; a kind comes in a colour once a room.
-"""
+"""Objects: their kinds, the rooms that have them, and their places along the walls."""
 
 import math
 from dataclasses import dataclass
@@ -142,10 +139,12 @@ def place_objects(rng: Random, plan: HousePlan, viewpoints: list["Viewpoint"]) -
         if region.kind != STAIRS:
             taken = [(v.x, v.y) for v in viewpoints if region.index in v.regions]
             free = _free_points(rng, plan, region, taken)
-            # Every colour once before any comes again: no room has the same kind twice in the same colour.
-            for kind, colour in zip(_choose_kinds(rng, region), rng.sample(COLOURS, len(COLOURS)), strict=False):
-                if free:
-                    objects.append(_place(len(objects), kind, colour, plan=plan, region=region, point=free.pop()))
+            kinds = _choose_kinds(rng, region)
+            # Each colour once: no room has the same kind twice in the same colour.
+            for name, colour, (x, y) in zip(kinds, rng.sample(COLOURS, len(COLOURS)), reversed(free), strict=False):
+                kind = OBJECT_KINDS[name]
+                position = (*plan.to_world(x, y), round(region.floor * STOREY + kind.middle, 6))
+                objects.append(HouseObject(len(objects), kind, colour, region.index, region.floor, x, y, position))
     return objects
 
 
@@ -154,15 +153,14 @@ def _choose_kinds(rng: Random, region: Region) -> list[str]:
         return rng.sample(HALLWAY_OBJECTS, rng.randint(4, 6))
     always, sometimes = FURNISHING[region.kind]
     extra = rng.sample(sometimes, rng.randint(3, min(len(sometimes), MOST_IN_ROOM - len(always))))
-    kinds = [*always, *extra]
-    if rng.random() < 0.5:
-        kinds.append(rng.choice(extra))  # a second one, of another colour, so that the colour must be read
-    return kinds
+    # Now and then a second one, of another colour, so that the colour must be read.
+    return [*always, *extra, *([rng.choice(extra)] if rng.random() < 0.5 else [])]
 
 
 def _free_points(rng: Random, plan: HousePlan, region: Region, taken: list[Point]) -> list[Point]:
-    """Points along the walls, in random order, away from doors, from each other and from where people stand."""
+    """Points along the walls in random order, away from doors, stairs, each other and from where people stand."""
     box, doors = region.box, plan.doors_of(region.index)
+    wells = [well.box for well in plan.stairwells if (well.floor, HALLWAY) == (region.floor, region.kind)]
     inner = (box.left + FROM_WALL, box.bottom + FROM_WALL, box.right - FROM_WALL, box.top - FROM_WALL)
     chosen: list[Point] = []
     for _ in range(80):
@@ -171,26 +169,7 @@ def _free_points(rng: Random, plan: HousePlan, region: Region, taken: list[Point
         point = ((x, inner[1]), (x, inner[3]), (inner[0], y), (inner[2], y))[wall]
         clear = all(math.dist(point, (door.x, door.y)) > HALF_DOOR + 0.45 for door in doors)
         clear = clear and all(math.dist(point, eye) > ROOM_TO_STAND for eye in taken)
-        if clear and not _blocks_stairs(plan, region, point) and all(math.dist(point, one) > APART for one in chosen):
+        in_the_way = any(point[1] > 0 and well.left - 0.3 < point[0] < well.right + 0.3 for well in wells)
+        if clear and not in_the_way and all(math.dist(point, other) > APART for other in chosen):
             chosen.append((round(point[0], 6), round(point[1], 6)))
     return chosen
-
-
-def _blocks_stairs(plan: HousePlan, region: Region, point: Point) -> bool:
-    """Whether a point of a hallway stands in front of the stairwell."""
-    wells = [well.box for well in plan.stairwells if well.floor == region.floor] if region.kind == HALLWAY else []
-    return any(point[1] > 0 and box.left - 0.3 < point[0] < box.right + 0.3 for box in wells)
-
-
-def _place(number: int, kind_name: str, colour: str, *, plan: HousePlan, region: Region, point: Point) -> HouseObject:
-    kind, (x, y) = OBJECT_KINDS[kind_name], point
-    return HouseObject(
-        number=number,
-        kind=kind,
-        colour=colour,
-        region=region.index,
-        floor=region.floor,
-        x=x,
-        y=y,
-        position=(*plan.to_world(x, y), round(region.floor * STOREY + kind.middle, 6)),
-    )

@@ -1,7 +1,4 @@
-"""Floor plans: on each floor a hallway with rooms along it and at its ends, doors between them, stairs between floors.
-
-The plan lives in its own axis-aligned frame, the hallway along x; `yaw` turns the whole house in the world.
-"""
+"""Floor plans: a hallway on each floor, rooms along it and at its ends, doors between them, stairs between floors."""
 
 import math
 from collections.abc import Iterable
@@ -14,7 +11,8 @@ STOREY = 3.0  # metres from floor to floor
 HALF_HALL = 1.0  # half the width of a hallway
 HALF_DOOR = 0.55
 STAIR_WIDTH = 2.8
-FLOORS = (2, 1, 3, 2, 1, 2)  # of scan 0, 1, ...: a cycle, so that even a few scans have houses of one and of more
+# Of scan 0, 1, ...: a cycle, so that even a few scans have houses of one floor and of more.
+FLOORS = (2, 1, 3, 2, 1, 2)
 TWICE_A_FLOOR = ("bedroom", "bathroom")
 
 
@@ -74,17 +72,15 @@ class PlanPoint:
 
 @dataclass(frozen=True)
 class HousePlan:
-    """The rooms, doors, stairs and walls of a house."""
+    """The rooms, doors, stairs and walls of a house, in a frame whose x runs along the hallways."""
 
     floors: int
-    yaw: float  # radians
+    yaw: float  # radians by which the house is turned in the world
     regions: tuple[Region, ...]
     doors: tuple[Opening, ...]
     stairwells: tuple[Region, ...]  # one a floor, lowest first; none in a house of one floor
     walls: tuple[tuple[tuple[float, float, float, float], ...], ...]  # for each floor, segments (x, y, x, y)
-
-    def halls(self) -> list[Region]:
-        return [region for region in self.regions if region.kind == HALLWAY]
+    stair_openings: tuple[Opening, ...] = ()  # between each stairwell and its hallway
 
     def doors_of(self, region: int) -> list[Opening]:
         return [door for door in self.doors if door.joins(region)]
@@ -109,6 +105,7 @@ def draw_plan(rng: Random, scan_number: int, room_kinds: Iterable[str]) -> House
         regions=tuple(draft.regions),
         doors=tuple(draft.doors),
         stairwells=tuple(region for region in draft.regions if region.kind == STAIRS),
+        stair_openings=tuple(draft.stair_openings),
         walls=tuple(_walls(floor, draft.regions, draft.doors + draft.stair_openings) for floor in range(floors)),
     )
 
@@ -124,26 +121,42 @@ class _PlanDraft:
 
     def add_floor(self, floor: int) -> None:
         hall = self._region(HALLWAY, floor, Rectangle(0.0, -HALF_HALL, self.length, HALF_HALL))
-        kinds = self._shuffled_kinds()
-        for side in (1, -1):
-            depth = round(self.rng.uniform(3.9, 4.7), 2)
-            rooms = [
-                self._side_room(kinds.pop(), floor=floor, side=side, depth=depth, span=span)
-                for span in self._spans(side)
-            ]
-            for room in rooms:
-                self._door_to_hall(hall, room, side)
-            self._doors_between(rooms)
-        for end in (0.0, self.length):
-            if self.rng.random() < 0.5:
-                self._end_room(kinds.pop(), hall, end)
-        if self.stairs_at is not None:
-            self._stairwell(hall)
-
-    def _shuffled_kinds(self) -> list[str]:
         kinds = [*self.room_kinds, *(kind for kind in TWICE_A_FLOOR if self.rng.random() < 0.5)]
         self.rng.shuffle(kinds)
-        return kinds
+        for side in (1, -1):
+            self._add_side(hall, side, kinds)
+        for end in (0.0, self.length):
+            if self.rng.random() < 0.5:
+                depth, half = round(self.rng.uniform(3.8, 4.6), 2), round(self.rng.uniform(1.9, 2.4), 2)
+                left, right = (-depth, 0.0) if end == 0.0 else (end, end + depth)
+                room = self._region(kinds.pop(), floor, Rectangle(left, -half, right, half))
+                self._door(hall, room, end, round(self.rng.uniform(-0.3, 0.3), 2), along="y")
+        if self.stairs_at is not None:
+            left, right = self.stairs_at, self.stairs_at + STAIR_WIDTH
+            well = self._region(STAIRS, floor, Rectangle(left, HALF_HALL, right, HALF_HALL + 4.0))
+            number, middle, half = len(self.stair_openings), left + STAIR_WIDTH / 2, STAIR_WIDTH / 2
+            self.stair_openings.append(
+                Opening(number, hall.index, well.index, floor, x=middle, y=HALF_HALL, along="x", half=half)
+            )
+
+    def _add_side(self, hall: Region, side: int, kinds: list[str]) -> None:
+        """Add the rooms along one side of a hallway, with doors to it and now and then between them."""
+        depth = round(self.rng.uniform(3.9, 4.7), 2)
+        near, far = sorted((side * HALF_HALL, side * (HALF_HALL + depth)))
+        boxes = [Rectangle(left, near, right, far) for left, right in self._spans(side)]
+        rooms = [self._region(kinds.pop(), hall.floor, box) for box in boxes]
+        for room in rooms:
+            x = round(self.rng.uniform(room.box.left + 0.9, room.box.right - 0.9), 2)
+            middle, doors = room.box.centre[0], [door for door in self.doors if door.joins(hall.index)]
+            opposite = [door.x for door in doors if abs(door.x - middle) < 1.2]
+            # Doors like to face each other.
+            if opposite and self.rng.random() < 0.85:
+                x = round(opposite[0] + self.rng.uniform(-0.2, 0.2), 2)
+            self._door(hall, room, x, side * HALF_HALL, along="x")
+        for room, neighbour in pairwise(rooms):
+            if self.rng.random() < 0.2:
+                y = round(self.rng.uniform(room.box.bottom + 1.4, room.box.top - 1.4), 2)
+                self._door(room, neighbour, room.box.right, y, along="y")
 
     def _spans(self, side: int) -> list[tuple[float, float]]:
         """Cut a side of the hallway into rooms of about 4.6 m."""
@@ -152,61 +165,26 @@ class _PlanDraft:
             low, high = (STAIR_WIDTH, high) if self.stairs_at == 0.0 else (low, self.stairs_at)
         count = max(2, round((high - low) / 4.6))
         cuts = [low + (high - low) * i / count + self.rng.uniform(-0.4, 0.4) for i in range(1, count)]
-        edges = [low, *(round(cut, 2) for cut in cuts), high]
-        return list(pairwise(edges))
-
-    def _side_room(self, kind: str, floor: int, side: int, depth: float, span: tuple[float, float]) -> Region:
-        near, far = sorted((side * HALF_HALL, side * (HALF_HALL + depth)))
-        return self._region(kind, floor, Rectangle(span[0], near, span[1], far))
-
-    def _door_to_hall(self, hall: Region, room: Region, side: int) -> None:
-        x = round(self.rng.uniform(room.box.left + 0.9, room.box.right - 0.9), 2)
-        opposite = [door.x for door in self.doors if door.joins(hall.index) and abs(door.x - room.box.centre[0]) < 1.2]
-        if opposite and self.rng.random() < 0.85:
-            x = round(opposite[0] + self.rng.uniform(-0.2, 0.2), 2)  # doors like to face each other
-        self._door(hall, room, x=x, y=side * HALF_HALL, along="x")
-
-    def _doors_between(self, rooms: list[Region]) -> None:
-        for room, neighbour in pairwise(rooms):
-            if self.rng.random() < 0.2:
-                y = round(self.rng.uniform(room.box.bottom + 1.4, room.box.top - 1.4), 2)
-                self._door(room, neighbour, x=room.box.right, y=y, along="y")
-
-    def _end_room(self, kind: str, hall: Region, end: float) -> None:
-        depth, half = round(self.rng.uniform(3.8, 4.6), 2), round(self.rng.uniform(1.9, 2.4), 2)
-        left, right = (-depth, 0.0) if end == 0.0 else (end, end + depth)
-        room = self._region(kind, hall.floor, Rectangle(left, -half, right, half))
-        self._door(hall, room, x=end, y=round(self.rng.uniform(-0.3, 0.3), 2), along="y")
-
-    def _stairwell(self, hall: Region) -> None:
-        left = self.stairs_at or 0.0
-        well = self._region(STAIRS, hall.floor, Rectangle(left, HALF_HALL, left + STAIR_WIDTH, HALF_HALL + 4.0))
-        middle = left + STAIR_WIDTH / 2
-        number = len(self.stair_openings)
-        ends = {"first": hall.index, "second": well.index}
-        self.stair_openings.append(
-            Opening(number, **ends, floor=hall.floor, x=middle, y=HALF_HALL, along="x", half=STAIR_WIDTH / 2)
-        )
+        return list(pairwise([low, *(round(cut, 2) for cut in cuts), high]))
 
     def _region(self, kind: str, floor: int, box: Rectangle) -> Region:
         self.regions.append(Region(len(self.regions), kind, floor, box))
         return self.regions[-1]
 
     def _door(self, first: Region, second: Region, x: float, y: float, along: str) -> None:
-        ends = {"first": first.index, "second": second.index}
-        self.doors.append(Opening(len(self.doors), **ends, floor=first.floor, x=x, y=y, along=along, half=HALF_DOOR))
+        self.doors.append(Opening(len(self.doors), first.index, second.index, first.floor, x, y, along, HALF_DOOR))
 
 
 def _walls(floor: int, regions: list[Region], openings: list[Opening]) -> tuple[tuple[float, float, float, float], ...]:
     """The sides of the regions of a floor, less the openings in them."""
-    here = [opening for opening in openings if opening.floor == floor]
+    on_floor = [opening for opening in openings if opening.floor == floor]
     walls = []
     for box in (region.box for region in regions if region.floor == floor):
         for x in (box.left, box.right):
-            gaps = [(o.y - o.half, o.y + o.half) for o in here if o.along == "y" and o.x == x]
+            gaps = [(o.y - o.half, o.y + o.half) for o in on_floor if o.along == "y" and o.x == x]
             walls += [(x, low, x, high) for low, high in _pieces(box.bottom, box.top, gaps)]
         for y in (box.bottom, box.top):
-            gaps = [(o.x - o.half, o.x + o.half) for o in here if o.along == "x" and o.y == y]
+            gaps = [(o.x - o.half, o.x + o.half) for o in on_floor if o.along == "x" and o.y == y]
             walls += [(low, y, high, y) for low, high in _pieces(box.left, box.right, gaps)]
     return tuple(walls)
 

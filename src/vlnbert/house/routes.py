@@ -1,11 +1,8 @@
-"""Shortest paths through a house, and the actions along one: the facts that an instruction puts into words.
-
-Turns are measured against the heading on arrival; heading 0 is +y and clockwise is positive, so right is positive.
-"""
+"""Shortest paths through a house, and the actions along one: the facts that an instruction puts into words."""
 
 import math
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, permutations
 from random import Random
 
 import numpy as np
@@ -15,7 +12,8 @@ from vlnbert.house.building import DOORWAY, FOOT, HALL, HEAD, LANDING, ROOM, Bui
 from vlnbert.house.objects import HouseObject
 from vlnbert.house.plan import Opening
 
-TIE = 0.02  # metres: paths of lengths closer than this count as equal, and their ends are not used
+# Metres: paths whose lengths differ by less count as equal, and their ends are not used.
+TIE = 0.02
 FEWEST_HOPS, MOST_HOPS = 3, 6
 SHORTEST = 5.0  # metres
 OTHER_GOALS = 0.2  # how many of the paths that end outside a room are kept
@@ -23,7 +21,8 @@ OTHER_GOALS = 0.2  # how many of the paths that end outside a room are kept
 # actions: to or through a door, from it into a room, out into a hallway, along it, to the stairs, across a room, stairs
 DOOR, ENTER, STEP, ALONG, REACH, CROSS, UP, DOWN = "door", "enter", "step", "along", "reach", "cross", "up", "down"
 STRAIGHT, LEFT, RIGHT, AROUND = "straight", "left", "right", "around"
-BESIDE, AHEAD = 0.7, 1.1  # metres: a door nearer than the first is beside the walker, farther than the second ahead
+# Metres: a door nearer than the first is beside the walker, one farther than the second ahead.
+BESIDE, AHEAD = 0.7, 1.1
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ def choose_paths(rng: Random, building: Building, count: int) -> list[Route]:
     """Up to `count` different paths of R2R's lengths, most of them ending in a room."""
     table = graph_distances(building)
     included = [i for i, viewpoint in enumerate(building.viewpoints) if viewpoint.included]
-    ends = [(start, goal) for start in included for goal in included if start != goal]
+    ends = list(permutations(included, 2))
     rng.shuffle(ends)
     chosen: list[Route] = []
     for start, goal in ends:
@@ -98,7 +97,7 @@ def shortest_path(building: Building, table: NDArray[np.float64], start: int, go
 
 
 def turn_of(before: float, after: float) -> str:
-    """Name the turn between two headings in degrees."""
+    """Name the turn between two headings, in degrees clockwise from +y."""
     angle = round((after - before + 180.0) % 360.0 - 180.0, 6)
     side = RIGHT if angle > 0 else LEFT
     if abs(angle) < 30.0:
@@ -108,12 +107,6 @@ def turn_of(before: float, after: float) -> str:
     return side if abs(angle) < 140.0 else AROUND
 
 
-def bearing(start: Viewpoint, end: Viewpoint) -> float:
-    """The heading from one viewpoint to another, in degrees."""
-    dx, dy = end.position[0] - start.position[0], end.position[1] - start.position[1]
-    return round(math.degrees(math.atan2(dx, dy)) % 360.0, 6)
-
-
 def route_steps(building: Building, path: Route) -> list[RouteStep]:
     """The actions along a path; moves that people describe as one are one step."""
     steps: list[RouteStep] = []
@@ -121,8 +114,7 @@ def route_steps(building: Building, path: Route) -> list[RouteStep]:
     for here, there in pairwise(path.nodes):
         step = _move(building, here, there, heading=heading, last=steps[-1] if steps else None)
         heading = step.heading
-        joined = _joined(steps[-1], step) if steps else None
-        if joined:
+        if steps and (joined := _joined(steps[-1], step)):
             steps[-1] = joined
         else:
             steps.append(step)
@@ -132,10 +124,11 @@ def route_steps(building: Building, path: Route) -> list[RouteStep]:
 def _move(building: Building, here: int, there: int, *, heading: float, last: RouteStep | None) -> RouteStep:
     """The step from a viewpoint to a neighbour, where one arrived with `heading` after the `last` step."""
     start, end, regions = building.viewpoints[here], building.viewpoints[there], building.plan.regions
-    after = bearing(start, end)
-    step = RouteStep(_action(start, end), turn_of(heading, after), (here, there), after)
+    dx, dy = end.position[0] - start.position[0], end.position[1] - start.position[1]
+    after = round(math.degrees(math.atan2(dx, dy)) % 360.0, 6)
     shared = next(region for region in start.regions if region in end.regions)
-    step = replace(step, source=regions[shared].kind, target=regions[shared].kind)
+    kind = regions[shared].kind
+    step = RouteStep(_action(start, end), turn_of(heading, after), (here, there), after, source=kind, target=kind)
     if step.action == DOOR:
         door = building.plan.doors[end.door]
         step = replace(step, target=regions[door.beyond(shared)].kind)
@@ -163,12 +156,10 @@ def _joined(first: RouteStep, second: RouteStep) -> RouteStep | None:
     nodes = first.nodes + second.nodes[1:]
     if first.action == DOOR and second.action == ENTER and len(first.nodes) == 2:
         return replace(first, nodes=nodes, heading=second.heading, turn_after=second.turn)
-    if first.action in (DOOR, UP, DOWN) and second.action == STEP:
+    if (first.action in (DOOR, UP, DOWN) and second.action == STEP) or first.action == second.action == ALONG:
         return replace(first, nodes=nodes, heading=second.heading)
     if first.action == REACH and second.action in (UP, DOWN):
         return replace(second, nodes=nodes, turn=first.turn)
-    if first.action == second.action == ALONG:
-        return replace(first, nodes=nodes, heading=second.heading)
     if first.action == second.action and first.action in (UP, DOWN):
         return replace(first, nodes=nodes, heading=second.heading, floor=second.floor)
     return None
@@ -195,8 +186,6 @@ def _with_object_passed(building: Building, step: RouteStep) -> RouteStep:
     """The last object of the hallway that is well behind at the end of the walk."""
     start, end = (building.viewpoints[node] for node in (step.nodes[0], step.nodes[-1]))
     hall = next((region for region in end.regions if region in start.regions), -1)
-    forward = 1 if end.x > start.x else -1
-    reach = (end.x - start.x) * forward
+    forward, reach = 1 if end.x > start.x else -1, abs(end.x - start.x)
     passed = [t for t in building.objects if t.region == hall and 0.3 < (t.x - start.x) * forward < reach - 1.0]
-    last = max(passed, key=lambda t: t.x * forward, default=None)
-    return replace(step, passed=last)
+    return replace(step, passed=max(passed, key=lambda t: t.x * forward, default=None))

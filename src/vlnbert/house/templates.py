@@ -1,8 +1,4 @@
-"""The generated language as tables: templates whose `{slots}` are filled by what is true of a path or an object.
-
-Every word of an instruction or a caption comes from here or from the names of rooms and objects; the vocabulary is read
-off both.
-"""
+"""The generated language as tables: templates whose `{slots}` are filled with facts about a path or an object."""
 
 import re
 import string

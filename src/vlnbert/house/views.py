@@ -1,13 +1,13 @@
-"""The 36 views of a viewpoint: elements and their weights, boxes of objects, features, captions and observations.
+"""The 36 views of a viewpoint: visible elements, boxes of objects, features, captions and observations.
 
-Elements are objects, doors and the rooms behind them, stairs and walls. Features are sums of fixed codes of elements,
-plus noise; by integer hashing, so that every machine makes the same.
+Features are sums of fixed codes of elements, plus noise; by integer hashing, so that every machine makes the same.
 """
 
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from random import Random
 from typing import Any
 
@@ -18,23 +18,23 @@ from vlnbert.house import templates
 from vlnbert.house.building import EYE, FOOT, HEAD, LANDING, Building, Viewpoint, line_of_sight
 from vlnbert.house.objects import HouseObject
 from vlnbert.house.plan import HALLWAY, STAIRS, STOREY, Opening, PlanPoint, Region
-from vlnbert.sources.annotations import HEADINGS, LEVELS
+from vlnbert.sources.annotations import HEADINGS, IMAGE_HEIGHT, IMAGE_WIDTH, LEVELS
+from vlnbert.sources.features import VIEWS
 
-VIEWS = 36
 HALF_VIEW = 30.0  # degrees from the middle of a view to its edge
-IMAGE_WIDTH, IMAGE_HEIGHT = 640, 480
 FOCAL = (IMAGE_HEIGHT / 2) / np.tan(np.radians(30.0))  # a vertical field of view of 60 degrees
-SMALLEST = 10  # pixels: a sliver at the edge of an image gets no box
-NEAREST = 0.05  # metres in front of the camera; what is closer is drawn as if there
+# Pixels: a sliver at the edge of an image gets no box.
+SMALLEST = 10
+# Metres in front of the camera; what is closer is drawn as if there.
+NEAREST = 0.05
 
 VIEW_HEADINGS = np.array([30.0 * (view % 12) for view in range(VIEWS)])
 VIEW_ELEVATIONS = np.array([30.0 * (view // 12) - 30.0 for view in range(VIEWS)])
 
 OBJECT, DOOR, STAIRS_UP, STAIRS_DOWN, SURFACE = "object", "door", "up", "down", "surface"
-STRENGTH = {OBJECT: 0.9, DOOR: 1.4, STAIRS_UP: 1.4, STAIRS_DOWN: 1.4, SURFACE: 0.3}
-# metres at which an element is half as strong
-FADING = {OBJECT: 3.0, DOOR: 6.0, STAIRS_UP: 6.0, STAIRS_DOWN: 6.0, SURFACE: 3.0}
-RANGE = {OBJECT: 7.0, DOOR: 13.0, STAIRS_UP: 13.0, STAIRS_DOWN: 13.0, SURFACE: 7.0}  # metres
+# Strength in front of one's eyes, metres at which it is half of that, and metres from which nothing is left.
+OPENING = 1.4, 6.0, 13.0
+STRENGTH = {OBJECT: (0.9, 3.0, 7.0), SURFACE: (0.3, 3.0, 7.0), DOOR: OPENING, STAIRS_UP: OPENING, STAIRS_DOWN: OPENING}
 TOO_CLOSE = 0.5  # metres: a doorway is not visible from within
 EDGE_LOSS = 0.9  # how much weaker an element is at the edge of a view than in its middle
 GAIN = 0.6
@@ -76,44 +76,39 @@ def panoramas(building: Building) -> dict[int, Panorama]:
     elements = _scene(building)
     eyes = [viewpoint.point() for viewpoint in building.viewpoints]
     seen = line_of_sight(building.plan, eyes, [element.point for element in elements])
-    found = {}
+    by_viewpoint = {}
     for index, viewpoint in enumerate(building.viewpoints):
         if viewpoint.included:
             shown = [e for e, clear in zip(elements, seen[index], strict=True) if clear and _faces(viewpoint, e)]
-            found[index] = _panorama(viewpoint, shown)
-    return found
+            by_viewpoint[index] = _panorama(viewpoint, shown)
+    return by_viewpoint
 
 
 def _panorama(viewpoint: Viewpoint, elements: list[SceneElement]) -> Panorama:
     across, up, distance = view_offsets(viewpoint.position, np.array([element.position for element in elements]))
-    reach = np.array([RANGE[element.kind] for element in elements])
-    fading = np.array([FADING[element.kind] for element in elements])
-    strength = np.array([STRENGTH[element.kind] for element in elements]) / (1.0 + distance / fading)
-    strength *= (distance <= reach) & (distance >= TOO_CLOSE)
+    strength, fading, reach = np.array([STRENGTH[element.kind] for element in elements]).T
+    strength = strength / (1.0 + distance / fading) * ((distance <= reach) & (distance >= TOO_CLOSE))
     inside = (abs(across) <= HALF_VIEW) & (abs(up) <= HALF_VIEW)
     centring = (1.0 - EDGE_LOSS * (across / HALF_VIEW) ** 2) * (1.0 - EDGE_LOSS * (up / HALF_VIEW) ** 2)
     weights = np.round(strength[:, None] * centring * inside, 6)
     kept = [i for i, row in enumerate(weights) if row.any()]
     elements, weights = [elements[i] for i in kept], weights[kept]
     objects = [element.object for element in elements if element.object]
-    boxed, corners = (
-        object_boxes(viewpoint.position, objects) if objects else (np.zeros((0, 36), bool), np.zeros((0, 36, 4), int))
-    )
-    return Panorama(elements, weights, boxed, corners)
+    return Panorama(elements, weights, *object_boxes(viewpoint.position, objects))
 
 
 def _scene(building: Building) -> list[SceneElement]:
     """All elements of a house. Objects come first, so that the boxes of a panorama belong to its first elements."""
     plan = building.plan
     elements = [
-        SceneElement(OBJECT, building.region_of(thing).kind, point=thing.point(), position=thing.position, object=thing)
+        SceneElement(OBJECT, plan.regions[thing.region].kind, thing.point(), thing.position, object=thing)
         for thing in building.objects
     ]
     for door in plan.doors:
         position = (*plan.to_world(door.x, door.y), door.floor * STOREY + 1.2)
         point = PlanPoint(door.x, door.y, (door.floor,))
         elements += [
-            SceneElement(DOOR, plan.regions[behind].kind, point=point, position=position, door=door, region=behind)
+            SceneElement(DOOR, plan.regions[behind].kind, point, position, door=door, region=behind)
             for behind in (door.first, door.second)
         ]
     for viewpoint in building.viewpoints:
@@ -126,15 +121,13 @@ def _scene(building: Building) -> list[SceneElement]:
 
 def _stairs(viewpoint: Viewpoint) -> list[SceneElement]:
     """Stairs show at the landing, as going up or down by the floor of the eye, and from there at both ends."""
-    x, y, flight = viewpoint.x, viewpoint.y, viewpoint.flight
     if viewpoint.kind == LANDING:
-        low, high = viewpoint.floors
-        ends = ((STAIRS_UP, low), (STAIRS_DOWN, high))
-        return [SceneElement(kind, STAIRS, PlanPoint(x, y, (floor,)), viewpoint.position) for kind, floor in ends]
+        points = [PlanPoint(viewpoint.x, viewpoint.y, (floor,)) for floor in viewpoint.floors]
+        kinds = STAIRS_UP, STAIRS_DOWN
+        return [SceneElement(kinds[i], STAIRS, point, viewpoint.position) for i, point in enumerate(points)]
     if viewpoint.kind in (FOOT, HEAD):
         kind = STAIRS_DOWN if viewpoint.kind == FOOT else STAIRS_UP
-        point, position = PlanPoint(x, y, viewpoint.floors), viewpoint.position
-        return [SceneElement(kind, STAIRS, point=point, position=position, from_landing=flight)]
+        return [SceneElement(kind, STAIRS, viewpoint.point(), viewpoint.position, from_landing=viewpoint.flight)]
     return []
 
 
@@ -142,28 +135,21 @@ def _surfaces(building: Building, region: Region) -> list[SceneElement]:
     """Bits of a room's walls and floor, which show the kind of the room."""
     box, height = region.box, region.floor * STOREY + EYE - 0.2
     across = max(2, round((box.right - box.left) / 2.0))
-    points = []
-    for i in range(across):
-        for j in range(2):
-            x = box.left + (box.right - box.left) * (i + 0.5) / across
-            y = box.bottom + (box.top - box.bottom) * (j + 0.5) / 2
-            points.append((round(x, 6), round(y, 6)))
-    floors = (region.floor,)
-    return [
-        SceneElement(SURFACE, region.kind, PlanPoint(x, y, floors), (*building.plan.to_world(x, y), height))
-        for x, y in points
-    ]
+    elements = []
+    for i, j in product(range(across), range(2)):
+        x = round(box.left + (box.right - box.left) * (i + 0.5) / across, 6)
+        y = round(box.bottom + (box.top - box.bottom) * (j + 0.5) / 2, 6)
+        point, position = PlanPoint(x, y, (region.floor,)), (*building.plan.to_world(x, y), height)
+        elements.append(SceneElement(SURFACE, region.kind, point, position))
+    return elements
 
 
 def _faces(viewpoint: Viewpoint, element: SceneElement) -> bool:
     """A door shows the room behind it, so it must be looked at from the other side."""
-    if element.door:
-        door = element.door
+    if door := element.door:
         if element.region in viewpoint.regions:
             return False
-        if door.joins(viewpoint.regions[0]) or door.joins(viewpoint.regions[-1]):
-            return True
-        return element.region == _far_side(viewpoint, door)
+        return any(map(door.joins, viewpoint.regions)) or element.region == _far_side(viewpoint, door)
     return element.from_landing < 0 or (viewpoint.kind == LANDING and viewpoint.flight == element.from_landing)
 
 
@@ -192,26 +178,19 @@ def object_boxes(
     eye: tuple[float, float, float], objects: Sequence[HouseObject]
 ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
     """Which views show each object, and its box [x, y, w, h] there, as [object, view] and [object, view, 4]."""
-    corners = np.array([_corners(thing) for thing in objects]) - np.array(eye)
-    middles = np.array([thing.position for thing in objects]) - np.array(eye)
-    right, up, depth = _in_camera(corners)
-    in_front = _in_camera(middles[:, None])[2][..., 0] > NEAREST
+    middles = np.array([thing.position for thing in objects]).reshape(-1, 1, 3)
+    halves = np.array([(thing.kind.width, thing.kind.width, thing.kind.height) for thing in objects]).reshape(-1, 1, 3)
+    corners = middles + np.array(list(product((-1, 1), repeat=3))) * (halves / 2)
+    right, up, depth = _in_camera(corners - np.array(eye))
+    in_front = _in_camera(middles - np.array(eye))[2][..., 0] > NEAREST
     depth = np.maximum(depth, NEAREST)
     x = np.round(IMAGE_WIDTH / 2 + FOCAL * right / depth, 3)
     y = np.round(IMAGE_HEIGHT / 2 - FOCAL * up / depth, 3)
-    low = np.stack([x.min(axis=2), y.min(axis=2)], axis=-1)
-    high = np.stack([x.max(axis=2), y.max(axis=2)], axis=-1)
-    limits = np.array([IMAGE_WIDTH, IMAGE_HEIGHT])
-    low, high = np.clip(low, 0, limits), np.clip(high, 0, limits)
+    ends = np.stack([x, y], axis=-1).clip(0, [IMAGE_WIDTH, IMAGE_HEIGHT])
+    low, high = ends.min(axis=2), ends.max(axis=2)
     box = np.concatenate([low, high - low], axis=-1).astype(np.int64)
     seen: NDArray[np.bool_] = in_front & (box[..., 2] >= SMALLEST) & (box[..., 3] >= SMALLEST)
     return seen, box
-
-
-def _corners(thing: HouseObject) -> list[tuple[float, float, float]]:
-    x, y, z = thing.position
-    half, rise = thing.kind.width / 2, thing.kind.height / 2
-    return [(x + a * half, y + b * half, z + c * rise) for a in (-1, 1) for b in (-1, 1) for c in (-1, 1)]
 
 
 def _in_camera(points: Floats) -> tuple[Floats, Floats, Floats]:
@@ -235,73 +214,60 @@ def view_features(panorama: Panorama, width: int, noise: float, key: str) -> NDA
 
 def object_features(objects: Sequence[HouseObject], width: int, noise: float, key: str) -> NDArray[np.float16]:
     """[object, width]: the same codes as in views, of each object alone; `key` names the viewpoint."""
-    codes = np.array([_code_of_object(thing, width) for thing in objects])
+    codes = np.array([_object_code(thing, width) for thing in objects])
     features: NDArray[np.float64] = GAIN * codes + noise * _noise(f"objects/{key}", codes.size).reshape(codes.shape)
     return features.astype(np.float16)
 
 
 def view_captions(rng: Random, panorama: Panorama) -> dict[str, Any]:
     """For each view a caption of the whole and the objects that a detector would find."""
-    return {
-        str(view): {
-            "global_cap": _caption(rng, panorama, panorama.weights[:, view]),
-            "dense_cap": _detections(rng, panorama, view),
-        }
-        for view in range(VIEWS)
-    }
+    captions = dict[str, Any]()
+    shown = [(element.object, element.room) for element in panorama.elements if element.object]
+    for view in range(VIEWS):
+        caption, detections = _caption(rng, panorama, panorama.weights[:, view]), []
+        for index in np.flatnonzero(panorama.boxed[:, view]):
+            (thing, room), (x, y, w, h) = shown[index], panorama.boxes[index, view].tolist()
+            words = rng.choice(templates.OBJECT_CAPTIONS).format(thing=thing.name, place=room)
+            detections.append(
+                {
+                    "obj_class": thing.kind.name,
+                    "coordinates": f"{x} {y} {x + w} {y + h}",
+                    "confidence": f"{rng.uniform(0.3, 0.99):.2f}",
+                    "caption": _with_articles(words),
+                }
+            )
+        captions[str(view)] = {"global_cap": caption, "dense_cap": detections}
+    return captions
 
 
 def view_observations(rng: Random, panorama: Panorama) -> list[str]:
     """For each of eight headings a text with a caption for each elevation, from below."""
-    return [
-        "\n".join(
-            f"{level}: {_caption(rng, panorama, _between_views(panorama, level=number, heading=heading))}"
-            for number, level in enumerate(LEVELS)
-        )
-        for heading in range(HEADINGS)
-    ]
-
-
-def _between_views(panorama: Panorama, level: int, heading: int) -> NDArray[np.float64]:
-    """[element] how strongly each shows in the direction of a heading: that of a view, or halfway between two."""
-    steps = VIEWS // len(LEVELS)
-    before, after = heading * steps // HEADINGS, -(-heading * steps // HEADINGS) % steps
-    weights: NDArray[np.float64] = (
-        panorama.weights[:, level * steps + before] + panorama.weights[:, level * steps + after]
-    ) / 2
-    return np.round(weights, 6)
+    texts, steps = [], VIEWS // len(LEVELS)
+    for heading in range(HEADINGS):
+        # A heading is that of a view, or halfway between two.
+        before, after = heading * steps // HEADINGS, -(-heading * steps // HEADINGS) % steps
+        lines = []
+        for level, views in zip(LEVELS, np.split(panorama.weights, len(LEVELS), axis=1), strict=True):
+            shown = np.round((views[:, before] + views[:, after]) / 2, 6)
+            lines.append(f"{level}: {_caption(rng, panorama, shown)}")
+        texts.append("\n".join(lines))
+    return texts
 
 
 def _element_code(element: SceneElement, width: int) -> NDArray[np.float64]:
+    """The code of a kind of object in a colour, of a kind of room on a floor, or of a way out and where it leads."""
     if element.object:
-        return _code_of_object(element.object, width)
+        return _object_code(element.object, width)
+    room = _sign_vector(f"place {element.room}", width)
     if element.kind == SURFACE:
-        return _room_code(element.room, element.point.floors[0], width)
-    return _opening_code(element.kind, element.room, width)
+        return room + LEVEL * _sign_vector(f"floor {element.point.floors[0]}", width)
+    return 0.5 * _sign_vector(f"way {element.kind}", width) + room
 
 
-def _code_of_object(thing: HouseObject, width: int) -> NDArray[np.float64]:
-    return _object_code(thing.kind.name, thing.kind.family, thing.colour, width)
-
-
-@cache
-def _object_code(kind: str, family: str, colour: str, width: int) -> NDArray[np.float64]:
+def _object_code(thing: HouseObject, width: int) -> NDArray[np.float64]:
     """A colour's code is turned by the object's family: a red sofa and a lamp are not a sofa and a red lamp."""
-    return _sign_vector(f"kind {kind}", width) + COLOUR * _sign_vector(f"family {family}", width) * _sign_vector(
-        f"colour {colour}", width
-    )
-
-
-@cache
-def _room_code(room: str, floor: int, width: int) -> NDArray[np.float64]:
-    """The look of a kind of room, and a touch of the floor it is on, as carpets differ from floor to floor."""
-    return _sign_vector(f"place {room}", width) + LEVEL * _sign_vector(f"floor {floor}", width)
-
-
-@cache
-def _opening_code(kind: str, room: str, width: int) -> NDArray[np.float64]:
-    """A way out, and the kind of place to which it leads."""
-    return 0.5 * _sign_vector(f"way {kind}", width) + _sign_vector(f"place {room}", width)
+    family, colour = _sign_vector(f"family {thing.kind.family}", width), _sign_vector(f"colour {thing.colour}", width)
+    return _sign_vector(f"kind {thing.kind.name}", width) + COLOUR * family * colour
 
 
 @cache
@@ -353,23 +319,6 @@ def _element_name(element: SceneElement) -> str:
     if element.object:
         return f"a {element.object.name}"
     return "" if element.kind == SURFACE else templates.SEEN[element.kind].format(place=element.room)
-
-
-def _detections(rng: Random, panorama: Panorama, view: int) -> list[dict[str, str]]:
-    objects = [(element.object, element.room) for element in panorama.elements if element.object]
-    found = []
-    for index in np.flatnonzero(panorama.boxed[:, view]):
-        (thing, room), (x, y, w, h) = objects[index], panorama.boxes[index, view].tolist()
-        caption = rng.choice(templates.OBJECT_CAPTIONS).format(thing=thing.name, place=room)
-        found.append(
-            {
-                "obj_class": thing.kind.name,
-                "coordinates": f"{x} {y} {x + w} {y + h}",
-                "confidence": f"{rng.uniform(0.3, 0.99):.2f}",
-                "caption": _with_articles(caption),
-            }
-        )
-    return found
 
 
 def _with_articles(text: str) -> str:

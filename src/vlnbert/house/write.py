@@ -13,14 +13,14 @@ import h5py
 import numpy as np
 
 from vlnbert.errors import UsageError
-from vlnbert.house.building import EYE, NEAR, ROOM, Building, Viewpoint, build
+from vlnbert.house.building import EYE, NEAR, ROOM, Building, build
 from vlnbert.house.language import describe_object, instructions, write_request
-from vlnbert.house.objects import HouseObject
 from vlnbert.house.plan import STAIRS, STOREY, HousePlan, Opening, Rectangle
 from vlnbert.house.routes import Route, choose_paths
 from vlnbert.house.templates import vocabulary
 from vlnbert.house.views import Panorama, object_features, panoramas, view_captions, view_features, view_observations
 from vlnbert.progress import track
+from vlnbert.sources.annotations import FORMAT as PLAN_FORMAT
 from vlnbert.sources.writing import built_beside
 
 R2R, REVERIE = "R2R", "REVERIE"
@@ -28,11 +28,11 @@ TRAIN, VAL_SEEN, VAL_UNSEEN, TEST = "train", "val_seen", "val_unseen", "test"
 SPLITS = (TRAIN, VAL_SEEN, VAL_UNSEEN, TEST)
 SEEN_SHARE = 0.12  # of the paths of a training house, kept for val_seen
 FEWEST_SCANS = 3
-CROWD = 4  # objects that must be in sight at a REVERIE goal, so that guessing among them does not pay
+# Objects that must be in sight at a REVERIE goal, so that guessing among them does not pay.
+CROWD = 4
 TARGETS = 2  # objects asked for at one goal
-PLAN_FORMAT = 1
 
-Episodes = dict[str, dict[str, list[dict[str, Any]]]]
+Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,14 @@ def generate(
     `paths_per_scan` is a limit that only a very small house does not reach. `noise` is the deviation of the noise in
     the view features, whose signal has a deviation of about one half where something is in sight.
     """
-    _check_options(scans, paths_per_scan, feature_width, noise)
+    if scans < FEWEST_SCANS:
+        raise UsageError(f"{scans} scans cannot fill the train, unseen and test splits; ask for {FEWEST_SCANS} or more")
+    if paths_per_scan < 2:
+        raise UsageError(f"{paths_per_scan} paths a scan cannot fill train and val_seen; ask for 2 or more")
+    if feature_width < 1 or not 0.0 <= noise < float("inf"):
+        raise UsageError(f"feature width {feature_width} and noise {noise} must be positive; noise may be 0")
     with built_beside(folder) as beside:
-        writer = _FolderWriter(
-            beside, seed=seed, paths_per_scan=paths_per_scan, feature_width=feature_width, noise=noise
-        )
+        writer = _FolderWriter(beside, seed, paths_per_scan, feature_width, noise)
         files = beside / "features"
         with hdf5_in_memory(files / "views.hdf5") as views, hdf5_in_memory(files / "objects.hdf5") as objects:
             for number in track(range(scans), "building houses", total=scans):
@@ -84,24 +87,15 @@ def hdf5_in_memory(path: Path) -> Iterator[h5py.File]:
     path.write_bytes(image)
 
 
-def _check_options(scans: int, paths_per_scan: int, feature_width: int, noise: float) -> None:
-    if scans < FEWEST_SCANS:
-        raise UsageError(f"{scans} scans cannot fill the train, unseen and test splits; ask for {FEWEST_SCANS} or more")
-    if paths_per_scan < 2:
-        raise UsageError(f"{paths_per_scan} paths a scan cannot fill train and val_seen; ask for 2 or more")
-    if feature_width < 1 or not 0.0 <= noise < float("inf"):
-        raise UsageError(f"feature width {feature_width} and noise {noise} must be positive; noise may be 0")
-
-
 class _FolderWriter:
     """Writes one house after the other, and then the files that gather all of them."""
 
-    def __init__(self, folder: Path, *, seed: int, paths_per_scan: int, feature_width: int, noise: float) -> None:
+    def __init__(self, folder: Path, seed: int, paths_per_scan: int, feature_width: int, noise: float) -> None:
         self.folder, self.seed, self.paths_per_scan = folder, seed, paths_per_scan
         self.feature_width, self.noise = feature_width, noise
         self.names: list[str] = []
         self.viewpoints = self.objects = 0
-        self.episodes: Episodes = {task: {split: [] for split in SPLITS} for task in (R2R, REVERIE)}
+        self.episodes = {task: {split: list[Record]() for split in SPLITS} for task in (R2R, REVERIE)}
         for name in ("connectivity", "r2r", "reverie/BBox", "captions", "observations", "features", "plans"):
             (folder / name).mkdir(parents=True)
 
@@ -147,11 +141,15 @@ class _FolderWriter:
         self._write_json(f"observations/{building.scan}.json", observations)
 
     def _add_episodes(self, number: int, building: Building, split: str) -> None:
-        paths = described_paths(self.seed, number, building, self.paths_per_scan)
-        for part, members in by_split(paths, split).items():
-            for path in members:
-                self.episodes[R2R][part].append(r2r_record(building, path, part))
-                self.episodes[REVERIE][part] += reverie_records(self.seed, building, path, part)
+        rng = Random(f"{self.seed}/{number}/walks")
+        paths = choose_paths(rng, building, self.paths_per_scan)
+        # A training house keeps its last paths for val_seen.
+        kept = len(paths) - max(1, round(SEEN_SHARE * len(paths))) if split == TRAIN else len(paths)
+        for order, path in enumerate(paths):
+            path_id, part = number * self.paths_per_scan + order, split if order < kept else VAL_SEEN
+            texts = instructions(rng, building, path)
+            self.episodes[R2R][part].append(r2r_record(building, path, path_id, texts, part))
+            self.episodes[REVERIE][part] += reverie_records(self.seed, building, path, path_id, texts, part)
 
     def _write_json(self, name: str, document: Any, indent: int | None = None) -> None:
         (self.folder / name).write_text(json.dumps(document, indent=indent), encoding="utf-8")
@@ -163,17 +161,22 @@ class _FolderWriter:
 def connectivity_document(building: Building) -> list[dict[str, Any]]:
     """The graph of a house, as its connectivity file holds it."""
     rng = Random(f"{building.scan}/cameras")
-    return [
-        {
-            "image_id": viewpoint.name,
-            "pose": _pose(rng, viewpoint),
-            "included": viewpoint.included,
-            "visible": building.visible[index].tolist(),
-            "unobstructed": building.edges[index].tolist(),
-            "height": EYE,
-        }
-        for index, viewpoint in enumerate(building.viewpoints)
-    ]
+    entries = []
+    for index, viewpoint in enumerate(building.viewpoints):
+        # The camera looks level in some direction: columns right, down, forward and position.
+        (x, y, z), heading = viewpoint.position, rng.uniform(0.0, 6.283)
+        cosine, sine = round(math.cos(heading), 6), round(math.sin(heading), 6)
+        entries.append(
+            {
+                "image_id": viewpoint.name,
+                "pose": [cosine, 0.0, sine, x, -sine, 0.0, cosine, y, 0.0, -1.0, 0.0, z, 0, 0, 0, 1],
+                "included": viewpoint.included,
+                "visible": building.visible[index].tolist(),
+                "unobstructed": building.edges[index].tolist(),
+                "height": EYE,
+            }
+        )
+    return entries
 
 
 def box_document(building: Building, index: int, panorama: Panorama) -> dict[str, Any]:
@@ -193,35 +196,13 @@ def box_document(building: Building, index: int, panorama: Panorama) -> dict[str
 
 def largest_boxes(entries: dict[str, Any]) -> dict[str, list[Any]]:
     """The attributes of a dataset of object features, for objects in view: ids, the largest box, and its view."""
-    shown = {number: entry for number, entry in entries.items() if entry["visible_pos"]}
-    best = [int(np.argmax([box[2] * box[3] for box in entry["bbox2d"]])) for entry in shown.values()]
-    if not shown:
-        return {}
-    return {
-        "obj_ids": [int(number) for number in shown],
-        "bboxes": [entry["bbox2d"][place] for entry, place in zip(shown.values(), best, strict=True)],
-        "viewindexs": [entry["visible_pos"][place] for entry, place in zip(shown.values(), best, strict=True)],
-    }
-
-
-def _pose(rng: Random, viewpoint: Viewpoint) -> list[float]:
-    """A camera that looks level in some direction: columns right, down, forward and position."""
-    x, y, z = viewpoint.position
-    heading = rng.uniform(0.0, 6.283)
-    cosine, sine = round(math.cos(heading), 6), round(math.sin(heading), 6)
-    return [cosine, 0.0, sine, x, -sine, 0.0, cosine, y, 0.0, -1.0, 0.0, z, 0, 0, 0, 1]
-
-
-Record = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class DescribedPath:
-    """A path of a house with its number and its R2R instructions."""
-
-    path_id: int
-    path: Route
-    instructions: list[str]
+    largest = dict[str, list[Any]]()
+    for number, entry in entries.items():
+        if entry["visible_pos"]:
+            box, view = max(zip(entry["bbox2d"], entry["visible_pos"], strict=True), key=lambda at: at[0][2] * at[0][3])
+            for key, value in (("obj_ids", int(number)), ("bboxes", box), ("viewindexs", view)):
+                largest.setdefault(key, []).append(value)
+    return largest
 
 
 def split_of_scan(number: int, scans: int) -> str:
@@ -232,92 +213,54 @@ def split_of_scan(number: int, scans: int) -> str:
     return VAL_UNSEEN if number >= scans - tests - unseen else TRAIN
 
 
-def described_paths(seed: int, number: int, building: Building, count: int) -> list[DescribedPath]:
-    """The paths of a house, whatever their split."""
-    rng = Random(f"{seed}/{number}/walks")
-    paths = enumerate(choose_paths(rng, building, count), start=number * count)
-    return [DescribedPath(path_id, path, instructions(rng, building, path)) for path_id, path in paths]
+def r2r_record(building: Building, path: Route, path_id: int, texts: list[str], split: str) -> Record:
+    """R2R's item for a path; of the test split, whose goals are withheld, only with the start of the path."""
+    names = [building.viewpoints[node].name for node in path.nodes]
+    item = {"scan": building.scan, "path_id": path_id, "path": names, "heading": path.heading, "instructions": texts}
+    return {**item, "path": names[:1]} if split == TEST else {"distance": round(path.length, 2), **item}
 
 
-def by_split(paths: list[DescribedPath], scan_split: str) -> dict[str, list[DescribedPath]]:
-    """The paths of a house by split: a training house keeps its last ones for val_seen."""
-    if scan_split != TRAIN:
-        return {scan_split: paths}
-    kept = len(paths) - max(1, round(SEEN_SHARE * len(paths)))
-    return {TRAIN: paths[:kept], VAL_SEEN: paths[kept:]}
-
-
-def r2r_record(building: Building, described: DescribedPath, split: str) -> Record:
-    common = {
-        "scan": building.scan,
-        "path_id": described.path_id,
-        "path": _names(building, described.path, split),
-        "heading": described.path.heading,
-        "instructions": described.instructions,
-    }
-    return common if split == TEST else {"distance": round(described.path.length, 2), **common}
-
-
-def reverie_records(seed: int, building: Building, described: DescribedPath, split: str) -> list[Record]:
-    """The requests of a path: none where its goal is not a room with enough objects in sight."""
-    rng = Random(f"{seed}/{building.scan}/{described.path_id}/reverie")
-    goal = described.path.nodes[-1]
-    near = building.objects_near(goal)
-    here = [thing for thing in near if thing.region in building.viewpoints[goal].regions]
-    if building.viewpoints[goal].kind != ROOM or len(near) < CROWD:
+def reverie_records(
+    seed: int, building: Building, path: Route, path_id: int, texts: list[str], split: str
+) -> list[Record]:
+    """REVERIE's items for a path, an object each: none where its goal is not a room with enough objects in sight."""
+    rng = Random(f"{seed}/{building.scan}/{path_id}/reverie")
+    goal = building.viewpoints[path.nodes[-1]]
+    near = building.objects_near(path.nodes[-1])
+    in_room = [thing for thing in near if thing.region in goal.regions]
+    if goal.kind != ROOM or len(near) < CROWD:
         return []
-    records = []
-    for order, thing in enumerate(rng.sample(here, min(TARGETS, len(here)))):
-        texts = _requests(rng, building, described.path, thing)
-        if texts:
-            records.append(_reverie_record(building, described, split, target=thing, order=order, texts=texts))
+    records, item = [], r2r_record(building, path, path_id, texts, split)
+    for order, target in enumerate(rng.sample(in_room, min(TARGETS, len(in_room)))):
+        # A generator, so that each description is followed by its request.
+        described = (describe_object(rng, building, target) for _ in range(rng.randint(2, 3)))
+        requests = [write_request(rng, building, target, description=d, path=path) for d in described if d]
+        if not requests:
+            continue
+        # The order of the keys is that of the published files.
+        record = {
+            "distance": round(path.length, 2),
+            "ix": path_id,
+            "scan": building.scan,
+            "id": f"{path_id}_{target.number}",
+            "instructions_l": texts,
+            "path_id": path_id,
+            "objId": target.number,
+            "path": item["path"],
+            "heading": path.heading,
+            "instructions": requests,
+        }
+        if split == TEST:
+            # The id of the real test file does not give the target away either.
+            record["id"] = str(path_id * TARGETS + order)
+            record = {key: record[key] for key in ("path", "instructions", "heading", "id", "scan")}
+        records.append(record)
     return records
 
 
-def _requests(rng: Random, building: Building, path: Route, thing: HouseObject) -> list[str]:
-    texts = []
-    for _ in range(rng.randint(2, 3)):
-        description = describe_object(rng, building, thing)
-        if description:
-            texts.append(write_request(rng, building, thing, description=description, path=path))
-    return texts
-
-
-def _reverie_record(
-    building: Building, described: DescribedPath, split: str, *, target: HouseObject, order: int, texts: list[str]
-) -> Record:
-    path, heading = _names(building, described.path, split), described.path.heading
-    if split == TEST:  # the id of the real test file does not give the target away either
-        opaque = str(described.path_id * TARGETS + order)
-        return {"path": path, "instructions": texts, "heading": heading, "id": opaque, "scan": building.scan}
-    return {
-        "distance": round(described.path.length, 2),
-        "ix": described.path_id,
-        "scan": building.scan,
-        "id": f"{described.path_id}_{target.number}",
-        "instructions_l": described.instructions,
-        "path_id": described.path_id,
-        "objId": target.number,
-        "path": path,
-        "heading": heading,
-        "instructions": texts,
-    }
-
-
-def _names(building: Building, path: Route, split: str) -> list[str]:
-    """The viewpoints of a path; of the test split, whose goals are withheld, only the start."""
-    nodes = path.nodes[:1] if split == TEST else path.nodes
-    return [building.viewpoints[node].name for node in nodes]
-
-
 def plan_document(building: Building) -> dict[str, Any]:
-    """The plan of a house, `plans/<scan>.json`, for people who look at it: floors, rooms, doors, stairs and objects.
-
-    Positions are metres of the graph's own frame, x and y; floors count from the lowest, 0, and are given by the height
-    of an eye.
-    """
+    """The plan of a house, `plans/<scan>.json`, in metres of the graph's frame; floors are given by an eye's height."""
     plan = building.plan
-    wells = plan.stairwells
     return {
         "format": PLAN_FORMAT,
         "scan": building.scan,
@@ -327,11 +270,8 @@ def plan_document(building: Building) -> dict[str, Any]:
             for region in plan.regions
             if region.kind != STAIRS
         ],
-        "doors": [
-            *(_door_document(plan, door) for door in plan.doors),
-            *(_way_in(plan, well.floor, well.box) for well in wells),
-        ],
-        "stairs": [{"floor": well.floor, "polygon": _polygon(plan, well.box)} for well in wells[:-1]],
+        "doors": [_door_document(plan, door) for door in (*plan.doors, *plan.stair_openings)],
+        "stairs": [{"floor": well.floor, "polygon": _polygon(plan, well.box)} for well in plan.stairwells[:-1]],
         "objects": [
             {"id": str(thing.number), "name": thing.name, "floor": thing.floor, "x": x, "y": y}
             for thing in building.objects
@@ -347,14 +287,8 @@ def _polygon(plan: HousePlan, box: Rectangle) -> list[list[float]]:
 
 def _door_document(plan: HousePlan, door: Opening) -> dict[str, Any]:
     x, y = (door.half, 0.0) if door.along == "x" else (0.0, door.half)
-    ends = _in_graph(plan, door.x - x, door.y - y), _in_graph(plan, door.x + x, door.y + y)
-    return {"floor": door.floor, "from": ends[0], "to": ends[1]}
-
-
-def _way_in(plan: HousePlan, floor: int, well: Rectangle) -> dict[str, Any]:
-    """A stairwell is open to its hallway."""
-    ends = _in_graph(plan, well.left, well.bottom), _in_graph(plan, well.right, well.bottom)
-    return {"floor": floor, "from": ends[0], "to": ends[1]}
+    start, end = _in_graph(plan, door.x - x, door.y - y), _in_graph(plan, door.x + x, door.y + y)
+    return {"floor": door.floor, "from": start, "to": end}
 
 
 def _in_graph(plan: HousePlan, x: float, y: float) -> list[float]:

@@ -27,12 +27,6 @@ class SplitSchedule:
         self._credit, self._taken = [0.0] * len(first), [0] * len(first)
         self._places: list[tuple[int, int]] = []
 
-    @classmethod
-    def of(cls, config: TrainingSettings, splits: int) -> "SplitSchedule":
-        """That of a training on so many splits."""
-        first = config.split_weights or (1.0,) * splits
-        return cls(first, config.final_split_weights or first, config.iterations)
-
     def shares(self, update: int) -> list[float]:
         """How much of an update each split is given; together they are one."""
         done = min(1.0, update / max(1, self.iterations - 1))
@@ -44,7 +38,8 @@ class SplitSchedule:
         while len(self._places) <= update:
             shares = self.shares(len(self._places))
             self._credit = [credit + share for credit, share in zip(self._credit, shares, strict=True)]
-            split = max(range(len(shares)), key=lambda one: round(self._credit[one], 9))  # rounding breaks no turns
+            # Rounded, so that turns stay turns.
+            split = max(range(len(shares)), key=lambda one: round(self._credit[one], 9))
             self._credit[split] -= 1
             self._places.append((split, self._taken[split]))
             self._taken[split] += 1
@@ -61,41 +56,19 @@ class BatchStream:
     The first half of a batch follows the teacher, the second half explores.
     """
 
-    def __init__(
-        self,
-        splits: Sequence[Split],
-        size: int,
-        seed: int,
-        ranks: Ranks,
-        device: torch.device,
-        accumulate: int = 1,
-        schedule: SplitSchedule | None = None,
-    ) -> None:
-        self.splits, self.seed, self.device, self.accumulate = splits, seed, device, accumulate
-        in_turn = [1.0] * len(splits)
-        self.schedule = schedule or SplitSchedule(in_turn, in_turn, iterations=1)
-        self.batches = [TrainingBatches(s.tokens.count.cpu(), size, seed, ranks.rank, ranks.count) for s in splits]
-        half = size // 2
+    def __init__(self, splits: Sequence[Split], config: TrainingSettings, ranks: Ranks, device: torch.device) -> None:
+        self.splits, self.seed, self.device, self.accumulate = splits, config.seed, device, config.accumulate
+        first = config.split_weights or (1.0,) * len(splits)
+        self.schedule = SplitSchedule(first, config.final_split_weights or first, config.iterations)
+        sizes = config.batch, config.seed, ranks.rank, ranks.count
+        self.batches = [TrainingBatches(split.tokens.count.cpu(), *sizes) for split in splits]
+        half = config.batch // 2
         self.row_mode = torch.tensor([TEACHER] * half + [SAMPLE] * half)[ranks.rank :: ranks.count].to(device)
-
-    @classmethod
-    def of(cls, splits: Sequence[Split], config: TrainingSettings, ranks: Ranks, device: torch.device) -> "BatchStream":
-        """The batches of a training by its settings."""
-        schedule = SplitSchedule.of(config, len(splits))
-        return cls(
-            splits,
-            config.batch,
-            config.seed,
-            ranks=ranks,
-            device=device,
-            accumulate=config.accumulate,
-            schedule=schedule,
-        )
 
     def teacher_rows(self, world: World) -> TeacherRows:
         """The rows of this rank that follow the teacher, and the most steps that it takes."""
         episodes = [split.episodes for split in self.splits]
-        steps = max(TASKS[one.task].teacher_steps(world, one.start, one) for one in episodes)
+        steps = max(TASKS[part.task].teacher_steps(world, part.start, part) for part in episodes)
         return TeacherRows(int((self.row_mode == TEACHER).sum()), steps)
 
     def split_of(self, number: int) -> Split:

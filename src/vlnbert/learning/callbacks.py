@@ -12,7 +12,7 @@ from socket import gethostname
 from typing import Any, Protocol, TypeVar
 
 from vlnbert.errors import DataError, UsageError, setting
-from vlnbert.evaluation.tables import Summary, own_keys, shown
+from vlnbert.evaluation.metrics import Summary, own_keys, shown
 from vlnbert.external import ExternalCall, guarded
 from vlnbert.progress import Bar
 from vlnbert.registry import Registry, by_name
@@ -76,8 +76,8 @@ class JsonLog:
         self._write({"iteration": iteration, "learning_rate": learning_rate, **parts})
 
     def validated(self, iteration: int, scores: Mapping[str, Summary]) -> None:
-        found = {name: dict(summary) for name, summary in scores.items()}
-        self._write({"iteration": iteration, "scores": found, **self.chosen_by})
+        summaries = {name: dict(summary) for name, summary in scores.items()}
+        self._write({"iteration": iteration, "scores": summaries, **self.chosen_by})
 
     def _write(self, line: dict[str, Any]) -> None:
         try:
@@ -95,7 +95,9 @@ class TensorBoard:
 
     def __init__(self, folder: Path, done: int) -> None:
         from tensorboard.compat.proto import summary_pb2
-        from tensorboard.compat.proto.event_pb2 import Event, SessionLog  # they take a moment to import
+
+        # These take a moment to import.
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 
         if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
             raise DataError(folder, "is a link or a file, where a folder of the run's own belongs", "move it away")
@@ -149,15 +151,12 @@ class ProgressBar:
         if self.began is None:
             self.began = iteration, time.monotonic()
         elif self.timed and iteration - self.began[0] == TIMED:
-            self._estimate((time.monotonic() - self.began[1]) / TIMED, (self.bar.total or 0) - iteration)
-
-    def _estimate(self, seconds: float, left: int) -> None:
-        if seconds * left < LONG:
-            return
-        minutes = round(seconds * left / 60)
-        lasts = f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
-        line = f"an update takes {seconds:.2f} s here, so the {left:,} that are left about {lasts}, validations aside"
-        self.bar.say(f"{line}; Ctrl-C saves and stops")
+            seconds, left = (time.monotonic() - self.began[1]) / TIMED, (self.bar.total or 0) - iteration
+            if seconds * left >= LONG:
+                minutes = round(seconds * left / 60)
+                lasts = f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
+                line = f"an update takes {seconds:.2f} s here, so the {left:,} that are left about {lasts}"
+                self.bar.say(f"{line}, validations aside; Ctrl-C saves and stops")
 
     def updated(self, iteration: int, learning_rate: float, parts: dict[str, float]) -> None:
         first = next((name for name in parts if name != "total"), None)
@@ -217,7 +216,8 @@ def read_log(path: Path) -> list[dict[str, Any]]:
             try:
                 line = json.loads(text.decode(errors="replace"))
             except (ValueError, RecursionError):
-                continue  # cut by a kill; the resumed run wrote it again
+                # A kill cut the line; the resumed run wrote it again.
+                continue
             if _is_line(line):
                 lines[line["iteration"], "scores" in line] = line
     return [lines[key] for key in sorted(lines)]

@@ -87,7 +87,8 @@ class TrainingSettings:
         require_range(self, 0, MOST, "warmup", "patience")
         require_range(self, 0, 2**63 - 1, "seed")
         require_range(self, 0.0, 1.0, "learning_rate", "weight_decay")
-        require_range(self, 0.0, 0.999999, "ema")  # with 1 it would stay at the first weights
+        # With 1 the average would stay at the first weights.
+        require_range(self, 0.0, 0.999999, "ema")
         require_range(self, 1e-9, 1e9, "grad_clip")
         for part, factor in self.parts.items():
             if not 0 <= factor <= LARGEST_FACTOR:
@@ -98,11 +99,6 @@ class TrainingSettings:
             if weights and (not all(0 <= weight <= MOST for weight in weights) or not any(weights)):
                 spelled = setting(f"training.{place}")
                 raise UsageError(f"{spelled} must be 0 or more, and one of them above; for example 1 3")
-
-    @property
-    def fades(self) -> bool:
-        """Whether the weights of the splits change with time: the training's length then decides about each update."""
-        return bool(self.final_split_weights) and self.final_split_weights != self.split_weights
 
 
 @dataclass(frozen=True)
@@ -181,12 +177,11 @@ class ExperimentSettings(ABC):
         for place in ("train_on", "validate_on"):
             if (count := len(getattr(self, place))) > MOST_SPLITS:
                 raise UsageError(f"{setting(place)} names {count:,} splits; name at most {MOST_SPLITS}")
-        weights = {
-            "training.split_weights": self.training.split_weights,
-            "training.final_split_weights": self.training.final_split_weights,
+        counts = {
+            "training.split_weights": len(self.training.split_weights),
+            "training.final_split_weights": len(self.training.final_split_weights),
         }
-        wrong = {place: len(given) for place, given in weights.items() if given and len(given) != len(self.train_on)}
-        if wrong:
+        if wrong := {place: count for place, count in counts.items() if count not in (0, len(self.train_on))}:
             problem = " and ".join(f"{setting(place)} has {count}" for place, count in wrong.items())
             remedy = f"give one weight for each split, or no value: {' '.join(setting(place) for place in wrong)}"
             raise UsageError(f"{problem}, {setting('train_on')} {len(self.train_on)}; {remedy}")
@@ -252,11 +247,9 @@ class PolicyChoice:
 
     def __post_init__(self) -> None:
         if self.name == RECURRENT and self.settings:
-            names = ", ".join(self.settings)
-            problem = f"{setting('policy.settings')} names {names}, but recurrent has none"
-            raise UsageError(
-                f"{problem}; shape it by the settings of the navigator, such as {setting('navigator.hidden')}"
-            )
+            problem = f"{setting('policy.settings')} names {', '.join(self.settings)}, but recurrent has none"
+            remedy = f"shape it by the settings of the navigator, such as {setting('navigator.hidden')}"
+            raise UsageError(f"{problem}; {remedy}")
         if self.name != RECURRENT and self.settings and self.name in POLICIES:
             whole_settings(self.name, self.settings)
 
@@ -305,9 +298,4 @@ class Experiment(ExperimentSettings):
     @property
     def best_metric(self) -> str:
         """The score by which the best weights are chosen."""
-        return best_metric(self.best_on)
-
-
-def best_metric(best_on: str) -> str:
-    """The score by which the best weights are chosen on a split."""
-    return TASKS[task_and_split(best_on)[0]].best_metric
+        return TASKS[task_and_split(self.best_on)[0]].best_metric

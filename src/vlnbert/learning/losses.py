@@ -61,7 +61,8 @@ class Loss(nn.Module):
     def __init__(self, config: "TrainConfig", policy: Policy) -> None:
         """The settings of the training, and what is trained."""
         super().__init__()
-        self.weight: float | Tensor = 1.0  # set by the objective; a tensor on the device where it changes
+        # Set by the objective; a tensor on the device where it changes.
+        self.weight: float | Tensor = 1.0
 
     def forward(self, rollout: Rollout, batch: Batch) -> Tensor | None:
         """[time, row] what each step costs, or one number for all; None where this batch has nothing for it."""
@@ -123,7 +124,8 @@ def discounted_returns(reward: Tensor, live: Tensor, last_value: Tensor, ended: 
     ahead = torch.where(ended, 0.0, last_value.detach())
     returns = []
     for now, alive in zip(reward.flip(0), live.flip(0), strict=True):
-        ahead = torch.where(alive, now + discount * ahead, ahead)  # a row that has stopped earns nothing more
+        # A row that has stopped earns nothing more.
+        ahead = torch.where(alive, now + discount * ahead, ahead)
         returns.append(ahead)
     return torch.stack(returns[::-1])
 
@@ -184,36 +186,45 @@ class Imitation(Loss):
         return weight * rollout.live, rollout.taught_rows
 
 
-@register_loss("policy")
-class PolicyGradient(Loss):
-    """A2C's policy gradient: minus the log-probability of what was sampled, times its advantage."""
+class ActorCriticTerm(Loss):
+    """A term of A2C, over the live steps of sampled rows."""
 
     uses_fast = True
-    needs_returns = True
     group = ACTOR_CRITIC
+
+    def counted(self, rollout: Rollout) -> tuple[Tensor, Tensor]:
+        return rollout.explored, rollout.explored_steps
+
+
+@register_loss("policy")
+class PolicyGradient(ActorCriticTerm):
+    """A2C's policy gradient: minus the log-probability of what was sampled, times its advantage."""
+
+    needs_returns = True
 
     def forward(self, rollout: Rollout, batch: Batch) -> Tensor:
         assert rollout.value is not None
         assert rollout.returns is not None
         return policy_gradient(rollout.log_probability, rollout.value, rollout.returns)
 
-    def counted(self, rollout: Rollout) -> tuple[Tensor, Tensor]:
-        return rollout.explored, rollout.explored_steps
-
 
 @register_loss("value")
-class Value(Loss):
+class Value(ActorCriticTerm):
     """The critic's squared error. It has the policy's own critic, or makes one of the width of hidden vectors."""
 
-    uses_fast = True
     clipped = False  # as in the published code
     needs_returns = True
-    group = ACTOR_CRITIC
 
     def __init__(self, config: "TrainConfig", policy: Policy) -> None:
         super().__init__(config, policy)
-        critic = new_critic(policy) if policy.critic is None else policy.critic
-        self.critic = critic if policy.critic is None else None
+        self.critic: Critic | None = None
+        critic = policy.critic
+        if critic is None:
+            if not policy.hidden_width:
+                problem = f"{type(policy).__name__} gives no hidden vectors, which the critic of the value loss reads"
+                remedy = "give Decision.hidden and hidden_width, or do without the losses value and policy"
+                raise UsageError(f"{problem}; {remedy}")
+            self.critic = critic = Critic(policy.hidden_width, 512, 0.5)
         self.policy_value, self.critic_parameters = policy.value, list(critic.parameters())
 
     def value(self, hidden: Tensor) -> Tensor:
@@ -228,26 +239,18 @@ class Value(Loss):
         assert rollout.returns is not None
         return value_error(rollout.value, rollout.returns)
 
-    def counted(self, rollout: Rollout) -> tuple[Tensor, Tensor]:
-        return rollout.explored, rollout.explored_steps
-
     def own_parameters(self) -> list[nn.Parameter]:
         return self.critic_parameters
 
 
 @register_loss("entropy")
-class Entropy(Loss):
+class Entropy(ActorCriticTerm):
     """The policy's entropy on what is explored, which is rewarded."""
 
-    uses_fast = True
     rewarded = True
-    group = ACTOR_CRITIC
 
     def forward(self, rollout: Rollout, batch: Batch) -> Tensor:
         return rollout.entropy
-
-    def counted(self, rollout: Rollout) -> tuple[Tensor, Tensor]:
-        return rollout.explored, rollout.explored_steps
 
 
 @register_loss("grounding")
@@ -303,18 +306,11 @@ class Alignment(Loss):
         return rollout.live, len(rollout.row_mode)
 
 
-def new_critic(policy: Policy) -> Critic:
-    """Make a critic of the width of a policy's hidden vectors."""
-    if not policy.hidden_width:
-        problem = f"{type(policy).__name__} gives no hidden vectors, which the critic of the value loss reads"
-        raise UsageError(f"{problem}; give Decision.hidden and hidden_width, or do without the losses value and policy")
-    return Critic(policy.hidden_width, 512, 0.5)
-
-
 def naming_loss(logits: Tensor, target: Tensor, teacher: Tensor) -> Tensor:
     """[row] the cross-entropy of the target where the teacher stops, which is where the target's place is known."""
     known = (teacher == STOP) & (target != NONE)
-    no_object = logits.shape[1] - 1  # always there to be chosen, so that nothing becomes infinite
+    # "No object" can always be chosen, so that nothing becomes infinite.
+    no_object = logits.shape[1] - 1
     return cross_entropy(at_least_float32(logits), torch.where(known, target, no_object), reduction="none") * known
 
 

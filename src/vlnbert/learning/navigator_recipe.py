@@ -16,16 +16,15 @@ from vlnbert.data.data import Data
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import DataError, UsageError, setting
 from vlnbert.evaluation.evaluate import evaluate_agent
-from vlnbert.evaluation.tables import Summary
+from vlnbert.evaluation.metrics import Summary
 from vlnbert.features.opening import as_kept
 from vlnbert.learning.batches import BatchStream
-from vlnbert.learning.checkpoints import Trained, unfilled_navigator
-from vlnbert.learning.experiment import Experiment, PolicyChoice, TrainConfig, best_metric
+from vlnbert.learning.experiment import Experiment, PolicyChoice, TrainConfig
 from vlnbert.learning.losses import LOSSES
 from vlnbert.learning.objective import term_names
 from vlnbert.learning.recipe import Recipe, require_scored
 from vlnbert.learning.rewards import REWARDS
-from vlnbert.learning.run_folder import best_weights, is_run, while_trained
+from vlnbert.learning.run_folder import Trained, best_weights, is_run, unfilled_navigator, while_trained
 from vlnbert.learning.trainer import Trainer
 from vlnbert.learning.updates import Learner
 from vlnbert.navigator import Navigator, NavigatorConfig
@@ -33,7 +32,6 @@ from vlnbert.navigator.model.backbone import make_backbone
 from vlnbert.navigator.storage.folder import CONFIG, Limits, describes_navigator, describes_speaker
 from vlnbert.ranks import Ranks
 from vlnbert.registry import Registry
-from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.rollout.policies import (
     POLICIES,
     RECURRENT,
@@ -43,7 +41,7 @@ from vlnbert.rollout.policies import (
     open_weights,
     unfilled_policy,
 )
-from vlnbert.rollout.policy import Inputs, Policy, as_policy
+from vlnbert.rollout.policy import GreedyAgent, Inputs, Policy, as_policy
 from vlnbert.sources.instructions import read_word_labels, require_word_labels
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.splits import Split, is_cut_from_train, task_and_split
@@ -76,13 +74,20 @@ class NavigatorRecipe(Recipe):
         return open_weights(folder)
 
     def as_trained(self, experiment: Experiment, model: Any) -> Experiment:
-        if experiment.policy.name == RECURRENT:
-            return replace(experiment, navigator=trained_shape(experiment, model))
-        return replace(experiment, policy=PolicyChoice(model.name, dict(model.settings)))
+        if experiment.policy.name != RECURRENT:
+            return replace(experiment, policy=PolicyChoice(model.name, dict(model.settings)))
+        shape, settings = model.config, experiment.navigator.backbone_settings
+        # Settings of a new backbone stay as they were chosen.
+        if experiment.start is None:
+            shape = replace(shape, backbone_settings=settings)
+        return replace(experiment, navigator=shape)
 
     def start_notes(self, experiment: Experiment, model: Any) -> Iterator[str]:
-        if experiment.policy.name == RECURRENT:
-            yield from kept_by_start(experiment.navigator, model)
+        for name in WORDS if experiment.policy.name == RECURRENT else ():
+            kept, said = getattr(model.config, name), getattr(experiment.navigator, name)
+            if kept != said:
+                weights = "as in the weights to start from"
+                yield f"{setting(PLACE + name)} stays {kept}, {weights}; the experiment has {said}"
 
     def splits(self, record: "RunRecord", data: Data, model: Any) -> tuple[dict[str, Split], list[str]]:
         experiment: Any = record.experiment
@@ -91,7 +96,8 @@ class NavigatorRecipe(Recipe):
         model.limits = Limits(experiment.training.max_steps, experiment.max_tokens)
         model.features = as_kept(experiment.features, sees_objects=policy.inputs.object_width > 0)
         splits = {name: data.split(name, tokenizer, experiment.max_tokens) for name in experiment.splits}
-        own = tokenizer.encode("").ids[0] if policy.brings_tokenizer else None  # no BERT's, perhaps
+        # The first token may differ from BERT's.
+        own = tokenizer.encode("").ids[0] if policy.brings_tokenizer else None
         for name, split in splits.items():
             if own is not None and bool((split.tokens.ids[:, 0] != own).any()):
                 raise UsageError(f"{name} brings tokens of another tokenizer than the navigator's; leave it out")
@@ -122,10 +128,19 @@ class NavigatorRecipe(Recipe):
         config: TrainConfig,
         ranks: Ranks,
     ) -> dict[str, Summary]:
-        return validation_scores(environment, model, validation, config, ranks)
-
-    def best_metric(self, best_on: str) -> str:
-        return best_metric(best_on)
+        scores: dict[str, Summary] = {}
+        for name, split in validation.items():
+            result = evaluate_agent(
+                environment,
+                GreedyAgent(model),
+                split.episodes,
+                split.tokens,
+                max_steps=config.max_steps or TASKS[split.episodes.task].max_steps,
+                batch=config.validation_batch,
+                ranks=ranks,
+            )
+            scores[name] = result.scores.summary() if result.scores is not None else {}
+        return scores
 
     def anchored(self, experiment: Experiment) -> Experiment:
         navigator, settings = experiment.navigator, experiment.navigator.backbone_settings
@@ -159,25 +174,6 @@ class NavigatorRecipe(Recipe):
             yield f"{trainer.run} was begun by an older version and goes on otherwise: {', and '.join(changes)}"
 
 
-def validation_scores(
-    environment: Environment, model: nn.Module, splits: Mapping[str, Split], config: TrainConfig, ranks: Ranks
-) -> dict[str, Summary]:
-    """The scores on each of the splits, walked by all ranks together."""
-    scores: dict[str, Summary] = {}
-    for name, split in splits.items():
-        result = evaluate_agent(
-            environment,
-            GreedyAgent(model),
-            split.episodes,
-            split.tokens,
-            max_steps=config.max_steps or TASKS[split.episodes.task].max_steps,
-            batch=config.validation_batch,
-            ranks=ranks,
-        )
-        scores[name] = result.scores.summary() if result.scores is not None else {}
-    return scores
-
-
 def aligned(splits: Mapping[str, Split], data: Data, tokenizer: Tokenizer) -> tuple[dict[str, Split], list[str]]:
     """Splits with the words to attend to, by the labels of the data folder; and what does not fit, line by line.
 
@@ -185,7 +181,7 @@ def aligned(splits: Mapping[str, Split], data: Data, tokenizer: Tokenizer) -> tu
     """
     path, whole = data.folder.word_labels, splits[LABELLED]
     labels = read_word_labels(path)
-    found, report = align_words(whole, labels, tokenizer, data.world)
+    found, misfits = align_words(whole, labels, tokenizer, data.world)
     if found.aligned is None or not found.aligned.any():
         remedy = f"do without: {setting('training.objective.alignment', 0)}, or fetch the file again"
         raise DataError(path, f"no label is of a word that the navigator reads in {whole.name}", remedy)
@@ -194,7 +190,7 @@ def aligned(splits: Mapping[str, Split], data: Data, tokenizer: Tokenizer) -> tu
         if is_cut_from_train(data.folder, *task_and_split(name)):
             own = labels_of_parts(split.episodes, whole.episodes, labels)
             labelled[name], _ = align_words(split, own, tokenizer, data.world)
-    return labelled, [f"{LABELLED}: {line}" for line in report.lines()]
+    return labelled, [f"{LABELLED}: {line}" for line in misfits]
 
 
 Importable = Literal["one-stream", "two-stream"]  # the backbones that other people's weights can fill
@@ -213,7 +209,11 @@ def initial_navigator(experiment: Experiment, data: Data, asked: Collection[str]
     torch.manual_seed(experiment.training.seed)
     named = {place.removeprefix(PLACE) for place in asked if place.startswith(PLACE)}
     if experiment.start is None:
-        navigator = _new_navigator(experiment.navigator, data)
+        views, objects, pieces = data.view_bank.width, data.object_width, piece_count(data.tokenizer)
+        shape = replace(experiment.navigator, feature_width=views, object_width=objects, vocabulary=pieces)
+        navigator = Navigator(shape)
+        # Some backbones bring a tokenizer.
+        navigator.tokenizer = navigator.tokenizer or data.tokenizer
     else:
         navigator = _started_navigator(experiment, resolve_source(experiment.start), data, named)
     _require_as_asked(experiment, navigator.config, named)
@@ -245,27 +245,6 @@ def initial_policy(experiment: Experiment, data: Data, asked: Collection[str] = 
             problem = f"{start} was made for a {name.replace('_', ' ')} of {was}, and it is {now}"
             raise UsageError(f"{problem}; give the data that it was trained with")
     return opened.float()
-
-
-def trained_shape(experiment: Experiment, navigator: Navigator) -> NavigatorConfig:
-    """The shape that is trained, as a run's folder keeps it; settings of a new backbone stay as they were requested."""
-    if experiment.start is not None:
-        return navigator.config
-    return replace(navigator.config, backbone_settings=experiment.navigator.backbone_settings)
-
-
-def kept_by_start(shape: NavigatorConfig, navigator: Navigator) -> Iterator[str]:
-    """In words, what a navigator to start from keeps although the experiment has it otherwise; sizes are its own."""
-    for name in WORDS:
-        if (kept := getattr(navigator.config, name)) != (said := getattr(shape, name)):
-            yield f"{setting(PLACE + name)} stays {kept}, as in the weights to start from; the experiment has {said}"
-
-
-def _new_navigator(shape: NavigatorConfig, data: Data) -> Navigator:
-    views, objects, pieces = data.view_bank.width, data.object_width, piece_count(data.tokenizer)
-    navigator = Navigator(replace(shape, feature_width=views, object_width=objects, vocabulary=pieces))
-    navigator.tokenizer = navigator.tokenizer or data.tokenizer  # some backbones bring their own
-    return navigator
 
 
 def _started_navigator(experiment: Experiment, start: str | Path, data: Data, named: Collection[str]) -> Navigator:
@@ -323,7 +302,8 @@ def _fitted(loaded: Navigator, shape: NavigatorConfig, data: Data) -> Navigator:
     objects, weights = data.object_width or loaded.config.object_width, loaded.state_dict()
     config = replace(loaded.config, **dropout, object_width=objects)
     backbone = make_backbone(config)
-    with torch.device("cpu" if objects != loaded.config.object_width else "meta"):  # without new ones, draw none
+    # Without new weights, draw none.
+    with torch.device("cpu" if objects != loaded.config.object_width else "meta"):
         navigator = Navigator(config, backbone)
     known = navigator.state_dict()
     fitting = {name: weight for name, weight in weights.items() if known[name].shape == weight.shape}

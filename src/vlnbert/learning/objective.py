@@ -1,19 +1,19 @@
 """The objective of a policy: named loss terms, each with a weight, and their sum."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from vlnbert.errors import UsageError, setting
-from vlnbert.external import ExternalCall, is_ours, is_plain, kind_of
+from vlnbert.external import ExternalCall, is_ours
 from vlnbert.learning.losses import LOSSES, Loss, Value, discounted_returns
-from vlnbert.learning.rewards import Reward
+from vlnbert.learning.rewards import Reward, fault_in
 from vlnbert.navigator import fast
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.records import require_range
@@ -67,60 +67,56 @@ class Objective(nn.Module):
         self,
         config: "TrainConfig",
         policy: Policy,
-        reward: Reward | None,
+        reward: Reward,
         ranks: Ranks = ALONE,
         device: torch.device | str = "cpu",
     ) -> None:
         super().__init__()
         self.config, self.reward, self.ranks = config, reward, ranks
-        self.names = term_names(config)
-        self.reward_module = getattr(reward, "module", None)  # what it has to learn or to keep is saved with the losses
+        # Parameters and buffers of a reward are saved with those of the losses.
+        self.reward_module = getattr(reward, "module", None)
         if self.reward_module is not None:
             self.reward_module.to(device)
-        for name in self.names:
-            self.add_module(f"{name}_loss", _made(name, config, policy).to(device))
-        self.learned = False  # whether a batch was; in the first, external terms must not be detached
-        self.external = frozenset(name for name, term in self.named_terms() if not is_ours(type(term)))
-        for name, term in self.named_terms():
+        # By name, in the order in which they are summed.
+        self.terms: dict[str, Loss] = {}
+        for name in term_names(config):
+            kind = LOSSES[name]
+            with nullcontext() if is_ours(kind) else ExternalCall(f"the loss '{name}'"):
+                term = kind(config, policy)
+            if not hasattr(term, "weight"):
+                raise UsageError(f"the loss '{name}' was not made whole; call super().__init__(config, policy) in it")
+            self.add_module(f"{name}_loss", term.to(device))
             fixed = weight_of(name, config)
             # A recorded graph would keep a number as it was.
             term.weight = torch.tensor(fixed, device=device) if name in config.final_losses else fixed
-        self.reads = frozenset(what for _, term in self.named_terms() for what in term.reads)
-        self.needs_rollout = any(term.needs_rollout for _, term in self.named_terms())
-        self.needs_returns = any(term.needs_returns for _, term in self.named_terms())
-        if self.needs_returns and self.critic is None:
-            readers = " and ".join(name for name, term in self.named_terms() if term.needs_returns)
-            problem = (
-                f"{setting('training.losses', 'value=0')} leaves out the critic, whose values are read by {readers}"
-            )
+            self.terms[name] = term
+        # The names of what `forward` gives.
+        self.parts = ("total", *self.terms)
+        # Whether a batch was learned; in the first, external terms must not be detached.
+        self.learned = False
+        self.external = frozenset(name for name, term in self.terms.items() if not is_ours(type(term)))
+        self.reads = frozenset(what for term in self.terms.values() for what in term.reads)
+        self.needs_rollout = any(term.needs_rollout for term in self.terms.values())
+        readers = " and ".join(name for name, term in self.terms.items() if term.needs_returns)
+        self.needs_returns = bool(readers)
+        values = (term.value for term in self.terms.values() if isinstance(term, Value))
+        # That of the value term, where some term reads values.
+        self.critic: Callable[[Tensor], Tensor] | None = next(values, None) if readers else None
+        if readers and self.critic is None:
+            left_out = setting("training.losses", "value=0")
+            problem = f"{left_out} leaves out the critic, whose values are read by {readers}"
             raise UsageError(f"{problem}; keep it, or leave out {readers} too")
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """The names of what `forward` gives: the total, then the terms."""
-        return ("total", *self.names)
-
-    def named_terms(self) -> Iterator[tuple[str, Loss]]:
-        """Each term by its name, in the order in which they are summed."""
-        for name in self.names:
-            yield name, cast("Loss", self.get_submodule(f"{name}_loss"))
 
     def begin_update(self, iteration: int) -> None:
         """Set the weights that change over the training to those of an update."""
         done = min(1.0, iteration / max(1, self.config.iterations - 1))
-        for name, term in self.named_terms():
+        for name, term in self.terms.items():
             if isinstance(term.weight, Tensor):
                 term.weight.fill_((1 - done) * weight_of(name, self.config) + done * self.config.final_losses[name])
 
-    @property
-    def critic(self) -> Callable[[Tensor], Tensor] | None:
-        """The critic of the value term, where some term reads values."""
-        values = (term.value for _, term in self.named_terms() if isinstance(term, Value))
-        return next(values, None) if self.needs_returns else None
-
     def unclipped(self) -> list[nn.Parameter]:
         """The parameters whose gradients may be of any size."""
-        return [one for _, term in self.named_terms() if not term.clipped for one in term.own_parameters()]
+        return [weight for term in self.terms.values() if not term.clipped for weight in term.own_parameters()]
 
     def forward(self, rollout: Rollout | None, batch: Batch) -> Tensor:
         """[part] the total, which carries the gradient, and the terms as they enter it.
@@ -129,9 +125,13 @@ class Objective(nn.Module):
         batch.
         """
         if rollout is not None and self.needs_returns:
-            rollout = self._with_returns(rollout, batch)
+            assert rollout.value is not None
+            assert rollout.last_value is not None
+            reward, discount = self.reward(rollout, batch).to(rollout.value.dtype), self.config.objective.discount
+            returns = discounted_returns(reward, rollout.live, rollout.last_value, rollout.ended, discount)
+            rollout = replace(rollout, reward=reward, returns=returns)
         totals, parts, counts = dict[str, Tensor](), list[Tensor](), dict[int, tuple[Tensor, Tensor]]()
-        for name, term in self.named_terms():
+        for name, term in self.terms.items():
             part = self._part(name, term, rollout, batch, counts)
             group = term.group or name
             if part is not None and group in totals:
@@ -140,7 +140,7 @@ class Objective(nn.Module):
                 totals[group] = -part if term.rewarded else part
             parts.append(batch.goal.new_zeros((), dtype=torch.float32) if part is None else part.detach())
         if not totals:
-            problem = f"the losses {', '.join(self.names)} find nothing to learn in updates from {batch.task}"
+            problem = f"the losses {', '.join(self.terms)} find nothing to learn in updates from {batch.task}"
             raise UsageError(f"{problem}; add one that does: {setting('training.losses')}")
         self.learned, total = True, reduce(add, totals.values())
         return torch.stack([total, *(part.to(total.dtype) for part in parts)])
@@ -155,7 +155,8 @@ class Objective(nn.Module):
         if each is None:
             return None
         if external:
-            _check(name, each, rollout)
+            if problem := fault_in(each, None if rollout is None else rollout.slot.shape, or_number=True):
+                raise UsageError(f"the loss '{name}' {problem}")
             if not (self.learned or each.requires_grad) and torch.is_grad_enabled() and bool(each.any()):
                 problem = f"the loss '{name}' is detached from what is trained, so that nothing is learned from it"
                 raise UsageError(f"{problem}; compute it of what the policy gives, without .detach() and no_grad()")
@@ -164,19 +165,11 @@ class Objective(nn.Module):
         steps, count = term.counted(rollout)
         total = _weighted(term, (each * steps).sum())
         if isinstance(count, Tensor):
-            if id(count) not in counts:  # the count is kept beside, so that no other gets its id
+            # The count is kept beside its mean, so that no other tensor gets its id.
+            if id(count) not in counts:
                 counts[id(count)] = count, self.ranks.sum(count).clamp(min=1) / self.ranks.count
             count = counts[id(count)][1]
         return total / count
-
-    def _with_returns(self, rollout: Rollout, batch: Batch) -> Rollout:
-        assert self.reward is not None
-        assert rollout.value is not None
-        assert rollout.last_value is not None
-        reward = self.reward(rollout, batch).to(rollout.value.dtype)
-        discount = self.config.objective.discount
-        returns = discounted_returns(reward, rollout.live, rollout.last_value, rollout.ended, discount)
-        return replace(rollout, reward=reward, returns=returns)
 
 
 def require_weights(losses: Mapping[str, float], final: Mapping[str, float]) -> None:
@@ -184,9 +177,8 @@ def require_weights(losses: Mapping[str, float], final: Mapping[str, float]) -> 
     for place, weights in (("training.losses", losses), ("training.final_losses", final)):
         for name, weight in weights.items():
             if not 0 <= weight <= LARGEST_WEIGHT:
-                raise UsageError(
-                    f"{setting(place, f'{name}={weight}')} is no weight; choose 0 to {LARGEST_WEIGHT:,.0f}"
-                )
+                problem = f"{setting(place, f'{name}={weight}')} is no weight"
+                raise UsageError(f"{problem}; choose 0 to {LARGEST_WEIGHT:,.0f}")
             if place == "training.losses" and not weight and not final.get(name) and name not in PAPER_TERMS:
                 raise UsageError(f"{setting(place, f'{name}={weight}')} adds nothing; leave it out")
     if all(losses.get(name) == 0 and not final.get(name) for name in PAPER_TERMS) and not any(losses.values()):
@@ -208,15 +200,6 @@ def weight_of(name: str, config: "TrainConfig") -> float:
     return config.losses[name] if name in config.losses else float(getattr(config.objective, name, 1.0))
 
 
-def _made(name: str, config: "TrainConfig", policy: Policy) -> Loss:
-    kind = LOSSES[name]
-    with nullcontext() if is_ours(kind) else ExternalCall(f"the loss '{name}'"):
-        made = kind(config, policy)
-    if not hasattr(made, "weight"):
-        raise UsageError(f"the loss '{name}' was not made whole; call super().__init__(config, policy) in it")
-    return made
-
-
 def _evaluated(term: Loss, rollout: Rollout | None, batch: Batch) -> Any:
     """Evaluate a term; one that knows nothing of `fast` is called under autocast to the pass's precision."""
     shared = fast.current()
@@ -233,21 +216,3 @@ def _weighted(term: Loss, total: Tensor) -> Tensor:
     if term.applies_weight or (not isinstance(weight, Tensor) and weight == 1.0):
         return total
     return weight * total
-
-
-def _check(name: str, each: Any, rollout: Rollout | None) -> None:
-    """Refuse what is no loss, by kind and shape alone: nothing waits for the device."""
-    problem = ""
-    if not isinstance(each, Tensor):
-        problem = f"gives a {type(each).__name__}, not a tensor"
-    elif not is_plain(each):
-        problem = f"gives {kind_of(each)}, not one that lies open"
-    elif each.dim() and (rollout is None or each.shape != rollout.slot.shape):
-        expected = (
-            "a single number" if rollout is None else f"[time, row], here {list(rollout.slot.shape)}, or one number"
-        )
-        problem = f"has the shape {list(each.shape)}, not {expected}"
-    elif not each.is_floating_point():
-        problem = f"is of {str(each.dtype).removeprefix('torch.')}, not of floating-point numbers"
-    if problem:
-        raise UsageError(f"the loss '{name}' {problem}")

@@ -5,7 +5,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -20,8 +20,6 @@ Thing = TypeVar("Thing", bound=Callable[..., Any])
 
 OPTIMISERS: Registry[Callable[..., Optimizer]] = Registry("optimizer")
 SCHEDULES: Registry[Callable[[int, Any], float]] = Registry("schedule")
-ADAMW = "adamw"
-MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # AdamW's
 STATE = "optimiser."  # before the names of what a checkpoint keeps of it
 
 
@@ -49,7 +47,7 @@ def register_schedule(name: str) -> Callable[[Thing], Thing]:
     return by_name(SCHEDULES, name)
 
 
-@register_optimizer(ADAMW)
+@register_optimizer("adamw")
 def adamw(params: Any, lr: Any, weight_decay: float, capturable: bool = False, **settings: Any) -> Optimizer:
     """AdamW in one fused kernel."""
     return torch.optim.AdamW(params, lr=lr, weight_decay=weight_decay, fused=True, capturable=capturable, **settings)
@@ -106,13 +104,10 @@ def make_optimiser(
         if members
     ]
     make = OPTIMISERS[config.optimizer]
-    settings = dict(config.optimizer_settings)
-    on_gpu = device.type == "cuda"
+    settings, rate = dict(config.optimizer_settings), cast("Any", config.learning_rate)
     if can_be_captured(config.optimizer):
-        settings["capturable"] = on_gpu
-    rate: Any = config.learning_rate
-    if on_gpu and can_be_captured(config.optimizer):
-        rate = torch.tensor(config.learning_rate, device=device)
+        settings["capturable"] = on_gpu = device.type == "cuda"
+        rate = torch.tensor(rate, device=device) if on_gpu else rate
     try:
         with nullcontext() if is_ours(make) else ExternalCall(f"the optimizer '{config.optimizer}'"):
             optimiser = make(params, lr=rate, weight_decay=config.weight_decay, **settings)
@@ -124,7 +119,7 @@ def make_optimiser(
     if not is_ours(make):
         optimiser.step = guarded(f"the optimizer '{config.optimizer}'", optimiser.step)  # type: ignore[assignment,method-assign]
     names = {parameter: name for name, parameter in named.items()}
-    taken = [names.pop(one, None) for group in optimiser.param_groups for one in group["params"]]
+    taken = [names.pop(weight, None) for group in optimiser.param_groups for weight in group["params"]]
     if names or None in taken:
         wrong = f"leaves out {listed(list(names.values()), 3)}" if names else "has parameters that it was not given"
         raise UsageError(f"the optimizer {config.optimizer} {wrong}; give it the params that it is called with")
@@ -140,7 +135,8 @@ def can_be_captured(name: str) -> bool:
     """Whether an optimiser's step can be recorded in a CUDA graph."""
     try:
         return "capturable" in inspect.signature(OPTIMISERS[name]).parameters
-    except ValueError:  # of what is written in C
+    except ValueError:
+        # Classes written in C have no signature.
         return False
 
 
@@ -197,12 +193,12 @@ def check_state(optimiser: Optimizer, state: Mapping[int, Mapping[str, Tensor]],
     if begun and not state:
         raise ValueError("no state")
     weights = [weight for group in optimiser.param_groups for weight in group["params"]]
-    for number, kept in state.items():
-        if isinstance(optimiser, torch.optim.AdamW):
-            expected = {name: () if name == "step" else tuple(weights[number].shape) for name in MOMENTS}
-            floating = all(tensor.is_floating_point() for tensor in kept.values())
-            if {name: tuple(tensor.shape) for name, tensor in kept.items()} != expected or not floating:
-                raise ValueError("moments of other weights")
+    for number, kept in state.items() if isinstance(optimiser, torch.optim.AdamW) else ():
+        shape = weights[number].shape
+        expected = {"step": torch.Size(), "exp_avg": shape, "exp_avg_sq": shape}
+        floating = all(tensor.is_floating_point() for tensor in kept.values())
+        if {name: tensor.shape for name, tensor in kept.items()} != expected or not floating:
+            raise ValueError("moments of other weights")
 
 
 def restore_state(optimiser: Optimizer, state: Mapping[int, Mapping[str, Tensor]]) -> None:
@@ -222,15 +218,12 @@ class AveragedWeights:
         self.weights: dict[str, Tensor] = dict(module.named_parameters()) if decay else {}
         self.average = {name: weight.detach().clone() for name, weight in self.weights.items()}
 
-    def decay_at(self, iteration: int) -> float:
-        """The decay of an update: it rises from 0.1, since an average over few updates would hold on to the first."""
-        return min(self.decay, (1 + iteration) / (10 + iteration))
-
     @torch.no_grad()
     def update(self, iteration: int) -> None:
         """Move the average towards the weights that an update left. Nothing waits for the device."""
         if self.average:
-            share = 1 - self.decay_at(iteration)
+            # The decay rises from 0.1: an average over few updates would hold on to the first.
+            share = 1 - min(self.decay, (1 + iteration) / (10 + iteration))
             torch._foreach_lerp_(list(self.average.values()), list(self.weights.values()), share)
 
     @contextmanager

@@ -1,17 +1,30 @@
-"""Named experiments, one line of description each."""
+"""Named experiments, and experiments in files: a JSON object that says in what they differ from a preset.
+
+    {"preset": "r2r-open", "plugins": ["my.py"], "training.batch": 256, "navigator": {"hidden": 512}}
+
+`preset` is what the experiment starts from; without it, every setting that is not named has its default. `plugins` are
+what it needs, files by their paths from the file; they are loaded first, if they may be. `name` and `description` are
+for people. All else are settings, nested or by their places.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from importlib import import_module
-from typing import Any, NamedTuple, TypeVar
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeVar
 
-from vlnbert.errors import UnknownNameError, UsageError
+from vlnbert.errors import DataError, UnknownNameError, UsageError
 from vlnbert.features.spec import WITHOUT_NAMES, FeatureSpec
 from vlnbert.learning.experiment import Experiment, ExperimentSettings, TrainConfig
 from vlnbert.learning.objective import ObjectiveConfig
+from vlnbert.learning.recipe import RECIPES
 from vlnbert.learning.rewards import RewardConfig
 from vlnbert.navigator import SIZES, NavigatorConfig
-from vlnbert.tables import Table
+from vlnbert.plugins import load_recorded
+from vlnbert.records import asked_places, places_of, to_plain, with_changes
+from vlnbert.sources.files import is_list_of, read_json
+from vlnbert.sources.writing import write_json
+from vlnbert.tables import Table, Tabled
 
 
 @dataclass(frozen=True)
@@ -44,8 +57,22 @@ def _paper(navigator: NavigatorConfig, training: TrainConfig | None = None) -> E
     return Experiment(train_on=("r2r/train", "r2r/aug"), navigator=navigator, training=training)
 
 
-NO_FIDELITY = TrainConfig(rewards=replace(HOPS, fidelity=False, departure=False))
-IN_QUARTERS = TrainConfig(batch=4, accumulate=4, rewards=HOPS)  # appendix C.2: they need the memory
+def _ablations(name: str, shape: NavigatorConfig, hint: str, where: str) -> tuple[Preset, Preset]:
+    """An agent of the paper without cross-modal matching, and without path-fidelity rewards."""
+    unmatched = _paper(replace(shape, matching="off"))
+    unshaped = _paper(shape, TrainConfig(rewards=replace(HOPS, fidelity=False, departure=False)))
+    return (
+        Preset(f"{name}-unmatched", f"the same without cross-modal matching ({where})", unmatched, hint),
+        Preset(f"{name}-unshaped", "the same without path-fidelity rewards (appendix B.5)", unshaped, hint),
+    )
+
+
+def _attending(name: str, to: Literal["embeddings", "initial", "previous"], what: str) -> Preset:
+    """The one-stream agent whose words attend at every step, by quarters of a batch: they need the memory."""
+    experiment = _paper(replace(ONE, language_attention=to), TrainConfig(batch=4, accumulate=4, rewards=HOPS))
+    description = f"words attend at every step, on {what} (Table 4, C.2)"
+    return Preset(f"r2r-one-stream-{name}-attn", description, experiment, OSCAR)
+
 
 OPEN = Experiment(
     features=FeatureSpec(views="captions,observations"),
@@ -149,23 +176,16 @@ def _on_r4r(experiment: Experiment) -> Experiment:
     return replace(experiment, train_on=("r4r/train",), validate_on=validate_on, best_on="r4r/val_unseen")
 
 
-REVERIE_DEMO = _reverie(
-    DEMO,
-    objective=replace(
-        DEMO.training.objective, grounding=10.0
-    ),  # five times imitation and student forcing, as in the paper
-)
+# Grounding is five times imitation and student forcing, as in the paper.
+REVERIE_DEMO = _reverie(DEMO, objective=replace(DEMO.training.objective, grounding=10.0))
 # Half of the updates are of R2R: on houses kept out of train, REVERIE alone had a third less SR than beside R2R's whole
 # instructions, and that a quarter less than beside their parts too, with flips and word labels (docs/results.md).
 REVERIE_OPEN = replace(
     _reverie(OPEN),
     train_on=("reverie/train", *R2R_OPEN.train_on),
     validate_on=(*_reverie(OPEN).validate_on, *OPEN.validate_on),
-    features=replace(
-        OPEN.features,
-        objects=WITHOUT_NAMES,
-        max_objects=20,  # 99.7 % of the viewpoints show no more; one shows 60
-    ),
+    # 99.7 % of the viewpoints show 20 objects at most; one shows 60.
+    features=replace(OPEN.features, objects=WITHOUT_NAMES, max_objects=20),
     training=replace(
         R2R_OPEN.training,
         iterations=3000,
@@ -198,52 +218,18 @@ PRESETS = (
     Later("speaker-open", SPEAKERS),
     Later("speaker-reverie-open", SPEAKERS),
     Preset("r2r-one-stream", "the paper's R2R agent from OSCAR", _paper(ONE), OSCAR),
-    Preset(
-        "r2r-one-stream-unmatched",
-        "the same without cross-modal matching (Table 3)",
-        _paper(replace(ONE, matching="off")),
-        OSCAR,
-    ),
-    Preset(
-        "r2r-one-stream-unshaped",
-        "the same without path-fidelity rewards (appendix B.5)",
-        _paper(ONE, NO_FIDELITY),
-        OSCAR,
-    ),
-    Preset(
-        "r2r-one-stream-emb-attn",
-        "words attend at every step, on their embeddings (Table 4, C.2)",
-        _paper(replace(ONE, language_attention="embeddings"), IN_QUARTERS),
-        OSCAR,
-    ),
-    Preset(
-        "r2r-one-stream-init-attn",
-        "words attend at every step, on their initial features (Table 4, C.2)",
-        _paper(replace(ONE, language_attention="initial"), IN_QUARTERS),
-        OSCAR,
-    ),
-    Preset(
-        "r2r-one-stream-re-attn",
-        "words attend at every step, on the last step's output (Table 4, C.2)",
-        _paper(replace(ONE, language_attention="previous"), IN_QUARTERS),
-        OSCAR,
-    ),
+    *_ablations("r2r-one-stream", ONE, OSCAR, "Table 3"),
+    _attending("emb", "embeddings", "their embeddings"),
+    _attending("init", "initial", "their initial features"),
+    _attending("re", "previous", "the last step's output"),
     Preset("r2r-two-stream", "the paper's R2R agent from PREVALENT", _paper(TWO), PREVALENT),
-    Preset(
-        "r2r-two-stream-unmatched",
-        "the same without cross-modal matching (appendix B)",
-        _paper(replace(TWO, matching="off")),
-        PREVALENT,
-    ),
-    Preset(
-        "r2r-two-stream-unshaped",
-        "the same without path-fidelity rewards (appendix B.5)",
-        _paper(TWO, NO_FIDELITY),
-        PREVALENT,
-    ),
+    *_ablations("r2r-two-stream", TWO, PREVALENT, "appendix B"),
     Preset("reverie-one-stream", "the paper's REVERIE agent from OSCAR", _paper_reverie(ONE), OSCAR),
     Preset("reverie-two-stream", "the paper's REVERIE agent from PREVALENT", _paper_reverie(TWO), PREVALENT),
 )
+
+SUFFIX = ".json"
+WORDS = ("preset", "name", "description")  # texts in a file, beside the settings
 
 UNTRAINED = (
     "The paper's presets (one-stream, two-stream) have no measured scores yet: their features are not open data."
@@ -253,7 +239,7 @@ UNTRAINED = (
 Kind = TypeVar("Kind", bound=ExperimentSettings)
 
 
-class Presets(Mapping[str, Preset]):
+class Presets(Tabled, Mapping[str, Preset]):
     """The menu: presets by name. It prints as a table; an unknown name is answered with the nearest ones."""
 
     def __init__(self, presets: Iterable[Preset | Later]) -> None:
@@ -264,8 +250,8 @@ class Presets(Mapping[str, Preset]):
             raise UnknownNameError("preset", name, self._presets)
         preset = self._presets[name]
         if isinstance(preset, Later):
-            found: dict[str, Preset] = {one.name: one for one in import_module(preset.module).PRESETS}
-            self._presets[name] = preset = found[name]
+            preset = next(each for each in import_module(preset.module).PRESETS if each.name == name)
+            self._presets[name] = preset
         return preset
 
     def navigator(self, name: str) -> Experiment:
@@ -276,7 +262,7 @@ class Presets(Mapping[str, Preset]):
         """The experiment of a preset, which must be of a kind."""
         experiment = self[name].experiment
         if not isinstance(experiment, kind):
-            example = next(one for one in self if "open" in one and isinstance(self[one].experiment, kind))
+            example = next(each for each in self if "open" in each and isinstance(self[each].experiment, kind))
             problem = f"{name} trains a {experiment.RECIPE}; name a preset that trains a {kind.RECIPE}"
             raise UsageError(f"{problem}, such as {example}")
         return experiment
@@ -292,14 +278,84 @@ class Presets(Mapping[str, Preset]):
 
     def table(self) -> Table:
         """What each is and the data that it needs."""
-        rows = [(one.name, one.description, ", ".join(one.experiment.needs)) for one in self.values()]
+        rows = [(preset.name, preset.description, ", ".join(preset.experiment.needs)) for preset in self.values()]
         return Table(("preset", "what it is", "data it needs"), rows, title="presets", note=UNTRAINED)
-
-    def __repr__(self) -> str:
-        return self.table().text()
-
-    def _repr_html_(self) -> str:
-        return self.table().html()
 
 
 presets = Presets(PRESETS)
+
+
+def read_experiment(path: str | Path) -> Preset:
+    """Read the experiment of a file, its plugins loaded if they may be; a fault is named with its setting."""
+    path = Path(path)
+    values: Any = read_json(path, "experiment", "name a JSON file of settings, or a preset", damaged="mend it")
+    if not isinstance(values, dict):
+        raise DataError(path, "is no JSON object", "write settings by their names")
+    settings = dict(values)
+    texts = {word: settings.pop(word) for word in WORDS if word in settings}
+    plugins = settings.pop("plugins", [])
+    for word, text in texts.items():
+        if not isinstance(text, str):
+            raise DataError(path, f"{word} is {text!r}, where a text is expected", "write it in quotes")
+    if not is_list_of(plugins, str):
+        raise DataError(path, f"plugins is {plugins!r}, where a list of texts is expected", 'write ["my.py"]')
+    beside = [str((path.parent / plugin).resolve()) if plugin.endswith(".py") else plugin for plugin in plugins]
+    load_recorded(beside, f"{path} names")
+    named = {name.partition(".")[0] for name in settings}
+    recipe = RECIPES[next((name for name in RECIPES if name in named), "navigator")]
+    plain = Preset("", "", recipe.experiment())
+    base = presets[texts["preset"]] if "preset" in texts else plain
+    pairs = list(_settings(settings, set(_tables(base.experiment))))
+    said = dict(pairs)
+    try:
+        experiment = with_changes(base.experiment, said)
+        places = places_of(experiment, [name for name, _ in pairs])
+        if repeated := [place for place in places if places.count(place) > 1]:
+            raise DataError(path, f"says {repeated[0]} twice", "leave one of them")
+    except (UnknownNameError, UsageError) as error:
+        problem, _, remedy = str(error).partition("; ")
+        raise DataError(path, problem, remedy or "mend it") from None
+    description = texts.get("description", base.description)
+    whole = all(
+        item.name in settings
+        for item in fields(base.experiment)
+        # In a saved experiment, nobody chose everything that it says.
+    )
+    asked = asked_places(experiment, base.experiment, () if whole else said)
+    return replace(base, name=texts.get("name", path.stem), description=description, experiment=experiment, asked=asked)
+
+
+def save_experiment(experiment: ExperimentSettings | Preset, path: str | Path) -> Path:
+    """Write an experiment with all its settings, as `vln.train(path)` and `vlnbert train FILE` read it.
+
+    Args:
+        experiment: The experiment, such as `run.experiment`, or a preset.
+        path: The JSON file to write.
+    """
+    write_json(Path(path), experiment_values(experiment), indent=2)
+    return Path(path)
+
+
+def experiment_values(experiment: ExperimentSettings | Preset) -> dict[str, Any]:
+    """The plain values that a file holds of an experiment."""
+    if not isinstance(experiment, Preset):
+        return to_plain(experiment)
+    return {"name": experiment.name, "description": experiment.description, **to_plain(experiment.experiment)}
+
+
+def _settings(values: Mapping[str, Any], tables: set[str], place: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested settings by their places; tables are settings themselves."""
+    for name, value in values.items():
+        if isinstance(value, Mapping) and f"{place}{name}" not in tables:
+            yield from _settings(value, tables, f"{place}{name}.")
+        else:
+            yield f"{place}{name}", value
+
+
+def _tables(settings: Any, place: str = "") -> Iterator[str]:
+    """The settings that hold names of anybody's choice, such as backbone_settings, by their names and places."""
+    for name, value in vars(settings).items():
+        if is_dataclass(value):
+            yield from _tables(value, f"{place}{name}.")
+        elif isinstance(value, dict):
+            yield from (name, f"{place}{name}")

@@ -1,28 +1,25 @@
 """Recipes: the first model of a training, its splits, its losses and its scores.
 
-A run names its recipe, whose module is imported when it is asked for. The trainer, the checkpoints and the run's folder
-know the model by this contract alone.
+A run names its recipe. The trainer, the checkpoints and the run's folder know the model by this contract alone.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from vlnbert.data.data import Data
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import UsageError
-from vlnbert.evaluation.tables import Summary
+from vlnbert.evaluation.metrics import Summary
 from vlnbert.learning.batches import BatchStream
 from vlnbert.learning.callbacks import CALLBACKS
-from vlnbert.learning.checkpoints import Trained
-from vlnbert.learning.experiment import ExperimentSettings, TrainingSettings
+from vlnbert.learning.experiment import ExperimentSettings
 from vlnbert.learning.optimisers import OPTIMISERS, SCHEDULES
+from vlnbert.learning.run_folder import Trained
 from vlnbert.learning.trainer import Trainer
-from vlnbert.learning.updates import LearnerModule
 from vlnbert.plugins import LOAD_PLUGIN
-from vlnbert.ranks import ALONE, Ranks
+from vlnbert.ranks import Ranks
 from vlnbert.registry import Registry
 from vlnbert.sources.layout import DataFolder
 from vlnbert.tasks.splits import Split, without_houses
@@ -61,10 +58,13 @@ class Recipe(ABC):
         """The splits of an experiment, ready for a model; and, line by line, what in them does not fit."""
 
     @abstractmethod
-    def learner(
-        self, model: Any, environment: Environment, batches: BatchStream, config: Any, ranks: Ranks
-    ) -> LearnerModule:
-        """Make the module that gradients are taken of: it gives the losses of a batch."""
+    def learner(self, model: Any, environment: Environment, batches: BatchStream, config: Any, ranks: Ranks) -> Any:
+        """Make the module that gradients are taken of; called with a batch and the keys of its noise, it gives losses.
+
+        These are [part], named by its `parts`; the first is the total, which carries the gradient. Its
+        `begin_update(iteration)` sets what changes over the training, and `unclipped()` gives the parameters whose
+        gradients may be of any size.
+        """
 
     @abstractmethod
     def scores(
@@ -72,14 +72,9 @@ class Recipe(ABC):
     ) -> dict[str, Summary]:
         """The scores on each of the validation splits, shared out over all ranks."""
 
-    @abstractmethod
-    def best_metric(self, best_on: str) -> str:
-        """The score by which the best weights are chosen on a split."""
-
-    def anchored(self, experiment: Any) -> ExperimentSettings:
+    def anchored(self, experiment: Any) -> Any:
         """The experiment with the files that it names beside features and start by their whole paths."""
-        anchored: ExperimentSettings = experiment
-        return anchored
+        return experiment
 
     def also_read(self, experiment: Any, folder: DataFolder) -> dict[str, list[Path]]:
         """Files that an experiment reads beside splits and features, by what they are called in a fingerprint."""
@@ -95,7 +90,8 @@ class Recipe(ABC):
     def require_trainable(self, experiment: Any, resumed: bool = False) -> None:
         """Refuse an experiment that names what nobody registers here, before anything is opened or written."""
         for registry, name in self.names(experiment):
-            if resumed and name not in registry:  # a plugin is missing: there is no slip of the pen
+            # A plugin is missing; the name is not misspelt.
+            if resumed and name not in registry:
                 problem = f"the run learns by the {registry.kind} '{name}', which nobody registers here"
                 raise UsageError(f"{problem}; {LOAD_PLUGIN}")
             _ = registry[name]
@@ -108,40 +104,12 @@ class Recipe(ABC):
         """In words, in what a run of an older format resumes with different behaviour."""
         yield from ()
 
-    def trainer(
-        self,
-        run: Path,
-        model: Any,
-        environment: Environment,
-        train: Sequence[Split],
-        validation: Mapping[str, Split],
-        config: TrainingSettings,
-        best_on: str = "",
-        ranks: Ranks = ALONE,
-        card: Mapping[str, Any] | None = None,
-    ) -> Trainer:
-        """The trainer of a model on some splits; `best_on` names the validation split whose score decides."""
-        batches = BatchStream.of(train, config, ranks, environment.world.device)
-        return Trainer(
-            run,
-            model,
-            self.learner(model, environment, batches, config, ranks),
-            batches,
-            validation,
-            config,
-            environment=environment,
-            scores=partial(self.scores, model, environment, validation, config, ranks),
-            best_on=best_on,
-            best_metric=self.best_metric(best_on) if best_on else "",
-            ranks=ranks,
-            card=card,
-        )
-
     def make_trainer(self, record: "RunRecord", run: Path, data: Data, model: Any, ranks: Ranks) -> Trainer:
         """The trainer of a run, its splits opened."""
         experiment = record.experiment
         splits, notes = self.splits(record, data, model)
-        trainer = self.trainer(
+        trainer = Trainer(
+            self,
             run,
             model.float().to(data.device),
             data.environment,
@@ -149,10 +117,11 @@ class Recipe(ABC):
             validation={name: splits[name] for name in experiment.validate_on},
             config=experiment.training,
             best_on=experiment.best_on,
+            best_metric=experiment.best_metric,
             ranks=ranks,
             card={"preset": record.preset},
         )
-        trainer.notes = notes
+        trainer.notes = [*notes, *trainer.notes]
         return trainer
 
 

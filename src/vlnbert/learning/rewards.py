@@ -8,7 +8,7 @@ It is one reward of several: others are registered by name, and a training names
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
@@ -67,12 +67,14 @@ def register_reward(name: str) -> Callable[[AnyReward], AnyReward]:
     require_name(REWARDS.kind, name)
 
     def register(reward: AnyReward) -> AnyReward:
-        given = ("world", "config") if isinstance(reward, type) else ("rollout", "batch", "world")
+        arguments = ("world", "config") if isinstance(reward, type) else ("rollout", "batch", "world")
         try:
-            inspect.signature(reward).bind(*given)
+            inspect.signature(reward).bind(*arguments)
         except TypeError:
             kind = "class is made" if isinstance(reward, type) else "function is called"
-            raise UsageError(f"the reward '{name}' takes other arguments; a {kind} with ({', '.join(given)})") from None
+            raise UsageError(
+                f"the reward '{name}' takes other arguments; a {kind} with ({', '.join(arguments)})"
+            ) from None
         REWARDS.register(name, reward)
         return reward
 
@@ -101,30 +103,37 @@ class OpenReward:
         """[time, row] what each choice earned."""
         with torch.no_grad(), self.calling:
             seen = (rollout, batch) if self.ours else (lent(rollout, self.world), lent(batch))
-            found = self.made(*seen) if self.made is not None else self.reward(*seen, self.world)
+            reward = self.made(*seen) if self.made is not None else self.reward(*seen, self.world)
         if not self.ours:
-            _check(self.name, found, rollout)
-        return found  # type: ignore[no-any-return]  # a tensor, as was checked
+            problem = fault_in(reward, rollout.slot.shape)
+            if problem is None and reward.device != rollout.slot.device:
+                problem = f"is on {reward.device}, the rollout on {rollout.slot.device}"
+            # Finiteness is looked at on the CPU alone, where looking is free.
+            if problem is None and reward.device.type == "cpu" and not (reward.isfinite() | ~rollout.live).all():
+                problem = "is not finite where rows are live"
+            if problem is not None:
+                raise UsageError(f"the reward '{self.name}' {problem}; mend it, or choose another")
+        return reward  # type: ignore[no-any-return]  # a tensor, as was checked
 
 
-def _check(name: str, found: Any, rollout: Rollout) -> None:
-    """Finiteness is looked at on the CPU alone, where looking is free."""
-    time, rows = rollout.slot.shape
-    problem = ""
-    if not isinstance(found, Tensor):
-        problem = f"gives {type(found).__name__}, not a tensor"
-    elif not is_plain(found) and not found.is_meta:
-        problem = f"gives {kind_of(found)}, not one that lies open"
-    elif found.shape != rollout.slot.shape:
-        problem = f"has the shape {list(found.shape)}, not [time, row], here {[time, rows]}"
-    elif not found.is_floating_point():
-        problem = f"is of {str(found.dtype).removeprefix('torch.')}, not of floating-point numbers"
-    elif found.device != rollout.slot.device:
-        problem = f"is on {found.device}, the rollout on {rollout.slot.device}"
-    elif found.device.type == "cpu" and not bool((found.isfinite() | ~rollout.live).all()):
-        problem = "is not finite where rows are live"
-    if problem:
-        raise UsageError(f"the reward '{name}' {problem}; mend it, or choose another")
+def fault_in(value: Any, shape: Sequence[int] | None, or_number: bool = False) -> str | None:
+    """Why a value is not the floating-point tensor [time, row] that a reward or a loss gives; None if it is.
+
+    Args:
+        value: The value to check.
+        shape: Times and rows; None where nobody walked, so that only a single number fits.
+        or_number: Whether a single number fits, too.
+    """
+    if not isinstance(value, Tensor):
+        return f"gives a {type(value).__name__}, not a tensor"
+    if not is_plain(value):
+        return f"gives {kind_of(value)}, not one that lies open"
+    if value.shape != shape and not (or_number and value.dim() == 0):
+        expected = f"[time, row], here {list(shape)}" + ", or one number" * or_number if shape else "a single number"
+        return f"has the shape {list(value.shape)}, not {expected}"
+    if not value.is_floating_point():
+        return f"is of {str(value.dtype).removeprefix('torch.')}, not of floating-point numbers"
+    return None
 
 
 class Rewards:
@@ -221,14 +230,16 @@ def _metres_left(world: World, viewpoint: Tensor, goal: Tensor, goals: Tensor | 
 def _summed(hops: Tensor, decided: Tensor) -> Tensor:
     """[time, row] the sums over each choice's hops, of [hop, row]; a choice has no more hops than its number."""
     time = len(decided) - 1
-    place = decided[:-1] + torch.arange(time, device=decided.device)[:, None, None]  # [hop of a choice, time, row]
+    # [hop of a choice, time, row]
+    place = decided[:-1] + torch.arange(time, device=decided.device)[:, None, None]
     each = hops.gather(0, place.clamp(max=len(hops) - 1).flatten(0, 1)).view_as(place)
     return torch.where(place < decided[1:], each, 0.0).sum(dim=0)
 
 
 def running_ndtw(world: World, viewpoint: Tensor, path: Tensor, path_length: Tensor, distance: Tensor) -> Tensor:
     """[time, row] nDTW of the walk so far, the start included. Staying where one is adds nothing."""
-    pairs = world.pair(viewpoint[:, :, None], path)  # [time, row, hop]
+    # [time, row, hop]
+    pairs = world.pair(viewpoint[:, :, None], path)
     cost = distance[pairs].double()
     moved = torch.cat((torch.ones_like(viewpoint[:1], dtype=torch.bool), viewpoint[1:] != viewpoint[:-1]))
     return ndtw(dtw_cost(dtw_table(cost, moved), path_length), path_length)
@@ -236,7 +247,8 @@ def running_ndtw(world: World, viewpoint: Tensor, path: Tensor, path_length: Ten
 
 def hop_distances(world: World) -> Tensor:
     """[pair] edges on the way between any two viewpoints of a scan, infinite where there is none."""
-    from scipy.sparse import csr_array  # here, since few experiments count hops
+    # Imported here, since few experiments count hops.
+    from scipy.sparse import csr_array
     from scipy.sparse.csgraph import dijkstra
 
     count, neighbour = len(world), world.neighbour.cpu().numpy()

@@ -1,35 +1,68 @@
-"""A run's folder: where its checkpoints and its best weights lie, how far it is, and what a kill may have left there.
+"""A run's folder: checkpoints that no kill can spoil, the best weights, how far the run is, and what a kill left there.
 
-`last.json` is the pointer to the newest whole checkpoint. What comes of the validation of a checkpoint, which is saved
-before, is told by the pointer, so that to tell it is one move. The folder is kept to one process, from before it is
-looked at until the training ends.
+A run holds `checkpoints/<iteration>/` (the folder of what is trained, a navigator or a speaker, and
+`trainer.safetensors`) and `last.json`, the pointer to the newest whole one. A checkpoint is written beside and renamed,
+then the pointer, then those go that are older than the kept ones: at every moment the pointer names a checkpoint that
+is whole and on the disk. It also tells of the validation after the checkpoint was saved. `best/` is what scored best.
+
+Where weights are averaged, either folder holds the average, so that to open one gives the weights that were
+validated; those that are trained on lie in `trainer.safetensors`, since only resuming needs them.
+
+The folder is locked to one process, from before it is looked at until the training ends.
 """
 
 import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+from torch.optim import Optimizer
 
 from vlnbert.errors import DataError, UsageError
-from vlnbert.navigator.storage.folder import exists
+from vlnbert.learning.optimisers import AveragedWeights, check_state, optimiser_tensors, read_state, restore_state
+from vlnbert.navigator import Navigator
+from vlnbert.navigator.model.backbone import make_backbone
+from vlnbert.navigator.model.navigator import allocate
+from vlnbert.navigator.storage.folder import (
+    CONFIG,
+    DIGESTS,
+    DigestError,
+    exists,
+    noting,
+    read_config,
+    read_safetensors,
+    require_fit,
+    weight_problem,
+)
 from vlnbert.ranks import Ranks
 from vlnbert.records import MOST, from_plain
 from vlnbert.sources.files import NewerFormatError, read_json, require_regular
-from vlnbert.sources.writing import Read, aside, locked, read_whole, remove, sweep, write_json
+from vlnbert.sources.writing import Read, aside, locked, read_whole, remove, replaced, sweep, write_json
 
 RECORD, POINTER, CHECKPOINTS, BEST = "run.json", "last.json", "checkpoints", "best"  # in a run's folder
-DIGEST = "digest"  # of what else a pointer says
+# In a pointer: the names of the checkpoints that the run keeps, and the digest of all else that it says.
+KEPT, DIGEST = "kept", "digest"
 TRAINER = "trainer.safetensors"  # in a checkpoint's folder
 NAME = re.compile(r"\d{7,10}")  # of a checkpoint's folder: its update
 WRITTEN_BESIDE = re.compile(r"run\.json|last\.json|best(\.new)?|\d{7,}(\.new)?")  # .new: by older versions
 ANEW = "begin the training anew in another folder"
+Trained = Any  # a module that saves itself to a folder and reads its weights from one
+
+ROOM = "free some space and resume"
+LEARNING = "weights."  # before the names of weights that go on learning, beside their average
+BESIDE = "learner."  # before the names of what the learner holds beside what is trained
+CALLBACKS = "callbacks"  # in its header, what they keep
+LOSSES = "losses"  # the name of those not reported yet
+NO_LOSSES = torch.zeros(0, 0)
 
 
 @dataclass(frozen=True)
@@ -42,9 +75,6 @@ class Progress:
     validated: bool = True  # or it is still to be
 
 
-KEPT = "kept"  # in the pointer: the checkpoints that the run keeps, by their names
-
-
 def is_run(folder: Path) -> bool:
     return exists(folder / RECORD)
 
@@ -52,7 +82,8 @@ def is_run(folder: Path) -> bool:
 def best_weights(run: Path) -> Path:
     """The folder of a run's best weights, or of its last where none were validated yet."""
     best = run / BEST
-    places = (best, aside(best), best)  # it may be back by then
+    # The best is tried twice: it may be back by then.
+    places = (best, aside(best), best)
     return next((folder for folder in places if folder.is_dir()), None) or last_checkpoint(run)
 
 
@@ -63,7 +94,7 @@ def has_checkpoint(run: Path) -> bool:
 
 def last_checkpoint(run: Path) -> Path:
     """The newest whole checkpoint of a run: the one that its pointer names or, if that is lost, the newest there is."""
-    return while_trained(run, _last_checkpoint)
+    return while_trained(run, lambda run: _require_checkpoint(_named_checkpoint(run)))
 
 
 def while_trained(run: Path, read: Callable[[Path], Read]) -> Read:
@@ -71,8 +102,7 @@ def while_trained(run: Path, read: Callable[[Path], Read]) -> Read:
     return read_whole(run / POINTER, lambda _: read(run))
 
 
-def _last_checkpoint(run: Path) -> Path:
-    folder = _named_checkpoint(run)
+def _require_checkpoint(folder: Path) -> Path:
     if not (folder / TRAINER).is_file():
         raise DataError(folder, "the checkpoint is missing", ANEW)
     return folder
@@ -84,7 +114,11 @@ def _named_checkpoint(run: Path) -> Path:
         if (run / CHECKPOINTS).is_symlink():
             problem = f"is missing, and {run / CHECKPOINTS} is a link, so that what lies there may be another run's"
             raise DataError(run / POINTER, problem, "put a folder with this run's checkpoints in the place of the link")
-        return _newest_whole(found)
+        for folder in found:
+            with suppress(DataError):
+                _saved_progress(folder)
+                return folder
+        raise DataError(run / CHECKPOINTS, f"holds no whole checkpoint, and {POINTER} is missing", ANEW)
     name = str(_read_pointer(run).get("checkpoint"))
     if not NAME.fullmatch(name):
         raise DataError(run / CHECKPOINTS / name, "the checkpoint is missing", ANEW)
@@ -99,9 +133,7 @@ def read_newest(
     newest, damage = newest or _named_checkpoint(run), None
     for folder in (newest, *older_checkpoints(run, newest)):
         try:
-            if not (folder / TRAINER).is_file():
-                raise DataError(folder, "the checkpoint is missing", ANEW)
-            return folder, read(folder), damage
+            return folder, read(_require_checkpoint(folder)), damage
         except NewerFormatError:
             raise
         except DataError as error:
@@ -117,9 +149,8 @@ def checkpoint_of(run: Path, iteration: int) -> Path:
 
 def _checkpoints(run: Path) -> list[Path]:
     """All checkpoints in a run's folder, the newest first."""
-    folder = run / CHECKPOINTS
-    found = [path for path in folder.iterdir() if NAME.fullmatch(path.name)] if folder.is_dir() else []
-    return sorted(found, key=lambda path: int(path.name), reverse=True)
+    named = [path for path in (run / CHECKPOINTS).glob("*") if NAME.fullmatch(path.name)]
+    return sorted(named, key=lambda path: int(path.name), reverse=True)
 
 
 def own_checkpoints(run: Path) -> list[Path]:
@@ -148,20 +179,13 @@ def surplus_checkpoints(run: Path, checkpoint: Path, keep: int) -> list[Path]:
     return [path for path in (*own_checkpoints(run), *put_aside) if path not in kept]
 
 
-def _newest_whole(checkpoints: list[Path]) -> Path:
-    for folder in checkpoints:
-        with suppress(DataError):
-            _saved_progress(folder)
-            return folder
-    raise DataError(checkpoints[0].parent, f"holds no whole checkpoint, and {POINTER} is missing", ANEW)
-
-
 def _read_pointer(run: Path) -> dict[str, Any]:
     damaged = f"remove it to go on from the newest checkpoint, or {ANEW}"
     pointer = read_json(run / POINTER, "run to resume", "name the folder that a training wrote", damaged=damaged)
     if not isinstance(pointer, dict):
         return {"checkpoint": pointer}
-    if DIGEST in pointer and pointer.pop(DIGEST) != _digest(pointer):  # older ones have none
+    # Older pointers have no digest.
+    if DIGEST in pointer and pointer.pop(DIGEST) != _digest(pointer):
         raise DataError(run / POINTER, "is not as it was written", damaged)
     return pointer
 
@@ -177,15 +201,15 @@ def read_progress(run: Path) -> Progress:
 
 def after_validation(run: Path, saved: Progress) -> Progress:
     """How far a run is by its pointer, which tells of the validation after the newest checkpoint was saved."""
-    stored = _read_pointer(run).get("progress") if (run / POINTER).exists() else None
-    if stored is None:
+    if not (run / POINTER).exists() or (stored := _read_pointer(run).get("progress")) is None:
         return saved
     try:
         progress = _progress_of(stored)
     except (UsageError, TypeError) as error:
         raise DataError(run / POINTER, f"is damaged ({error})", ANEW) from None
     newest = int(_named_checkpoint(run).name)
-    if progress.iteration == newest > saved.iteration:  # which is damaged, and was validated after this one
+    # The newest is damaged, and was validated after this one.
+    if progress.iteration == newest > saved.iteration:
         return replace(saved, best=progress.best, best_iteration=progress.best_iteration, validated=True)
     if progress.iteration != saved.iteration:
         problem = f"tells of update {progress.iteration}, its checkpoint is of {saved.iteration}"
@@ -235,12 +259,12 @@ def kept(run: Path, ranks: Ranks) -> Iterator[None]:
     """Keep a run's folder to these ranks, and remove what a killed training left half done. Blocks may be nested."""
     with locked(run) if ranks.writes else nullcontext():
         if ranks.writes:
-            sweep_run(run)
+            _sweep(run)
         yield
 
 
-def sweep_run(run: Path) -> None:
-    """Remove what a training that was killed left half done; the run must be kept to this process."""
+def _sweep(run: Path) -> None:
+    """Remove what a training that was killed left half done; the run must be locked."""
     for folder in (run, run / CHECKPOINTS):
         sweep(folder, WRITTEN_BESIDE, alone=folder == run or not folder.is_symlink())
         for path in () if folder.is_symlink() else folder.glob("*.new"):
@@ -249,9 +273,11 @@ def sweep_run(run: Path) -> None:
     if (run / BEST).is_dir():
         remove(aside(run / BEST))
     if (run / POINTER).is_file() and not (run / CHECKPOINTS).is_symlink():
-        with suppress(DataError):  # of a damaged run, which is reported where it matters
+        # Damage is reported where it matters.
+        with suppress(DataError):
             last_checkpoint(run)
-            for path in (run / CHECKPOINTS).glob("*.old"):  # whole ones stay: the pointer may be wrong
+            # Whole checkpoints stay: the pointer may be wrong.
+            for path in (run / CHECKPOINTS).glob("*.old"):
                 if NAME.fullmatch(path.stem):
                     remove(path)
 
@@ -260,3 +286,138 @@ def remove_surplus(run: Path, checkpoint: Path, keep: int) -> None:
     """Remove the checkpoints of a run that are older than the newest `keep`."""
     for other in surplus_checkpoints(run, checkpoint, keep):
         remove(other)
+
+
+@dataclass(frozen=True)
+class TrainingState:
+    """The state of a training that a checkpoint keeps; all else follows from the update's number."""
+
+    model: Trained
+    optimiser: Optimizer
+    names: Sequence[str]  # of the optimiser's parameters, in its order
+    averaged: AveragedWeights
+    companions: Mapping[str, Tensor]  # parameters and buffers of losses and rewards, by name
+    callbacks: Mapping[str, Any] = field(default_factory=dict)  # what named callbacks keep, as plain values
+    losses: Tensor = NO_LOSSES  # [batch, part] not reported yet
+
+
+def save_checkpoint(run: Path, state: TrainingState, progress: Progress, keep: int = 1) -> Path:
+    """Write a whole checkpoint, point to it, and remove those of the run that are older than the newest `keep`."""
+    model, averaged, losses = state.model, state.averaged, state.losses
+    learning = {LEARNING + name: weight.detach().contiguous() for name, weight in averaged.weights.items()}
+    folder = checkpoint_of(run, progress.iteration)
+    # A kill before the pointer was moved may have left a folder of this name.
+    with replaced(folder) as beside:
+        try:
+            metadata = {"progress": json.dumps(asdict(progress))}
+            if state.callbacks:
+                try:
+                    metadata[CALLBACKS] = json.dumps(state.callbacks)
+                except (TypeError, ValueError) as error:
+                    problem = f"the state of a callback cannot be saved ({error})"
+                    remedy = "keep numbers, texts, lists and dictionaries"
+                    raise UsageError(f"{problem}; {remedy}") from None
+            companions = {BESIDE + name: tensor.detach().contiguous() for name, tensor in state.companions.items()}
+            tensors = {**optimiser_tensors(state.optimiser, state.names), **learning, **companions}
+            tensors |= {LOSSES: losses} if len(losses) else {}
+            with noting(beside, {TRAINER: tensors}):
+                save_file(tensors, beside / TRAINER, metadata)
+            with averaged.applied():
+                model.save_pretrained(beside)
+        except SafetensorError as error:
+            raise DataError(folder, f"cannot be written ({error})", ROOM) from None
+        _require_own(run, folder, beside)
+    surplus = surplus_checkpoints(run, folder, keep)
+    point_to(run, folder, keep)
+    for other in surplus:
+        remove(other)
+    return folder
+
+
+def _require_own(run: Path, folder: Path, beside: Path) -> None:
+    """Where `checkpoints` is a link, a checkpoint of this name may be another run's: it is left alone, unless it holds
+    what is about to take its place, as one does that this run wrote before it was killed."""
+    if not folder.exists() or folder in own_checkpoints(run):
+        return
+    try:
+        same = (folder / DIGESTS).read_bytes() == (beside / DIGESTS).read_bytes()
+    except OSError:
+        same = False
+    if not same:
+        problem = f"is there already, and may be another run's, since {folder.parent} is a link"
+        raise DataError(folder, problem, "move it away, then resume")
+
+
+def save_trained(folder: Path, model: Trained, card: Mapping[str, Any]) -> None:
+    """Write the folder of what is trained, in place of an older one; `card` is what its model card shall tell."""
+    with replaced(folder) as beside:
+        try:
+            model.save_pretrained(beside, model_card_kwargs=dict(card))
+        except SafetensorError as error:
+            raise DataError(folder, f"cannot be written ({error})", ROOM) from None
+
+
+def unfilled_navigator(folder: Path) -> Navigator:
+    """A navigator in the shape of a checkpoint's, with its tokenizer; `load_checkpoint` must give it weights."""
+    with file_of_a_run():
+        config = read_config(folder / CONFIG)
+        require_fit(folder, config)
+        # A third-party backbone may have buffers that no file holds.
+        backbone = make_backbone(config)
+        with torch.device("meta"):
+            navigator = Navigator(config, backbone)
+        navigator.read_tokenizer(folder)
+    allocate(navigator, "cpu")
+    return navigator
+
+
+def load_checkpoint(folder: Path, state: TrainingState) -> tuple[Progress, Tensor, dict[str, Any]]:
+    """Put a run back exactly where it was: weights, average, optimiser and what the learner holds beside.
+
+    Returns how far it is, the losses [batch, part] not reported yet, and the states of named callbacks.
+    """
+    model, averaged = state.model, state.averaged
+    with file_of_a_run():
+        weights = model.read_weights(folder)
+    model.load_state_dict(weights)
+    try:
+        tensors, header = read_safetensors(folder / TRAINER)
+        progress = read_header(header)
+        callbacks: Any = json.loads(header.get(CALLBACKS, "{}"))
+        if not isinstance(callbacks, dict):
+            raise ValueError("callbacks of another kind")
+        losses = tensors.pop(LOSSES, NO_LOSSES)
+        learning = {name: tensors.pop(LEARNING + name) for name in averaged.weights}
+        if any(learning[name].shape != weight.shape for name, weight in averaged.weights.items()):
+            raise ValueError("weights of another shape")
+        beside = {name: tensors.pop(BESIDE + name) for name in state.companions}
+        if any(beside[name].shape != tensor.shape for name, tensor in state.companions.items()):
+            raise ValueError("losses of another shape")
+        moments = read_state(tensors, state.names)
+        check_state(state.optimiser, moments, begun=progress.iteration > 0)
+        # An optimiser may keep whole numbers.
+        counted = (one for one in tensors.values() if one.is_floating_point())
+        if losses.dim() != 2 or any(weight_problem(one) for one in (losses, *learning.values(), *counted)):
+            raise ValueError("no numbers")
+    except DigestError:
+        raise
+    except (DataError, KeyError, ValueError, IndexError):
+        raise DataError(folder / TRAINER, "is not whole", ANEW) from None
+    restore_state(state.optimiser, moments)
+    averaged.restore(learning)
+    with torch.no_grad():
+        for name, tensor in state.companions.items():
+            tensor.copy_(beside[name])
+    return progress, losses, callbacks
+
+
+@contextmanager
+def file_of_a_run() -> Iterator[None]:
+    """A damaged file of a run, unlike others of its kind, can neither be fetched nor saved again."""
+    try:
+        yield
+    except (NewerFormatError, DigestError):
+        # These are not damaged, or were changed on purpose.
+        raise
+    except DataError as error:
+        raise DataError(error.path, error.problem, ANEW, error.place) from None

@@ -4,7 +4,7 @@ Processes that learn together compare theirs before the first update. One that l
 or by another version would otherwise add its gradients to those of the others, in silence.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -41,7 +41,6 @@ ADDED = {
         "experiment.training.parts",
     ),
 }
-NAMES_RECIPE = 8
 # Settings that format 2 calls otherwise than format 1, by their places in an experiment.
 RENAMED = {
     "features": "features.views",
@@ -127,7 +126,7 @@ def _experiment_of(values: Mapping[str, Any], version: int) -> ExperimentSetting
     settings, recipe = values["experiment"], values.get("recipe")
     if version == 1:
         settings = moved(settings, RENAMED)
-    if recipe is None and version < NAMES_RECIPE:
+    if recipe is None and version < 8:
         recipe = next((name for name in RECIPES if name in settings), "navigator")
     if not isinstance(recipe, str) or recipe not in RECIPES:
         raise UsageError(f"it names no recipe that is known here, {recipe!r:.60}")
@@ -145,14 +144,16 @@ def extended(record: RunRecord, run: Path, iterations: int) -> RunRecord:
     if iterations < training.iterations:
         problem = f"{setting('training.iterations')} is {iterations:,}, fewer than the {training.iterations:,} of {run}"
         raise UsageError(f"{problem}; choose more to extend it")
-    if iterations > training.iterations and training.schedule != "constant":
-        problem = f"{run} cannot be extended: its {training.schedule} learning rate comes down over"
+    length, reason = f"over {training.iterations:,} updates", ""
+    if training.schedule != "constant":
+        reason = f"its {training.schedule} learning rate comes down {length}, to its end with the last of them"
+    elif training.final_split_weights and training.final_split_weights != training.split_weights:
+        reason = f"the weights of its splits change {length}"
+    if reason and iterations > training.iterations:
         remedy = f"begin another from its weights: {setting('start', str(run))}"
-        raise UsageError(f"{problem} {training.iterations:,} updates, to its end with the last of them; {remedy}")
-    if iterations > training.iterations and training.fades:
-        problem = f"{run} cannot be extended: the weights of its splits change over {training.iterations:,} updates"
-        raise UsageError(f"{problem}; begin another from its weights: {setting('start', str(run))}")
-    longer: Any = replace(training, iterations=iterations)  # of the experiment's own kind
+        raise UsageError(f"{run} cannot be extended: {reason}; {remedy}")
+    # A copy is of the same class, such as TrainConfig.
+    longer: Any = replace(training, iterations=iterations)
     return replace(record, experiment=replace(record.experiment, training=longer))
 
 
@@ -161,27 +162,24 @@ PACKAGE = Path(__file__).parents[1]
 
 def require_agreement(ranks: Ranks, run: Path, record: RunRecord, checkpoint: Path | None = None) -> None:
     """Refuse, on all ranks, to train a run of which they have different settings; `checkpoint` is where it resumes."""
-    if ranks.count > 1:
-        ranks.agree(dict(_facts(ranks, run, record, checkpoint)))
-
-
-def _facts(ranks: Ranks, run: Path, record: RunRecord, checkpoint: Path | None) -> Iterator[tuple[str, object]]:
-    """The facts that ranks must have in common, by name. Folders may lie elsewhere on other machines."""
-    yield "the number of processes", ranks.count
-    yield "the files of vlnbert", _digest(*_package_files(PACKAGE))
-    yield "the version of torch", torch.__version__
-    for plugin in record.plugins:
-        path = Path(plugin)
-        yield f"the plugin {path.name}", _digest(path) if path.is_file() else plugin
+    if ranks.count == 1:
+        return
+    facts: dict[str, object] = {
+        "the number of processes": ranks.count,
+        "the files of vlnbert": _digest(*_package_files(PACKAGE)),
+        "the version of torch": torch.__version__,
+    }
+    for plugin in map(Path, record.plugins):
+        facts[f"the plugin {plugin.name}"] = _digest(plugin) if plugin.is_file() else str(plugin)
     for place, value in leaves(to_plain(record.experiment)):
-        if isinstance(value, str) and Path(value).is_absolute():
-            value = Path(value).name  # its content has a digest among the data's
-        yield setting(place), value
-    yield "the houses kept out of training", " ".join(record.held_out)
-    for name, digest in record.fingerprints.items():
-        yield f"the data ({name})", digest
-    yield "the run's folder", run.resolve().name
-    yield "the checkpoint to go on from", "none" if checkpoint is None else checkpoint.name
+        # Folders may lie elsewhere on other machines, and their content has a digest among the data's.
+        whole = isinstance(value, str) and Path(value).is_absolute()
+        facts[setting(place)] = Path(value).name if whole else value
+    facts["the houses kept out of training"] = " ".join(record.held_out)
+    facts |= {f"the data ({name})": digest for name, digest in record.fingerprints.items()}
+    facts["the run's folder"] = run.resolve().name
+    facts["the checkpoint to go on from"] = "none" if checkpoint is None else checkpoint.name
+    ranks.agree(facts)
 
 
 def _package_files(folder: Path) -> list[Path]:

@@ -1,7 +1,4 @@
-"""The trainer: update, validate, save. What is shown or logged along the way is left to callbacks.
-
-What is trained, and how it learns and is scored, is said by a recipe (`recipe.py`).
-"""
+"""The trainer of every recipe: update, validate, save. Callbacks show and log it."""
 
 import math
 import shlex
@@ -10,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -18,10 +15,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import DataError, VlnbertError
-from vlnbert.evaluation.tables import Summary, is_better
+from vlnbert.evaluation.metrics import is_better
 from vlnbert.learning.batches import BatchStream
 from vlnbert.learning.callbacks import Callback, make_callback
-from vlnbert.learning.checkpoints import Trained, TrainingState, load_checkpoint, save_checkpoint, save_trained
 from vlnbert.learning.optimisers import (
     AveragedWeights,
     LearningRate,
@@ -33,17 +29,21 @@ from vlnbert.learning.optimisers import (
 from vlnbert.learning.run_folder import (
     BEST,
     Progress,
+    Trained,
+    TrainingState,
     after_validation,
     checkpoint_of,
     kept,
+    load_checkpoint,
     point_to,
     read_newest,
     remove_surplus,
+    save_checkpoint,
+    save_trained,
 )
 from vlnbert.learning.updates import (
     EagerUpdate,
     GraphUpdate,
-    LearnerModule,
     Update,
     companions_of,
     dropout_seed,
@@ -51,6 +51,9 @@ from vlnbert.learning.updates import (
 )
 from vlnbert.ranks import ALONE, Ranks, launcher
 from vlnbert.tasks.splits import Split
+
+if TYPE_CHECKING:
+    from vlnbert.learning.recipe import Recipe
 
 NOT_FINITE = "the features or the weights started from may not be finite; check both"
 
@@ -64,41 +67,40 @@ class Trainer:
 
     def __init__(
         self,
+        recipe: "Recipe",
         run: Path,
         model: Trained,
-        learner: LearnerModule,
-        batches: BatchStream,
+        environment: Environment,
+        train: Sequence[Split],
         validation: Mapping[str, Split],
         config: Any,
-        *,
-        environment: Environment,
-        scores: Callable[[], dict[str, Summary]],
-        best_on: str,
-        best_metric: str,
+        best_on: str = "",
+        best_metric: str = "",
         ranks: Ranks = ALONE,
         card: Mapping[str, Any] | None = None,
     ) -> None:
-        """`scores` gives the scores on each of the validation splits, shared out over all ranks.
+        """`best_on` names the validation split whose score decides, and `best_metric` that score.
 
-        `best_on` names the validation split whose score decides, and `best_metric` which; `card` is what the best's
-        model card shall tell. What the learner holds beside the model, such as a loss with parameters, is optimised
-        after it, saved and resumed.
+        `card` is what the best's model card says. What the learner holds beside the model, such as a loss with
+        parameters, is optimised after it, saved and resumed.
         """
-        self.run, self.model, self.batches, self.config = run, model, batches, config
-        self.validation, self.best_on, self.ranks, self.card = validation, best_on, ranks, dict(card or {})
-        self.environment, self.scores, self.best_metric = environment, scores, best_metric
+        self.batches = batches = BatchStream(train, config, ranks, environment.world.device)
+        learner: Any = recipe.learner(model, environment, batches, config, ranks)
+        self.recipe, self.run, self.model, self.environment, self.config = recipe, run, model, environment, config
+        self.validation, self.best_on, self.best_metric = validation, best_on, best_metric
+        self.ranks, self.card = ranks, dict(card or {})
         self.callbacks: Sequence[Callback] = ()
         self.named: dict[str, Callback] = {name: make_callback(name) for name in config.callbacks}
-        self.notes: list[str] = []  # on the data and the device, for whoever begins the run
-        self.advanced: Callable[[int], object] = lambda iteration: None  # called after every update, with their number
+        # Notes on the data and the device, printed when the run begins.
+        self.notes: list[str] = []
+        # Called after every update, with the number of updates.
+        self.advanced: Callable[[int], object] = lambda iteration: None
         self.device = device = batches.device
         self.parts, self.begin_update = learner.parts, learner.begin_update
-        self.learner: nn.Module = learner  # type: ignore[assignment]  # a module, as its contract says
+        self.learner: nn.Module = learner
         self.companions = companions_of(self.learner, model)
-        learned = dict(model.named_parameters())
-        learned |= {
-            name: one for name, one in self.companions.items() if isinstance(one, nn.Parameter) and one.requires_grad
-        }
+        added = {name: one for name, one in self.companions.items() if isinstance(one, nn.Parameter)}
+        learned = {**dict(model.named_parameters()), **{name: one for name, one in added.items() if one.requires_grad}}
         free = set(learner.unclipped())
         clipped = [weight for weight in learned.values() if weight not in free]
         self.optimiser, self.names = make_optimiser(config, learned, device)
@@ -113,15 +115,24 @@ class Trainer:
             graphs = False
         self.update: Update = GraphUpdate(self.eager) if graphs else self.eager
         self.progress = Progress(0, None, None)
-        self.saved: int | None = None  # the update after which the newest checkpoint was made
-        self.unreported: list[Tensor] = []  # the losses of the last updates, which nobody has looked at yet
-        self.carried = torch.zeros(0, len(self.parts), device=device)  # those before, where a stop came between reports
-        self.stopping: bool = False  # set from outside to end after the update under way, and its validation
-        self.hurrying: bool = False  # set from outside to leave that validation to the resumed run
-        self.stopped_by: int | None = None  # the signal that asked to stop, if one did
-        self.finishing: bool = False  # set by a callback that wants no more updates
-        self.looked_at_state: bool = False  # whether a checkpoint can hold what the optimiser keeps after an update
-        self.walking: bool = False  # whether a validation is under way, which loses nothing if it is interrupted
+        # The update after which the newest checkpoint was made.
+        self.saved: int | None = None
+        # The losses of the last updates, still on the device.
+        self.unreported: list[Tensor] = []
+        # The losses before these, where training stopped between two reports.
+        self.carried = torch.zeros(0, len(self.parts), device=device)
+        # Set from outside to end after the update under way, and its validation.
+        self.stopping: bool = False
+        # Set from outside to leave the validation to the resumed run.
+        self.hurrying: bool = False
+        # The signal that asked to stop, if one did.
+        self.stopped_by: int | None = None
+        # Set by a callback that wants no more updates.
+        self.finishing: bool = False
+        # Whether a checkpoint can hold what the optimiser keeps after an update.
+        self.looked_at_state: bool = False
+        # Whether a validation is under way, which loses nothing if it is interrupted.
+        self.walking: bool = False
 
     @property
     def state(self) -> TrainingState:
@@ -144,7 +155,8 @@ class Trainer:
             resumed = getattr(self.named.get(name), "resumed", None)
             if resumed is not None:
                 resumed(state)
-        if losses.shape[1:] == self.carried.shape[1:]:  # or they are of a version whose losses had other parts
+        # Losses of a version with other parts are dropped.
+        if losses.shape[1:] == self.carried.shape[1:]:
             self.carried = losses.to(self.device)
         self.progress, self.saved = after_validation(self.run, saved), saved.iteration
         return damage
@@ -157,7 +169,8 @@ class Trainer:
         again = shlex.join([*launcher(), "train", "--resume", str(self.run)])
         with kept(self.run, self.ranks), self.ranks.needed(f"go on with: {again}"):
             self._begin()
-            stopped = self._validate_if_due(stopped=False)  # where a kill came between
+            # A kill may have come between saving and validating.
+            stopped = self._validate_if_due(stopped=False)
             while self.progress.iteration < self.config.iterations and not stopped and not self.stale:
                 self.advance(self.progress.iteration)
                 stopped = self._validate_if_due(self._after_update())
@@ -168,20 +181,19 @@ class Trainer:
         self.begin_update(iteration)
         self.learner.train()
         torch.manual_seed(dropout_seed(self.config.seed, iteration, self.ranks.rank))
-        if self.config.accumulate == 1:
+        count = self.config.accumulate
+        if count == 1:
             self.unreported.append(self.update(*self.batches[iteration]))
         else:
-            self._accumulate(iteration, self.config.accumulate)
+            # Ranks share their gradients with the last batch.
+            apart = self.learner.no_sync if isinstance(self.learner, DistributedDataParallel) else nullcontext
+            self.optimiser.zero_grad(set_to_none=True)
+            for part in range(count):
+                with apart() if part < count - 1 else nullcontext():
+                    losses = self.eager.accumulate(*self.batches[iteration * count + part], share=1 / count)
+                    self.unreported.append(losses)
+            self.eager.step()
         self.averaged.update(iteration)
-
-    def _accumulate(self, iteration: int, count: int) -> None:
-        """Make an update from several batches; ranks share their gradients with the last of these."""
-        apart = self.learner.no_sync if isinstance(self.learner, DistributedDataParallel) else nullcontext
-        self.optimiser.zero_grad(set_to_none=True)
-        for part in range(count):
-            with apart() if part < count - 1 else nullcontext():
-                self.unreported.append(self.eager.accumulate(*self.batches[iteration * count + part], share=1 / count))
-        self.eager.step()
 
     def _begin(self) -> None:
         """Tell the callbacks, and save what is there before the first update."""
@@ -191,7 +203,8 @@ class Trainer:
         if self.progress.iteration == 0:
             self._save()
         elif self.ranks.writes and self.saved is not None:
-            remove_surplus(self.run, self.checkpoint, self.config.keep)  # left by a kill
+            # A kill may have left them.
+            remove_surplus(self.run, self.checkpoint, self.config.keep)
 
     def _after_update(self) -> bool:
         """Count an update, report and save where that is due; whether to stop now."""
@@ -205,7 +218,8 @@ class Trainer:
         report = validate or self.due(self.config.report_every)
         stopped = self._agree(self.stopping) if self.listens else False
         if report or stopped:
-            self._collect_losses()  # one that is no number must not be saved
+            # Weights learned from a loss that is no number must not be saved.
+            self._collect_losses()
         if report:
             self._report()
             stopped = self._agree(self.stopping)
@@ -248,7 +262,8 @@ class Trainer:
         except KeyboardInterrupt:
             if not self.hurrying:
                 raise
-            return True  # other ranks that go on with it will find this one gone
+            # Other ranks that are still validating will find this rank gone.
+            return True
         return stopped or self._agree(self.stopping) or self.ranks.any(self.finishing, self.device)
 
     def due(self, every: int, ahead: int = 0) -> bool:
@@ -261,9 +276,17 @@ class Trainer:
         losses = self.ranks.mean(torch.stack(self.unreported))
         self.unreported = []
         first = self.progress.iteration * self.config.accumulate - len(losses)
-        for number, parts in enumerate(losses.tolist(), first):
-            if not math.isfinite(parts[0]):
-                self._give_up(number, dict(zip(self.parts, parts, strict=True)))
+        for number, values in enumerate(losses.tolist(), first):
+            if math.isfinite(values[0]):
+                continue
+            episodes = self.batches.split_of(number).episodes
+            names = ", ".join(episodes.ids[row] for row in self.batches.rows(number).tolist())
+            terms = [name for name, value in zip(self.parts[1:], values[1:], strict=True) if not math.isfinite(value)]
+            of_terms = f", in its term{'s' * (len(terms) > 1)} {', '.join(terms)}" if terms else ""
+            problem = f"the loss of batch {number} is {values[0]}{of_terms} (instructions {names})"
+            of_first = number < self.config.accumulate
+            remedy = f"nothing was learned yet: {NOT_FINITE}" if of_first else self._remedy
+            raise TrainingError(f"{problem}; {remedy}")
         self.carried = torch.cat([self.carried.to(losses.dtype), losses])
 
     def _report(self) -> None:
@@ -285,24 +308,14 @@ class Trainer:
             return "nothing was saved yet; begin again with a lower learning rate"
         return f"{self.run} still holds the last good checkpoint; begin another run with a lower learning rate"
 
-    def _give_up(self, number: int, parts: Mapping[str, float]) -> None:
-        """Say which batch has a loss that is no number, and which of its terms are none."""
-        episodes = self.batches.split_of(number).episodes
-        names = ", ".join(episodes.ids[row] for row in self.batches.rows(number).tolist())
-        terms = [name for name, value in parts.items() if name != "total" and not math.isfinite(value)]
-        of_terms = f", in its term{'s' * (len(terms) > 1)} {', '.join(terms)}" if terms else ""
-        problem = f"the loss of batch {number} is {parts['total']}{of_terms} (instructions {names})"
-        if number < self.config.accumulate:  # of the first update
-            raise TrainingError(f"{problem}; nothing was learned yet: {NOT_FINITE}")
-        raise TrainingError(f"{problem}; {self._remedy}")
-
     def _validate(self) -> None:
         """Score the validation splits, keep the best weights and tell."""
         self.walking = True
         try:
-            if self.hurrying:  # requested in just this moment
+            # The request came in just this moment.
+            if self.hurrying:
                 raise KeyboardInterrupt
-            scores = self.scores()
+            scores = self.recipe.scores(self.model, self.environment, self.validation, self.config, self.ranks)
         finally:
             self.walking = False
         score = scores[self.best_on][self.best_metric] if self.best_on in scores else None
@@ -318,7 +331,8 @@ class Trainer:
             point_to(self.run, self.checkpoint, self.config.keep, done)
 
     def _save(self) -> None:
-        if self.saved == self.progress.iteration:  # to write it again would leave a moment without any
+        # Writing it again would leave a moment without a checkpoint.
+        if self.saved == self.progress.iteration:
             return
         if self.ranks.writes:
             save_checkpoint(self.run, self.state, progress=self.progress, keep=self.config.keep)

@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -37,20 +37,6 @@ MOST_LOOKED_AT = 1000  # batches, to find one of each split
 Update = Callable[[Batch, Tensor], Tensor]  # a batch and the keys of its noise -> [part] losses
 
 
-class LearnerModule(Protocol):
-    """The module that gradients are taken of, called with a batch and the keys of its noise."""
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """The names of what it gives [part]: the loss, which carries the gradient, then its parts."""
-
-    def begin_update(self, iteration: int) -> None:
-        """Set whatever changes over the training to what it is in an update."""
-
-    def unclipped(self) -> list[nn.Parameter]:
-        """The parameters whose gradients may be of any size."""
-
-
 class Learner(nn.Module):
     """The rollout of a batch and its objective: the one module that gradients are taken of.
 
@@ -75,20 +61,9 @@ class Learner(nn.Module):
         self.teacher_rows, self.row_mode = teacher_rows, row_mode
         reward = OpenReward(config.reward, environment.world, config.rewards)
         self.objective = Objective(config, self.policy, reward, ranks, environment.world.device)
+        self.parts, self.unclipped = self.objective.parts, self.objective.unclipped
+        self.begin_update = self.objective.begin_update
         self.sides = other_sides(self.policy.tokenizer).to(environment.world.device) if config.flip else None
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """The names of what it gives."""
-        return self.objective.parts
-
-    def begin_update(self, iteration: int) -> None:
-        """Set the weights of the losses to those of an update."""
-        self.objective.begin_update(iteration)
-
-    def unclipped(self) -> list[nn.Parameter]:
-        """The parameters whose gradients may be of any size."""
-        return self.objective.unclipped()
 
     def forward(self, batch: Batch, key: Tensor) -> Tensor:
         """[part] the objective of a batch and its terms, as its `parts` are named; the first carries the gradient.
@@ -176,7 +151,12 @@ class GraphUpdate:
         shape = batch.task, sizes
         if shape not in self.recordings:
             self.recordings[shape] = None
-            return self._warm_up(batch, key)
+            self.stream.wait_stream(torch.cuda.current_stream())
+            # Recording requires a first pass on a stream of its own.
+            with torch.cuda.stream(self.stream):
+                losses = self.eager(batch, key)
+            torch.cuda.current_stream().wait_stream(self.stream)
+            return losses
         recording = self.recordings[shape]
         if recording is None:
             recording = self.recordings[shape] = self._record(batch, key)
@@ -186,14 +166,6 @@ class GraphUpdate:
         recording.key.copy_(key)
         recording.graph.replay()
         return recording.losses.clone()
-
-    def _warm_up(self, batch: Batch, key: Tensor) -> Tensor:
-        """A plain update on a stream of its own, as recording asks for."""
-        self.stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self.stream):
-            losses = self.eager(batch, key)
-        torch.cuda.current_stream().wait_stream(self.stream)
-        return losses
 
     def _record(self, batch: Batch, key: Tensor) -> _Recording:
         """Nothing is computed while recording; the gradients that it lays out belong to the graph."""
@@ -241,9 +213,9 @@ def leaves_some_unused(learner: nn.Module, batches: BatchStream, parameters: Seq
         if name not in seen:
             seen.add(name)
             torch.autograd.backward(learner(*batches[number])[0])
-            unused = unused or any(one.grad is None for one in parameters)
-            for one in parameters:
-                one.grad = None
+            unused = unused or any(parameter.grad is None for parameter in parameters)
+            for parameter in parameters:
+                parameter.grad = None
         number += 1
     return unused
 

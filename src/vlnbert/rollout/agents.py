@@ -7,9 +7,10 @@ serves all at full speed.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from inspect import Parameter, signature
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -17,7 +18,7 @@ from torch import Tensor
 from vlnbert.environment.environment import Environment, Observation, State
 from vlnbert.errors import UnknownNameError, UsageError
 from vlnbert.external import ExternalCall, is_ours, lent
-from vlnbert.features.texts import Texts
+from vlnbert.features.objects import Texts
 from vlnbert.plugins import load_plugin
 from vlnbert.registry import Registry, by_name
 from vlnbert.tasks.episodes import Extra
@@ -55,17 +56,11 @@ class EpisodeBatch:
     ids: Sequence[str] = ()
     extra: Extra = field(default_factory=Extra)
 
-    def require_goal(self) -> Tensor:
-        """[row] the goal, which only oracles are given."""
-        if self.goal is None:
-            raise UsageError("no goal is given; an agent that must know it says so: oracle = True")
-        return self.goal
-
-    def require_path(self) -> Tensor:
-        """[row, hop] the described path, which only oracles are given."""
-        if self.path is None:
-            raise UsageError("no path is given; an agent that must know it says so: oracle = True")
-        return self.path
+    def require(self, name: Literal["goal", "path"]) -> Tensor:
+        """The goal [row] or the described path [row, hop], which only oracles are given."""
+        if (known := getattr(self, name)) is None:
+            raise UsageError(f"no {name} is given; an agent that must know it says so: oracle = True")
+        return known  # type: ignore[no-any-return]  # a tensor
 
 
 @dataclass(frozen=True)
@@ -168,7 +163,8 @@ def _require_arguments(agent: Any) -> None:
         except TypeError:
             problem = f"{type(agent).__name__}.{name} takes other arguments"
             raise UsageError(f"{problem}; it is called with ({', '.join(given)})") from None
-        except ValueError:  # written in C, some do not tell
+        except ValueError:
+            # Methods written in C may have no signature.
             continue
 
 
@@ -227,16 +223,12 @@ class AgentFactory:
         offered = {"environment": environment, "seed": seed, "texts": texts}
         parameters = signature(self.call).parameters
         named = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
-        for name, one in parameters.items():
-            if name not in offered and one.default is Parameter.empty and one.kind not in named:
-                known = ", ".join(offered)
-                raise UsageError(
-                    f"{self.name} asks for {name}; agents are made of some of these, or of nothing: {known}"
-                )
+        for name, parameter in parameters.items():
+            if name not in offered and parameter.default is Parameter.empty and parameter.kind not in named:
+                remedy = f"agents are made of some of these, or of nothing: {', '.join(offered)}"
+                raise UsageError(f"{self.name} asks for {name}; {remedy}")
         wanted = {name: value for name, value in offered.items() if name in parameters}
-        if is_ours(self.call):
-            return as_agent(self.call(**wanted))
-        with ExternalCall(f"the agent {self.name}", environment.world):
+        with nullcontext() if is_ours(self.call) else ExternalCall(f"the agent {self.name}", environment.world):
             made = self.call(**wanted)
         return as_agent(made)
 
@@ -250,10 +242,9 @@ def find_agent(name: str) -> AgentFactory:
         return AgentFactory(name, AGENTS[name])
     if not where:
         raise UsageError(f"no file or module in '{name}'; write my.py:MyAgent")
-    there = vars(load_plugin(where))
-    if not callable(there.get(attribute)):
-        known = [
-            key for key, value in there.items() if isinstance(value, type) and value.__module__ == there["__name__"]
-        ]
+    members = vars(load_plugin(where))
+    if not callable(members.get(attribute)):
+        classes = {key: value for key, value in members.items() if isinstance(value, type)}
+        known = [key for key, value in classes.items() if value.__module__ == members["__name__"]]
         raise UnknownNameError(f"agent in {where} called", attribute, known)
-    return AgentFactory(attribute, there[attribute])
+    return AgentFactory(attribute, members[attribute])

@@ -59,7 +59,7 @@ class Shortest(Baseline):
         self.world = environment.world
 
     def begin(self, batch: EpisodeBatch) -> Tensor:
-        return batch.require_goal() if batch.goals is None else batch.goals
+        return batch.require("goal") if batch.goals is None else batch.goals
 
     def act(self, observation: Observation, memory: Tensor) -> tuple[Tensor, Tensor]:
         return shortest_path_teacher(self.world, observation.state, memory), memory
@@ -75,7 +75,7 @@ class Follow(Baseline):
         self.world = environment.world
 
     def begin(self, batch: EpisodeBatch) -> TeacherMemory:
-        path = batch.require_path()
+        path = batch.require("path")
         return path, torch.full_like(path[:, 0], path.shape[1]), torch.zeros_like(path[:, 0])
 
     def act(self, observation: Observation, memory: TeacherMemory) -> tuple[Tensor, TeacherMemory]:
@@ -108,7 +108,8 @@ class RandomReverie(Baseline):
             return torch.full_like(neighbours, STOP), memory
         sine, cosine = observation.direction[..., 0], observation.direction[..., 1]
         aside = torch.atan2(sine, cosine).abs().masked_fill(~observation.choosable, torch.inf)
-        aside[:, STOP] = -torch.inf  # comes first: to stay is choice 0
+        # The stop slot comes first: to stay is choice 0.
+        aside[:, STOP] = -torch.inf
         choice = (lot * neighbours).long() if taken == 0 else neighbours.clamp(max=1)
         slot = aside.argsort(dim=1, stable=True).gather(1, choice[:, None])
         return slot.squeeze(1), (lot, taken + 1)
@@ -120,14 +121,17 @@ def _forward(world: World) -> tuple[Tensor, Tensor]:
     A viewpoint without neighbours gets the stop slot.
     """
     headings = view_heading(torch.arange(STEPS, device=world.device))
-    aside = wrapped(world.heading[:, None] - headings[:, None])  # [viewpoint, heading, slot]
+    # [viewpoint, heading, slot]
+    aside = wrapped(world.heading[:, None] - headings[:, None])
     angle = torch.hypot(aside, world.elevation[:, None])
     slots = torch.arange(world.slots, device=world.device)
     real = (slots != STOP) & (slots < world.choices[:, None])
     angle = angle.masked_fill(~real[:, None] | (aside.abs() > float(HALF_WIDTH)), torch.inf)
-    nearest, slot = angle.min(dim=-1)  # [viewpoint, heading]
+    # [viewpoint, heading]
+    nearest, slot = angle.min(dim=-1)
     turned = torch.arange(STEPS, device=world.device).expand_as(slot)
-    for _ in range(STEPS - 1):  # where nothing is ahead, take over what the heading to the right found
+    # Where nothing is ahead, take the slot of the heading to the right.
+    for _ in range(STEPS - 1):
         blocked = torch.isinf(nearest)
         nearest = torch.where(blocked, nearest.roll(-1, dims=1), nearest)
         slot = torch.where(blocked, slot.roll(-1, dims=1), slot)

@@ -66,13 +66,8 @@ class Trajectories:
 
     def select(self, rows: Tensor) -> "Trajectories":
         """Where some agents went, in the order of `rows`."""
-        return Trajectories(
-            viewpoint=self.viewpoint[rows],
-            view=self.view[rows],
-            length=self.length[rows],
-            stopped=None if self.stopped is None else self.stopped[rows],
-            decided=None if self.decided is None else self.decided[rows],
-        )
+        parts = ("viewpoint", "view", "length", "stopped", "decided")
+        return Trajectories(**{name: select_rows(getattr(self, name), rows) for name in parts})
 
     @property
     def last_state(self) -> State:
@@ -97,8 +92,10 @@ def run_episodes(
     explanations = list[Explanation | None]()
     trail = Trail.begin(state) if agent.goes_back else None
     most = agent.hops_per_step * max_steps
-    for time in range(max_steps + name_objects):  # at the limit an agent acts once more, to name an object
-        if time and state.ended.device.type == "cpu" and state.ended.all():  # elsewhere, to look would be to wait
+    # At the limit an agent acts once more, to name an object.
+    for time in range(max_steps + name_objects):
+        # On other devices, looking would wait for the device.
+        if time and state.ended.device.type == "cpu" and state.ended.all():
             break
         rows = None
         if isinstance(memory, RowMemory):
@@ -108,21 +105,23 @@ def run_episodes(
         answer = call_agent(agent, "act", observation, memory)
         if "act" in agent.guarded_methods:
             _check_act(agent, answer, observation.state, environment.world.slots)
-        slot, memory = answer
-        slot = scatter_rows(slot, rows, count)
+        slot, memory = scatter_rows(answer[0], rows, count), answer[1]
         if record and time < max_steps:
-            given = _checked_explanation(agent, call_agent(agent, "explain", observation, memory), observation)
-            explanations.append(None if given is None else given.each(partial(scatter_rows, rows=rows, count=count)))
+            explanation = _checked_explanation(agent, call_agent(agent, "explain", observation, memory), observation)
+            explanations.append(
+                None if explanation is None else explanation.each(partial(scatter_rows, rows=rows, count=count))
+            )
         if name_objects:
             names = ~state.ended & (slot == STOP) if time < max_steps else ~state.ended
             if names.device.type != "cpu" or names.any():
-                named_now = call_agent(agent, "name_object", observation, memory)
-                place = _checked_rows(agent, "name_object", named_now, observation.state)
+                place = call_agent(agent, "name_object", observation, memory)
+                place = _checked_rows(agent, "name_object", place, observation.state)
                 named = torch.where(names, scatter_rows(place, rows, count), named)
         if time < max_steps:
             if trail is None:
                 state = environment.step(state, slot)
-            else:  # each decision that is left may have a hop
+            else:
+                # Each decision that is left may have a hop.
                 name, left = type(getattr(agent, "policy", agent)).__name__, max_steps - time - 1
                 state, trail = trail.step(environment, state, slot, most=most - left, name=name)
             length += ~state.ended
@@ -169,31 +168,26 @@ def _checked_rows(agent: Agent, method: str, given: Any, state: State) -> Tensor
     raise UsageError(f"{agent_name(agent)}.{method} gave {kind_of(given)}; {expected}")
 
 
-def _checked_explanation(agent: Agent, given: Any, observation: Observation) -> Explanation | None:
+def _checked_explanation(agent: Agent, explanation: Any, observation: Observation) -> Explanation | None:
     """Return what `explain` gave, if it is None or a number for each row and slot."""
-    if given is None:
+    if explanation is None:
         return None
-    if not isinstance(given, Explanation):
-        problem = f"{agent_name(agent)}.explain gave a {type(given).__name__}"
+    if not isinstance(explanation, Explanation):
+        problem = f"{agent_name(agent)}.explain gave a {type(explanation).__name__}"
         raise UsageError(f"{problem}; it must give a vln.Explanation, or None")
     rows, slots = observation.choosable.shape
-    parts: dict[str, Any] = vars(given)
+    parts: dict[str, Any] = vars(explanation)
     for name, part in parts.items():
-        width = slots if name == "probability" else None  # how many words and objects there are is its own business
+        # The agent decides how many words and objects it explains.
+        width = slots if name == "probability" else None
         if part is None and width is None:
             continue
-        if (
-            not isinstance(part, Tensor)
-            or not is_plain(part)
-            or part.dim() != 2
-            or len(part) != rows
-            or width not in (None, part.shape[1])
-        ):
+        plain = isinstance(part, Tensor) and is_plain(part) and part.dim() == 2
+        if not plain or len(part) != rows or width not in (None, part.shape[1]):
             problem = f"{agent_name(agent)}.explain gave {name} of another shape"
-            raise UsageError(
-                f"{problem}; it must be a tensor [{rows}, {width or 'any'}], a row for each of those observed"
-            )
-    return given
+            expected = f"a tensor [{rows}, {width or 'any'}], a row for each of those observed"
+            raise UsageError(f"{problem}; it must be {expected}")
+    return explanation
 
 
 def active_rows(state: State, rows: Tensor | None) -> Tensor | None:
@@ -211,20 +205,20 @@ def narrow_rows(rows: Tensor | None, kept: Tensor) -> Tensor:
 
 def select_rows(tree: Tree, rows: Tensor | None) -> Tree:
     """Some rows, by their places, of every tensor of a tree: of tuples, lists, dictionaries and dataclasses."""
-    found: Any = tree
     if rows is None:
         return tree
+    selected: Any = tree
     if isinstance(tree, Tensor):
-        found = tree.index_select(0, rows)
+        selected = tree.index_select(0, rows)
     elif isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        found = type(tree)(*(select_rows(part, rows) for part in tree))
+        selected = type(tree)(*(select_rows(part, rows) for part in tree))
     elif isinstance(tree, tuple | list):
-        found = type(tree)(select_rows(part, rows) for part in tree)
+        selected = type(tree)(select_rows(part, rows) for part in tree)
     elif isinstance(tree, dict):
-        found = {name: select_rows(part, rows) for name, part in tree.items()}
+        selected = {name: select_rows(part, rows) for name, part in tree.items()}
     elif is_dataclass(tree) and not isinstance(tree, type):
-        found = replace(tree, **{one.name: select_rows(getattr(tree, one.name), rows) for one in fields(tree)})
-    return found  # type: ignore[no-any-return]  # of the type that was given
+        selected = replace(tree, **{item.name: select_rows(getattr(tree, item.name), rows) for item in fields(tree)})
+    return selected  # type: ignore[no-any-return]  # of the type that was given
 
 
 def scatter_rows(part: Tensor, rows: Tensor | None, count: int) -> Tensor:

@@ -70,11 +70,13 @@ class Trail:
     def _way(self, world: World, state: State, place: Tensor) -> tuple[Way, Tensor]:
         """The way to each place, and whether there is one along known edges."""
         last = _edges(world, self.visited, place)
-        left = (self.metres + last[:, None]).amin(dim=2)  # [row, decision] from each viewpoint visited
+        # [row, decision] from each viewpoint visited.
+        left = (self.metres + last[:, None]).amin(dim=2)
         known = left[:, -1].isfinite()
         here, view, count = state.viewpoint, state.view, torch.zeros_like(place)
         viewpoints, views = list[Tensor](), list[Tensor]()
-        for _ in range(self.visited.shape[1]):  # through each visited viewpoint once, at most
+        # Through each visited viewpoint once, at most.
+        for _ in range(self.visited.shape[1]):
             through = _edges(world, self.visited, here) + left
             through = through.masked_fill(self.visited == here[:, None], torch.inf)
             best, index = through.min(dim=1)
@@ -92,7 +94,8 @@ class Trail:
     def _at(self, world: World, viewpoint: Tensor, way: Way) -> "Trail":
         """The trail after a way that ended there."""
         edge = _edges(world, self.visited, viewpoint)
-        new = (self.metres + edge[:, None]).amin(dim=2)  # [row, decision] from here to each
+        # [row, decision] from here to each.
+        new = (self.metres + edge[:, None]).amin(dim=2)
         metres = torch.minimum(self.metres, new[:, :, None] + new[:, None])
         metres = torch.cat((metres, new[:, None]), dim=1)
         new = torch.cat((new, torch.zeros_like(new[:, :1])), dim=1)
@@ -113,7 +116,8 @@ class Trail:
         used = [torch.zeros_like(start.viewpoint)]
         for way in self.ways:
             hop = torch.arange(1, way.viewpoint.shape[1] + 1, device=viewpoint.device)
-            place = (used[-1][:, None] + hop).clamp(max=most)  # what is written twice is where the way ends
+            # Only the end of the way is written twice.
+            place = (used[-1][:, None] + hop).clamp(max=most)
             viewpoint, view = viewpoint.scatter(1, place, way.viewpoint), view.scatter(1, place, way.view)
             used.append(used[-1] + way.count)
         real = torch.minimum(torch.arange(most + 1, device=viewpoint.device), used[-1][:, None])

@@ -227,13 +227,14 @@ class MixedAgent(Agent):
         self.goes_back, self.hops_per_step = self.policy.goes_back, self.policy.hops_per_step
 
     def begin(self, batch: EpisodeBatch) -> MixedMemory:
-        memory = self.policy.begin(replace(batch, goal=None, goals=None))  # the teacher's to know
+        # Only the teacher knows the goal.
+        memory = self.policy.begin(replace(batch, goal=None, goals=None))
         require_rows(self.policy, memory, len(self.row_mode))
         noise = gumbel(self.key, self.max_steps, self.environment.world.slots)
         sampled = (self.row_mode == SAMPLE)[:, None]
         return MixedMemory(
             memory=memory,
-            teacher=(batch.require_goal(),) if self.teacher_state is None else self.teacher_state,
+            teacher=(batch.require("goal"),) if self.teacher_state is None else self.teacher_state,
             noise=noise * sampled,
             count=len(self.row_mode),
             teacher_rows=self.teacher_rows,
@@ -248,18 +249,16 @@ class MixedAgent(Agent):
             teacher = self._place_or(teacher, viewpoint, decision, goal=memory.teacher[0])
         sampled = (logits.detach() + self._noise(decision, memory, mode)).argmax(dim=1)
         slot = torch.where(mode == TEACHER, teacher, sampled)
-        record = {"slot": slot, "teacher": teacher, "logits": logits}
-        if decision.hidden is not None:
-            record["hidden"] = decision.hidden
-        record["live"] = ~observation.state.ended  # rows that left have stopped
+        hidden = {} if decision.hidden is None else {"hidden": decision.hidden}
+        # Rows that left have stopped, and get zeros.
+        record = {"slot": slot, "teacher": teacher, "logits": logits, **hidden, "live": ~observation.state.ended}
         record = {name: scatter_rows(part, memory.rows, memory.count) for name, part in record.items()}
         kept = memory.kept
         if self.reads:
             read = {name: getattr(decision, name) for name in self.reads}
             kept = (*kept, KeptDecision(memory.rows, viewpoint, teacher, **read))
-        records = [*memory.records, record]
-        choice = decision.choice(slot)
-        return choice, replace(memory, memory=decision.memory, teacher=state, records=records, kept=kept)
+        after = replace(memory, memory=decision.memory, teacher=state, records=[*memory.records, record], kept=kept)
+        return decision.choice(slot), after
 
     def _place_or(self, slot: Tensor, viewpoint: Tensor, decision: Decision, goal: Tensor) -> Tensor:
         """[active] the place on a shortest path to the goal that is nearest to it; the teacher's slot without one."""
@@ -282,19 +281,22 @@ class MixedAgent(Agent):
         noise = gumbel(mix(select_rows(self.key, memory.rows) + time + 1), 1, decision.places.shape[1])[0]
         return torch.cat((memory.noise[time], noise * (mode == SAMPLE)[:, None]), dim=1)
 
-    def look_ahead(self, walked: Trajectories) -> tuple[Decision | None, Tensor | None]:
-        """The next decision of the rows that came to the limit, and which rows those are; None if there are none."""
+    @torch.no_grad()
+    def last_value(self, walked: Trajectories, critic: Callable[[Tensor], Tensor]) -> Tensor | None:
+        """[row] the critic's value where rows came to the limit, by one more look; of others anything."""
         memory = walked.memory.without_stopped(walked.last_state)
         if not memory.noise.shape[1]:
-            return None, memory.rows
-        return self._decide(self.environment.observe(select_rows(walked.last_state, memory.rows)), memory), memory.rows
+            return None
+        ahead = self._decide(self.environment.observe(select_rows(walked.last_state, memory.rows)), memory)
+        if ahead.hidden is None:
+            return None
+        return scatter_rows(at_least_float32(critic(ahead.hidden)), memory.rows, memory.count)
 
     def _decide(self, observation: Observation, memory: MixedMemory) -> Decision:
-        seen = observation
         if self.flipped is not None:
-            seen = flip_observation(observation, select_rows(self.flipped, memory.rows))
-        decision = self.policy.step(seen, memory.memory, attention=LANGUAGE_WEIGHTS in self.reads)
-        return checked_decision(self.policy, decision, seen)
+            observation = flip_observation(observation, select_rows(self.flipped, memory.rows))
+        decision = self.policy.step(observation, memory.memory, attention=LANGUAGE_WEIGHTS in self.reads)
+        return checked_decision(self.policy, decision, observation)
 
 
 def collect_rollout(
@@ -317,16 +319,18 @@ def collect_rollout(
     walked = run_episodes(environment, agent, batch, max_steps=agent.max_steps)
     records = walked.memory.records
     if agent.goes_back:
-        width = max(record["logits"].shape[-1] for record in records)  # steps may offer more or fewer places
+        # Steps may offer more or fewer places.
+        width = max(record["logits"].shape[-1] for record in records)
         for record in records:
             record["logits"] = pad(record["logits"], (0, width - record["logits"].shape[-1]), value=-torch.inf)
     columns = {name: torch.stack([record[name] for record in records]) for name in records[0]}
-    if critic is not None and "hidden" not in columns:
-        problem = f"{type(agent.policy).__name__} gives no Decision.hidden, which the critic reads"
-        raise UsageError(f"{problem}; give one, or do without the losses value and policy")
     if critic is not None:
+        if "hidden" not in columns:
+            problem = f"{type(agent.policy).__name__} gives no Decision.hidden, which the critic reads"
+            raise UsageError(f"{problem}; give one, or do without the losses value and policy")
         columns["value"] = at_least_float32(critic(columns["hidden"]))
-        columns["last_value"] = _last_value(agent, walked, critic, columns["value"])
+        ahead = agent.last_value(walked, critic)
+        columns["last_value"] = columns["value"].new_zeros(len(start)) if ahead is None else ahead
     places = {name: getattr(walked, name).T[: len(records) + 1] for name in ("viewpoint", "view")}
     if walked.hops is not None:
         assert walked.hops.decided is not None
@@ -340,15 +344,6 @@ def collect_rollout(
         world=environment.world,
         kept=walked.memory.kept,
     )
-
-
-@torch.no_grad()
-def _last_value(agent: MixedAgent, walked: Trajectories, critic: Callable[[Tensor], Tensor], value: Tensor) -> Tensor:
-    """[row] the critic's value where rows came to the limit, without gradient; of others anything."""
-    ahead, rows = agent.look_ahead(walked)
-    if ahead is None or ahead.hidden is None:
-        return value.new_zeros(value.shape[1])
-    return scatter_rows(at_least_float32(critic(ahead.hidden)), rows, value.shape[1])
 
 
 def at_least_float32(numbers: Tensor) -> Tensor:

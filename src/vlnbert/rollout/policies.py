@@ -11,20 +11,21 @@ import torch
 from vlnbert.errors import DataError, UnknownNameError, UsageError, VlnbertError
 from vlnbert.external import ExternalCall, guarded, is_ours
 from vlnbert.navigator import Navigator
-from vlnbert.navigator.storage.digests import check_file
 from vlnbert.navigator.storage.folder import (
     CONFIG,
+    FEATURES,
     SAVE_AGAIN,
     TOKENIZER,
     WEIGHTS,
     Limits,
+    check_file,
     check_fit,
     find_folder,
+    read_shown,
     read_tokenizer,
-    require_files,
+    require_no_path,
     stored_shapes,
 )
-from vlnbert.navigator.storage.shown import FEATURES, read_shown, require_no_path
 from vlnbert.plugins import LOAD_PLUGIN
 from vlnbert.records import from_plain
 from vlnbert.registry import Registry, require_name
@@ -71,20 +72,23 @@ def _settings_of(name: str, policy: type) -> type[Any]:
     """The dataclass that the first parameter of a policy's class asks for."""
     if not issubclass(policy, Policy):
         raise UsageError(f"the policy '{name}' is no class of policies; derive it from vln.Policy")
-    asked = [one for one in signature(policy).parameters.values() if one.kind is Parameter.POSITIONAL_OR_KEYWORD]
-    if len(asked) != 2:
+    parameters = [
+        parameter
+        for parameter in signature(policy).parameters.values()
+        if parameter.kind is Parameter.POSITIONAL_OR_KEYWORD
+    ]
+    if len(parameters) != 2:
         raise UsageError(f"the policy '{name}' takes other arguments; its class is made with (config, inputs)")
-    found = get_type_hints(policy.__init__).get(asked[0].name)
-    if not (isinstance(found, type) and is_dataclass(found)):
+    configured_by = get_type_hints(policy.__init__).get(parameters[0].name)
+    if not (isinstance(configured_by, type) and is_dataclass(configured_by)):
         problem = f"the policy '{name}' does not say what it is configured by"
         raise UsageError(f"{problem}; annotate the first argument of its __init__ with a dataclass")
     try:
-        found()
+        configured_by()
     except TypeError:
-        raise UsageError(
-            f"settings of the policy '{name}' lack defaults; give each field of {found.__name__} one"
-        ) from None
-    return found
+        problem = f"settings of the policy '{name}' lack defaults"
+        raise UsageError(f"{problem}; give each field of {configured_by.__name__} one") from None
+    return configured_by
 
 
 def make_policy(name: str, settings: Mapping[str, Any], inputs: Inputs) -> Policy:
@@ -116,20 +120,18 @@ def open_policy(source: str | Path) -> Policy:
     Args:
         source: The folder that `save_pretrained` wrote, here or on the hub.
     """
-    folder = find_folder(source, GIVE)
-    require_files(source, folder, (CONFIG, WEIGHTS), GIVE)
-    return read_whole(folder, _opened)
+
+    def read(folder: Path) -> Policy:
+        policy = unfilled_policy(folder)
+        policy.load_state_dict(policy.read_weights(folder))
+        return policy.eval()
+
+    return read_whole(find_folder(source, (CONFIG, WEIGHTS), GIVE), read)
 
 
 def open_weights(folder: Path) -> Policy:
     """The policy in a folder: the paper's, whose folder is a navigator's, or another."""
     return open_policy(folder) if describes_policy(folder) else RecurrentPolicy(Navigator.from_pretrained(folder))
-
-
-def _opened(folder: Path) -> Policy:
-    policy = unfilled_policy(folder)
-    policy.load_state_dict(policy.read_weights(folder))
-    return policy.eval()
 
 
 def unfilled_policy(folder: Path) -> Policy:
@@ -146,7 +148,8 @@ def unfilled_policy(folder: Path) -> Policy:
     tokenizer = read_tokenizer(folder / TOKENIZER) if (folder / TOKENIZER).exists() else None
     try:
         inputs = replace(from_plain(Inputs, stored.get(INPUTS, {}), INPUTS), tokenizer=tokenizer)
-        with torch.device("meta"):  # no room is made for what does not fit
+        # No room is made for what does not fit.
+        with torch.device("meta"):
             expected = make_policy(name, stored.get(SETTINGS, {}), inputs).shapes()
         check_fit(folder / WEIGHTS, stored_shapes(folder / WEIGHTS), expected, SAVE_AGAIN)
         policy = make_policy(name, stored.get(SETTINGS, {}), inputs)

@@ -1,7 +1,7 @@
 """The contract of policies, which walk and learn: one reads instructions, remembers, and scores where it could go.
 
 Recurrent VLN-BERT is one policy; others are registered by a name. The rollout, the losses, the checkpoints and
-the evaluation know policies by this contract alone.
+the evaluation know policies by this contract alone. A policy that is evaluated walks as a `GreedyAgent`.
 """
 
 import json
@@ -20,26 +20,30 @@ from torch import Tensor, nn
 from vlnbert.environment.environment import Observation
 from vlnbert.errors import DataError, UsageError
 from vlnbert.navigator import Instruction, Navigator
-from vlnbert.navigator.storage.digests import noting
 from vlnbert.navigator.storage.folder import (
     CONFIG,
+    FEATURES,
     TOKENIZER,
     WEIGHTS,
     WHOLE_WEIGHTS,
     Limits,
+    Shown,
     check_fit,
+    noting,
     read_safetensors,
     stored_shapes,
     weight_problem,
     write_tokenizer,
 )
-from vlnbert.navigator.storage.shown import FEATURES, Shown
-from vlnbert.rollout.agents import HOPS_PER_STEP, EpisodeBatch
+from vlnbert.rollout.agents import HOPS_PER_STEP, Agent, EpisodeBatch, Explanation
+from vlnbert.rollout.episodes import RowMemory, narrow_rows, select_rows
 from vlnbert.sources.files import FORMAT
+from vlnbert.world.objects import NONE
 
 POLICY, SETTINGS, INPUTS = "policy", "settings", "inputs"  # in a policy's config.json
 POLICY_FORMAT = 1  # its format
 NOWHERE = 1 << 40  # the number of no viewpoint
+PAD = 0  # the token that fills short instructions up
 CARD = """---
 library_name: vlnbert
 tags: [vision-and-language-navigation, embodied-ai]
@@ -136,6 +140,10 @@ class Policy(nn.Module):
     """Whether it is known that its logits are -inf where nothing can be chosen; set once they were looked at."""
     hidden_width: int = 0
     """Width of `Decision.hidden`; 0 for a policy that gives none."""
+    max_tokens: int | None = None
+    """The longest instruction that it can read; None for any."""
+    brings_tokenizer: bool = False
+    """Whether it reads with a tokenizer of its own, which may be no BERT's."""
 
     def begin(self, batch: EpisodeBatch) -> Any:
         """Read the instructions of a batch and return the memory of the first step."""
@@ -194,16 +202,6 @@ class Policy(nn.Module):
     def described(self) -> dict[str, Any]:
         """Its settings as plain values, nested, as comparisons list them."""
         return {POLICY: {"name": self.name, SETTINGS: dict(self.settings)}}
-
-    @property
-    def max_tokens(self) -> int | None:
-        """The longest instruction that it can read; None for any."""
-        return None
-
-    @property
-    def brings_tokenizer(self) -> bool:
-        """Whether it reads with a tokenizer of its own, which may be no BERT's."""
-        return False
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The shape of each tensor that is saved."""
@@ -286,9 +284,6 @@ def _card(policy: Policy, facts: Mapping[str, Any]) -> str:
     return CARD.format(policy=policy.name, scores="\n".join(lines), facts="\n".join(rows))
 
 
-PAD = 0  # the token that fills short instructions up
-
-
 @dataclass(frozen=True)
 class RecurrentMemory:
     """The state and the encoded instructions."""
@@ -305,10 +300,8 @@ class RecurrentPolicy(Policy):
     def __init__(self, navigator: Navigator) -> None:
         super().__init__()
         self.navigator = navigator
-
-    @property
-    def hidden_width(self) -> int:  # type: ignore[override]  # here it depends on the navigator
-        return self.navigator.config.hidden
+        self.hidden_width, self.max_tokens = navigator.config.hidden, navigator.config.positions
+        self.brings_tokenizer = hasattr(navigator.backbone, "tokenizer")
 
     @property
     def tokenizer(self) -> Tokenizer | None:  # type: ignore[override]  # the navigator's
@@ -332,14 +325,6 @@ class RecurrentPolicy(Policy):
         return {"navigator": asdict(self.navigator.config)}
 
     @property
-    def max_tokens(self) -> int:
-        return self.navigator.config.positions
-
-    @property
-    def brings_tokenizer(self) -> bool:
-        return hasattr(self.navigator.backbone, "tokenizer")
-
-    @property
     def trained(self) -> Navigator:
         return self.navigator
 
@@ -351,7 +336,7 @@ class RecurrentPolicy(Policy):
         return self.navigator.value(hidden)
 
     def begin(self, batch: EpisodeBatch) -> RecurrentMemory:
-        instruction = encode_tokens(self.navigator, batch.tokens)
+        instruction = self.navigator.encode(batch.tokens, batch.tokens != PAD)
         return RecurrentMemory(instruction.state, instruction)
 
     def step(self, observation: Observation, memory: RecurrentMemory, attention: bool = False) -> Decision:
@@ -365,11 +350,6 @@ class RecurrentPolicy(Policy):
         )
 
 
-def encode_tokens(navigator: Navigator, tokens: Tensor) -> Instruction:
-    """Let a navigator read instructions [row, token]."""
-    return navigator.encode(tokens, tokens != PAD)
-
-
 def as_policy(thing: nn.Module) -> Policy:
     """A policy as it is; a navigator as the policy that it is the network of."""
     if isinstance(thing, Policy):
@@ -377,3 +357,59 @@ def as_policy(thing: nn.Module) -> Policy:
     if isinstance(thing, Navigator):
         return RecurrentPolicy(thing)
     raise UsageError(f"a {type(thing).__name__} is no policy; derive from vln.Policy, or give a navigator")
+
+
+@dataclass(frozen=True)
+class GreedyMemory(RowMemory):
+    """A policy's memory, of the rows that are active, and its last decision."""
+
+    memory: Any
+    rows: Tensor | None = None
+    decision: Decision | None = None
+
+    def select(self, kept: Tensor) -> "GreedyMemory":
+        return GreedyMemory(select_rows(self.memory, kept), narrow_rows(self.rows, kept))
+
+
+class GreedyAgent(Agent):
+    """A policy, or a navigator, that walks many episodes at once, each with its own instruction."""
+
+    def __init__(self, policy: nn.Module) -> None:
+        self.policy = as_policy(policy)
+        self.wants = self.policy.wants
+        self.goes_back, self.hops_per_step = self.policy.goes_back, self.policy.hops_per_step
+
+    def begin(self, batch: EpisodeBatch) -> GreedyMemory:
+        memory = self.policy.begin(batch)
+        require_rows(self.policy, memory, len(batch.state.viewpoint))
+        return GreedyMemory(memory)
+
+    def act(self, observation: Observation, memory: GreedyMemory) -> tuple[Tensor, GreedyMemory]:
+        decision = self.policy.step(observation, memory.memory, attention=True)
+        checked_decision(self.policy, decision, observation)
+        choice = decision.choice(decision.all_logits.argmax(dim=1))
+        return choice, GreedyMemory(decision.memory, memory.rows, decision)
+
+    def name_object(self, observation: Observation, memory: GreedyMemory) -> Tensor:
+        """The best real object in view, by the logits of the step; the last place, "no object", where there is none."""
+        logits = None if memory.decision is None else memory.decision.object_logits
+        if logits is None:
+            return torch.full_like(observation.state.viewpoint, NONE)
+        # Padding is lower still.
+        last_resort = torch.full_like(logits[:, :1], torch.finfo(logits.dtype).min)
+        return torch.cat((logits[:, :-1], last_resort), dim=1).argmax(dim=1)
+
+    def explain(self, observation: Observation, memory: GreedyMemory) -> Explanation | None:
+        """Logits as probabilities; those of objects are shared with "no object", which comes last."""
+        decision = memory.decision
+        if decision is None:
+            return None
+        objects, places = decision.object_logits, decision.places
+        probability, slots = decision.all_logits.float().softmax(dim=1), decision.logits.shape[1]
+        return Explanation(
+            probability=probability[:, :slots],
+            language_weights=decision.language_weights,
+            object_probability=None if objects is None else objects.float().softmax(dim=1),
+            place_probability=None if places is None else probability[:, slots:],
+            places=places,
+        )

@@ -40,7 +40,15 @@ def read_connectivity(path: Path) -> ScanGraph:
     names = [entries[index]["image_id"] for index in included]
     adjacent = np.array([entry["unobstructed"] for entry in entries], dtype=bool)[np.ix_(included, included)]
     np.fill_diagonal(adjacent, val=False)
-    _check_graph(names, adjacent, faults)
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            faults.add(f"viewpoint {name}", "occurs twice", "keep one of the two")
+    for crowded in np.flatnonzero(adjacent.sum(axis=1) > MOST_NEIGHBOURS):
+        problem = f"leads to {adjacent[crowded].sum():,} others"
+        faults.add(f"viewpoint {names[crowded]}", problem, f"keep at most {MOST_NEIGHBOURS}")
+    for start, end in np.argwhere(adjacent & ~adjacent.T):
+        problem = f"leads to {names[end]}, which does not lead back"
+        faults.add(f"viewpoint {names[start]}", problem, "make 'unobstructed' the same in both directions")
     faults.raise_if_any()
     poses = np.array([entries[index]["pose"] for index in included], dtype=np.float64).reshape(-1, 16)
     return ScanGraph(scan, tuple(names), np.ascontiguousarray(poses[:, [3, 7, 11]]), adjacent)
@@ -63,17 +71,3 @@ def _check_entry(index: int, entry: Any, count: int, faults: Faults) -> None:
         if isinstance(flags, list) and not (len(flags) == count and is_list_of(flags, bool)):
             faults.add(place, f"'{name}' is not {count} true or false", "give one flag for every viewpoint of the file")
     return None
-
-
-def _check_graph(names: list[str], adjacent: NDArray[np.bool_], faults: Faults) -> None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            faults.add(f"viewpoint {name}", "occurs twice", "keep one of the two")
-        seen.add(name)
-    for index in np.flatnonzero(adjacent.sum(axis=1) > MOST_NEIGHBOURS):
-        problem = f"leads to {adjacent[index].sum():,} others"
-        faults.add(f"viewpoint {names[index]}", problem, f"keep at most {MOST_NEIGHBOURS}")
-    for start, end in np.argwhere(adjacent & ~adjacent.T):
-        problem = f"leads to {names[end]}, which does not lead back"
-        faults.add(f"viewpoint {names[start]}", problem, "make 'unobstructed' the same in both directions")

@@ -1,8 +1,7 @@
 """Image features of views and of REVERIE's objects: the 36-view TSV, and HDF5 with a dataset for each viewpoint.
 
-All are streamed: one viewpoint is in memory at a time, whatever the size of the file. An HDF5 file may declare in a few
-bytes what it does not hold: unstored datasets are filled, compressed ones may unpack a thousandfold or, by several
-filters, a millionfold, and links lead into other files. All of that is checked before a dataset is read.
+One viewpoint is in memory at a time. An HDF5 file may declare in a few bytes what it does not hold: unstored datasets
+are filled, compressed ones unpack up to a millionfold, and links lead into other files; all is checked before reading.
 """
 
 import base64
@@ -25,20 +24,15 @@ from vlnbert.progress import track
 from vlnbert.sources.files import FETCH_AGAIN, MEGABYTE, is_name, opened
 
 VIEWS = 36
-MOST_OBJECTS = 1000  # of a viewpoint; every table has room for those of the fullest. The open data has 61 at most.
+# Of a viewpoint; every table has room for those of the fullest. The open data has 61 at most.
+MOST_OBJECTS = 1000
 TSV_FIELDS = ("scanId", "viewpointId", "image_w", "image_h", "vfov", "features")
 LONGEST_LINE = 16 * MEGABYTE  # bytes of a panorama in a TSV file; with 2,048 numbers a view it has 0.4 MB
 LARGEST_DATASET = 32 * MEGABYTE  # bytes of a dataset, and of a chunk of one; 36 views of 2,048 numbers have 0.3 MB
 UNPACKED_ROOM = 1 << 28  # bytes that all datasets may have beyond UNPACKED times what the file stores
 UNPACKED = 16  # features are hardly ever packed that well
-HDF5_FAULTS = (
-    OSError,
-    RuntimeError,
-    KeyError,
-    TypeError,
-    ValueError,
-    MemoryError,
-)  # from h5py, where a file is damaged
+# From h5py, where a file is damaged.
+HDF5_FAULTS = (OSError, RuntimeError, KeyError, TypeError, ValueError, MemoryError)
 NO_DATASET = "is not a dataset named <scan>_<viewpoint>"
 IDS = "obj_ids"
 NO_IDS = f"'{IDS}' is not a list of whole numbers or texts"
@@ -131,7 +125,7 @@ def check_width(width: int | None) -> None:
 
 
 def _values_problem(values: NDArray[np.float32], width: int | None, exact: bool) -> str:
-    """What is wrong with [any, width] features; `exact` where a wider one may not be sliced."""
+    """The fault of [any, width] features, or nothing; `exact` where a wider one may not be sliced."""
     if width is not None and (values.shape[1] != width if exact else values.shape[1] < width):
         return f"is {values.shape[1]} wide, where {width} is expected"
     if not np.isfinite(values).all():
@@ -150,23 +144,21 @@ def _read_tsv(path: Path) -> Iterator[Entry[NDArray[np.float32]]]:
                 yield f"line {number}", "", str(number), f"has {len(fields)} fields, not {len(TSV_FIELDS)}"
                 continue
             scan, viewpoint = fields[0].decode(errors="replace"), fields[1].decode(errors="replace")
-            yield f"line {number}", scan, viewpoint, _decode(fields[-1])
-
-
-def _decode(field: bytes) -> NDArray[np.float32] | str:
-    try:
-        content = base64.b64decode(field, validate=True)
-    except binascii.Error:
-        return "is not whole base64"
-    if not content or len(content) % (4 * VIEWS):
-        return "is not 36 equally wide float32 features"
-    return np.frombuffer(content, dtype="<f4").reshape(VIEWS, -1)
+            values: NDArray[np.float32] | str = "is not 36 equally wide float32 features"
+            try:
+                content = base64.b64decode(fields[-1], validate=True)
+                if content and not len(content) % (4 * VIEWS):
+                    values = np.frombuffer(content, dtype="<f4").reshape(VIEWS, -1)
+            except binascii.Error:
+                values = "is not whole base64"
+            yield f"line {number}", scan, viewpoint, values
 
 
 def _read_datasets(path: Path, read: Read[Content]) -> Iterator[Entry[Content]]:
     """The datasets of an HDF5 file, as `read` gives them."""
     with opened(path, "feature file"):
-        pass  # only to report a file that cannot be opened; later errors are about its content
+        # Only to report a file that cannot be opened; later errors are about its content.
+        pass
     with ExitStack() as stack:
         try:
             file = stack.enter_context(h5py.File(path, "r"))
@@ -175,7 +167,8 @@ def _read_datasets(path: Path, read: Read[Content]) -> Iterator[Entry[Content]]:
             raise DataError(path, "is not a whole HDF5 file", FETCH_AGAIN) from None
         size = _Size(path, path.stat().st_size)
         for key in track(keys, path.name):
-            name = key if isinstance(key, str) else key.decode(errors="replace")  # bytes where it is not UTF-8
+            # A key that is not UTF-8 comes as bytes.
+            name = key if isinstance(key, str) else key.decode(errors="replace")
             scan, _, viewpoint = name.rpartition("_")
             yield f"key {name}", scan, viewpoint, _read_dataset(file, key, read, size) if scan else NO_DATASET
 
@@ -204,10 +197,11 @@ def _read_dataset(file: h5py.File, key: str | bytes, read: Read[Content], size: 
     try:
         if file.id.links.get_info(name).type != h5l.TYPE_HARD:
             return "is a link, not a dataset"
-        found = h5o.open(file.id, name)  # what file[key] does in the end, but quicker
-        if not isinstance(found, h5d.DatasetID):
+        # What file[key] does in the end, but quicker.
+        item = h5o.open(file.id, name)
+        if not isinstance(item, h5d.DatasetID):
             return NO_DATASET
-        dataset = h5py.Dataset(found)
+        dataset = h5py.Dataset(item)
         return _size_problem(dataset, size) or read(dataset)
     except HDF5_FAULTS:
         return "cannot be read: the file is damaged there"
@@ -215,7 +209,8 @@ def _read_dataset(file: h5py.File, key: str | bytes, read: Read[Content], size: 
 
 def _size_problem(dataset: h5py.Dataset, size: _Size) -> str:
     """Why a dataset lies elsewhere or is too large, or nothing; the file's size is checked too."""
-    shape, itemsize = dataset.shape or (), dataset.dtype.itemsize  # an empty one has no shape
+    # An empty dataset has no shape.
+    shape, itemsize = dataset.shape or (), dataset.dtype.itemsize
     declared, stored = prod(shape) * itemsize, dataset.id.get_storage_size()
     made = dataset.id.get_create_plist()
     layout = made.get_layout()
@@ -235,17 +230,18 @@ def _views(dataset: h5py.Dataset) -> NDArray[np.float32] | str:
     shape: tuple[int, ...] = dataset.shape or ()
     if len(shape) != 2 or shape[0] != VIEWS or not shape[1] or not np.issubdtype(dataset.dtype, np.floating):
         return f"is {dataset.dtype} of shape {shape}, not 36 views of floating-point features"
-    with np.errstate(over="ignore"):  # a number too large becomes infinite, which is refused
-        return np.asarray(dataset[()], dtype=np.float32)
+    return _as_float32(dataset)
 
 
 def _objects(dataset: h5py.Dataset) -> tuple[tuple[str, ...], NDArray[np.float32]] | str:
     if IDS not in dataset.attrs:
         return f"has no attribute '{IDS}'"
     stored = dataset.attrs.get_id(IDS)
-    named = prod(stored.shape or ())  # which may be many texts in few bytes
+    # Few bytes may declare many texts.
+    named = prod(stored.shape or ())
     if named and stored.dtype.kind not in "iuS" and h5py.check_string_dtype(stored.dtype) is None:
-        return NO_IDS  # h5py crashes on some other kinds, where they are damaged
+        # h5py crashes on some other kinds, where they are damaged.
+        return NO_IDS
     if named > MOST_OBJECTS:
         return f"'{IDS}' names {named:,} objects, more than {MOST_OBJECTS:,}"
     listed = np.asarray(dataset.attrs[IDS])
@@ -257,10 +253,16 @@ def _objects(dataset: h5py.Dataset) -> tuple[tuple[str, ...], NDArray[np.float32
     if len(set(ids)) != len(ids):
         return f"'{IDS}' names an object twice"
     if not ids and 0 in shape:
-        return (), np.zeros((0, 0), dtype=np.float32)  # some write such a dataset where there is no object
+        # Some write such a dataset where there is no object.
+        return (), np.zeros((0, 0), dtype=np.float32)
     if len(shape) != 2 or not shape[1] or not np.issubdtype(dataset.dtype, np.floating):
         return f"is {dataset.dtype} of shape {shape}, not floating-point features of objects"
     if shape[0] != len(ids):
         return f"holds {shape[0]} features of {len(ids)} objects"
-    with np.errstate(over="ignore"):  # a number too large becomes infinite, which is refused
-        return ids, np.asarray(dataset[()], dtype=np.float32)
+    return ids, _as_float32(dataset)
+
+
+def _as_float32(dataset: h5py.Dataset) -> NDArray[np.float32]:
+    """All numbers of a dataset; one that is too large becomes infinite, which is refused later."""
+    with np.errstate(over="ignore"):
+        return np.asarray(dataset[()], dtype=np.float32)

@@ -20,8 +20,10 @@ Panorama = TypeVar("Panorama")
 FETCH_AGAIN = "fetch the file again"
 MEGABYTE = 1 << 20
 LARGEST_JSON = 64 * MEGABYTE  # of a document that is read as a whole; the largest of the open data has 4
-MOST_MEMORY = 900 * MEGABYTE  # that a document may become: three bytes of text may become two hundred of memory
-BYTES_MADE = {b'"': 40, b",": 40, b"[": 64, b"{": 180}  # of memory, at most, for each of these marks in the text
+# That a document may become: three bytes of text may become two hundred of memory.
+MOST_MEMORY = 900 * MEGABYTE
+# Bytes of memory, at most, for each of these marks in the text.
+BYTES_MADE = {b'"': 40, b",": 40, b"[": 64, b"{": 180}
 
 LARGEST = 1e18  # of a number; single precision holds its square
 LONGEST_NAME = 1000  # characters
@@ -36,14 +38,6 @@ DECODER = json.JSONDecoder()
 BLANK = re.compile(r"[ \t\n\r]*")  # white space between JSON's marks
 
 Entry = tuple[str | None, Any]  # a value with its key, where it has one
-
-
-class SpecialFileError(DataError):
-    """A pipe or a device where a regular file is expected: a pipe may wait for ever, a device may never end."""
-
-    def __init__(self, path: Path, kind: str, what: str) -> None:
-        problem = f"is a {kind}, where a {what} is expected"
-        super().__init__(path, problem, "save what it gives to a file, and name that")
 
 
 class NewerFormatError(DataError):
@@ -64,7 +58,10 @@ def open_for_reading(path: Path, what: str, pipe: bool = False) -> IO[bytes]:
         elif stat.S_ISDIR(mode):
             raise IsADirectoryError(EISDIR, os.strerror(EISDIR))
         elif not stat.S_ISREG(mode):
-            raise SpecialFileError(path, "pipe" if stat.S_ISFIFO(mode) else "device", what)
+            # A pipe may wait for ever, a device may never end.
+            kind = "pipe" if stat.S_ISFIFO(mode) else "device"
+            problem = f"is a {kind}, where a {what} is expected"
+            raise DataError(path, problem, "save what it gives to a file, and name that")
         return os.fdopen(descriptor, "rb")
     except BaseException:
         os.close(descriptor)
@@ -115,7 +112,8 @@ def read_json(
 ) -> Any:
     """A JSON document of at most `most` bytes; a fault in it is reported with line, column and the remedy `damaged`."""
     content = read_bytes(path, what, most, remedy)
-    if len(content) > 4 * MEGABYTE:  # a smaller one cannot become as large
+    # A smaller one cannot become too large.
+    if len(content) > 4 * MEGABYTE:
         memory = len(content) * (1 if content.isascii() else 4)
         if memory + sum(size * content.count(mark) for mark, size in BYTES_MADE.items()) > MOST_MEMORY:
             problem = f"would take {MOST_MEMORY // MEGABYTE} MB of memory or more, as no {what} does"
@@ -141,38 +139,34 @@ def read_by_viewpoint(
     if not isinstance(document, dict):
         raise DataError(path, "does not hold an object with a key a viewpoint", FETCH_AGAIN)
     faults = Faults(path)
-    found = [panorama(path.stem, viewpoint, entry, faults) for viewpoint, entry in document.items()]
+    panoramas = [panorama(path.stem, viewpoint, entry, faults) for viewpoint, entry in document.items()]
     faults.raise_if_any()
-    return found
+    return panoramas
 
 
 def format_of(path: Path, document: Mapping[str, Any], newest: int) -> int:
     """The version of a document's format, from 1 to the newest that this program reads."""
-    found = document.get(FORMAT, FIRST)
-    if type(found) is not int or found < FIRST:
-        raise DataError(path, f"names its format {found!r}, which is no version", FETCH_AGAIN)
-    if found > newest:
-        problem = f"is of format {found}, made by a newer vlnbert; this one reads up to {newest}"
+    version = document.get(FORMAT, FIRST)
+    if type(version) is not int or version < FIRST:
+        raise DataError(path, f"names its format {version!r}, which is no version", FETCH_AGAIN)
+    if version > newest:
+        problem = f"is of format {version}, made by a newer vlnbert; this one reads up to {newest}"
         raise NewerFormatError(path, problem, "upgrade with: pip install --upgrade vlnbert")
-    return found
+    return version
 
 
 def stream_json_list(path: Path, what: str, remedy: str = "check the path") -> Iterator[Any]:
     """The items of a JSON list, one at a time: a file of any length in the memory of its longest item."""
-    return (item for _, item in _entries_of(path, what, remedy, "["))
+    return (item for _, item in stream_json_entries(path, what, FETCH_AGAIN, remedy, kinds="[", pipe=False))
 
 
-def stream_json_entries(path: Path, what: str, damaged: str) -> Iterator[Entry]:
+def stream_json_entries(
+    path: Path, what: str, damaged: str, remedy: str = "check the path", kinds: str = "[{", pipe: bool = True
+) -> Iterator[Entry]:
     """The items of a JSON list, or the values of an object with their keys, which may occur twice; also from a pipe.
 
-    `damaged` is the remedy for a file that is not whole.
+    `damaged` is the remedy for a file that is not whole, `remedy` for one that is not there.
     """
-    return _entries_of(path, what, "check the path", "[{", damaged, pipe=True)
-
-
-def _entries_of(
-    path: Path, what: str, remedy: str, kinds: str, damaged: str = FETCH_AGAIN, pipe: bool = False
-) -> Iterator[Entry]:
     count = 0
     with opened(path, what, remedy, pipe=pipe) as file:
         try:
@@ -212,12 +206,12 @@ class _JsonText:
 
     def more(self, least: int = 1) -> bool:
         """Hold at least so many characters more, if there are any."""
-        found, count = [self.held[self.at :]], 0
+        parts, count = [self.held[self.at :]], 0
         while count < least and (chunk := next(self.chunks, None)) is not None:
-            found.append(chunk)
+            parts.append(chunk)
             count += len(chunk)
         if count:
-            self.held, self.at = "".join(found), 0
+            self.held, self.at = "".join(parts), 0
         return count > 0
 
     def peek(self) -> str:
@@ -283,10 +277,8 @@ def is_number(value: Any) -> TypeGuard[int | float]:
 
 def is_text(value: Any) -> TypeGuard[str]:
     """Whether a value is text that can be encoded: JSON can also spell unpaired surrogates."""
-    if not isinstance(value, str):
-        return False
     try:
-        return value.isascii() or bool(value.encode())
+        return isinstance(value, str) and (value.isascii() or bool(value.encode()))
     except UnicodeEncodeError:
         return False
 

@@ -1,8 +1,7 @@
 """Instruction files: R2R, REVERIE (v1 and v2) and PREVALENT-style augmented data, all as one kind of record.
 
-A record is one instruction of one path, named as every result file names it: `<path_id>_<k>` in R2R,
-`<path_id>_<objId>_<k>` in REVERIE, and the `path_id` itself in augmented data. Paths without instructions are read as
-records without words. Beside instructions: LAR2R's word labels, and the descriptions of augmented files.
+A record is one instruction, named as in result files: `<path_id>_<k>` in R2R, `<path_id>_<objId>_<k>` in REVERIE, and
+`<path_id>` in augmented data. Also here: LAR2R's word labels, and the descriptions of augmented files.
 """
 
 import re
@@ -16,7 +15,6 @@ from vlnbert.errors import DataError, Faults
 from vlnbert.sources.files import (
     FETCH_AGAIN,
     FORMAT,
-    LONGEST_NAME,
     MEGABYTE,
     format_of,
     is_list_of,
@@ -148,7 +146,8 @@ def _records(item: Any, index: int, parse: Parse, faults: Faults) -> list[Episod
         faults.add(place, "'heading' is missing or not a number", "give the start heading in radians")
     if path is None or len(faults.found) > before:
         return []
-    item["path"] = tuple(path)  # once for all of its instructions
+    # Once for all of its instructions.
+    item["path"] = tuple(path)
     records = list(parse(item, place, faults))
     return records if len(faults.found) == before else []
 
@@ -265,40 +264,35 @@ def read_labelled_words(path: Path) -> Mapping[str, Mapping[str, LabelledWords]]
     viewpoint those about stopping; a turn that is labelled is made there (tests/golden/test_word_labels.py).
     """
     paths: Any = read_json(path, LABEL_FILE, GET_LABELS)
-    faults, found = Faults(path), dict[str, dict[str, LabelledWords]]()
-    for name, viewpoints in _table(paths, "", "paths", faults):
-        for viewpoint, labels in _table(viewpoints, f"path {name}", "viewpoints", faults):
+    faults, labelled = Faults(path), dict[str, dict[str, LabelledWords]]()
+    for name, viewpoints in _table(paths, "", "paths", faults).items():
+        for viewpoint, labels in _table(viewpoints, f"path {name}", "viewpoints", faults).items():
             if viewpoint == PATH_NAME:
                 continue
-            for number, label in _table(labels, f"path {name} viewpoint {viewpoint}", "instructions", faults):
-                if _is_label(label):
-                    words = LabelledWords(*(tuple(label.get(kind, ())) for kind in KINDS))
-                    if words.places:
-                        found.setdefault(f"{name}_{number}", {})[viewpoint] = words
-                else:
+            place = f"path {name} viewpoint {viewpoint}"
+            for number, label in _table(labels, place, "instructions", faults).items():
+                if not _is_label(label):
                     problem = f"has no lists of words by {' and '.join(KINDS)}, each from 0 to {LONGEST_TEXT - 1:,}"
-                    faults.add(f"path {name} viewpoint {viewpoint} instruction {number}", problem, FETCH_AGAIN)
-    if not found and not faults.found:
+                    faults.add(f"{place} instruction {number}", problem, FETCH_AGAIN)
+                elif (words := LabelledWords(*(tuple(label.get(kind, ())) for kind in KINDS))).places:
+                    labelled.setdefault(f"{name}_{number}", {})[viewpoint] = words
+    if not labelled and not faults.found:
         faults.add("", "holds no labels", FETCH_AGAIN)
     faults.raise_if_any()
-    return found
+    return labelled
 
 
-def _table(entry: Any, place: str, what: str, faults: Faults) -> Iterator[tuple[str, Any]]:
-    """The items of a JSON object; none, and a fault, where it is something else."""
+def _table(entry: Any, place: str, what: str, faults: Faults) -> Mapping[str, Any]:
+    """A JSON object; an empty one, and a fault, where it is something else."""
     if isinstance(entry, dict):
-        yield from entry.items()
-    else:
-        faults.add(place, f"is no table of {what}", FETCH_AGAIN)
+        return entry
+    faults.add(place, f"is no table of {what}", FETCH_AGAIN)
+    return {}
 
 
 def _is_label(label: Any) -> bool:
-    return (
-        isinstance(label, dict)
-        and label.keys() <= set(KINDS)
-        and all(is_list_of(words, int) for words in label.values())
-        and all(0 <= place < LONGEST_TEXT for words in label.values() for place in words)
-    )
+    words = label.values() if isinstance(label, dict) and label.keys() <= set(KINDS) else [None]
+    return all(is_list_of(places, int) and all(0 <= place < LONGEST_TEXT for place in places) for places in words)
 
 
 def split_words(text: str) -> Iterator[tuple[int, int]]:
@@ -316,7 +310,8 @@ class Provenance:
     paths: int  # with generated instructions
     tellings: int  # generated for each path, at most
     instructions: int  # in the file
-    keep_followed: str | None  # the navigator that could follow the instructions that were kept, if there was one
+    # Navigator that could follow the instructions that were kept, if there was one.
+    keep_followed: str | None
     bytes: int  # size of the file, so that another one of its name is noticed
 
 
@@ -344,28 +339,20 @@ def read_provenance(augmented: Path) -> Provenance | None:
         if not _is_value(name, value):
             problem = f"says {value!r:.60} of '{name}'" if name in document else f"lacks '{name}'"
             raise DataError(path, problem, DESCRIBE_AGAIN)
-    if values["held_out"] is not None:
-        values["held_out"] = tuple(values["held_out"])
-    found = Provenance(**values)
-    if found.bytes != (size := augmented.stat().st_size):
-        problem = f"is about a file of {found.bytes:,} bytes, and {augmented.name} has {size:,}"
+    if values["bytes"] != (size := augmented.stat().st_size):
+        problem = f"is about a file of {values['bytes']:,} bytes, and {augmented.name} has {size:,}"
         raise DataError(path, problem, DESCRIBE_AGAIN)
-    return found
+    held_out = values.pop("held_out")
+    return Provenance(**values, held_out=None if held_out is None else tuple(held_out))
 
 
 def _is_value(name: str, value: Any) -> bool:
-    match name:
-        case "speaker":
-            return _is_short(value)
-        case "keep_followed":
-            return value is None or _is_short(value)
-        case "held_out":
-            return value is None or (isinstance(value, list) and all(map(_is_short, value)))
-        case "decoding":
-            return isinstance(value, dict)
-        case _:
-            return type(value) is int and 0 <= value < 2**63
-
-
-def _is_short(value: Any) -> bool:
-    return is_text(value) and len(value) <= LONGEST_NAME
+    if value is None:
+        return name in ("keep_followed", "held_out")
+    if name == "decoding":
+        return isinstance(value, dict)
+    if name in ("speaker", "keep_followed"):
+        return isinstance(value, str) and is_name(value)
+    if name == "held_out":
+        return isinstance(value, list) and all(isinstance(house, str) and is_name(house) for house in value)
+    return type(value) is int and 0 <= value < 2**63

@@ -51,28 +51,28 @@ class DataFolder:
     def graphs(self) -> dict[str, Path]:
         """The connectivity file of every scan, by scan, in alphabetical order."""
         suffix = "_connectivity.json"
-        found = {path.name.removesuffix(suffix): path for path in sorted(self.connectivity.glob(f"*{suffix}"))}
-        if not found and any(self.root.resolve().parent.glob(f"connectivity/*{suffix}")):
+        graphs = {path.name.removesuffix(suffix): path for path in sorted(self.connectivity.glob(f"*{suffix}"))}
+        if not graphs and any(self.root.resolve().parent.glob(f"connectivity/*{suffix}")):
             raise DataError(self.root, "is a part of a data folder", f"give the whole of it: {self.root.parent}")
-        if not found:
+        if not graphs:
             raise DataError(self.connectivity, f"holds no <scan>{suffix}", MAKE_ONE)
-        return found
+        return graphs
 
     def instruction_files(self, task: str) -> dict[str, Path]:
         """The files <task>/<TASK>_<split>.json, by split."""
         prefix = f"{task.upper()}_"
-        found = [path for path in (self.root / task).glob(f"{prefix}*.json") if not path.name.endswith(ABOUT)]
-        return {path.stem.removeprefix(prefix): path for path in sorted(found)}
+        paths = [path for path in (self.root / task).glob(f"{prefix}*.json") if not path.name.endswith(ABOUT)]
+        return {path.stem.removeprefix(prefix): path for path in sorted(paths)}
 
     def augmented_files(self, task: str) -> dict[str, Path]:
         """The files <task>/<name>_aug.json, by <name>_aug, but for those that `instruction_files` has."""
-        found = {path.stem: path for path in sorted((self.root / task).glob("*_aug.json"))}
-        return {split: path for split, path in found.items() if not split.startswith(f"{task.upper()}_")}
+        files = {path.stem: path for path in sorted((self.root / task).glob("*_aug.json"))}
+        return {split: path for split, path in files.items() if not split.startswith(f"{task.upper()}_")}
 
     def feature_files(self) -> list[Path]:
         """Image feature files that lie in `features/`."""
-        found = {path for path in self.features.glob("*") if path.suffix in {*HDF5, ".tsv"}}
-        return sorted(found.difference(self.object_feature_files()))
+        paths = {path for path in self.features.glob("*") if path.suffix in {*HDF5, ".tsv"}}
+        return sorted(paths.difference(self.object_feature_files()))
 
     def object_feature_files(self) -> list[Path]:
         """Features of objects lie there too; their names begin with obj, as those of the published ones do."""

@@ -1,9 +1,8 @@
 """Tokenizers from strangers: which tokenizer.json is loaded, and texts as tokens within bounds of memory and time.
 
-The library that runs tokenizers believes any number and any amount of padding: some documents take gigabytes, and a
-damaged table of characters ends the process. The document is checked here first, and a copy without padding, truncation
-and dropout is loaded. All kinds of models and steps that the library knows are accepted, with any regular expression:
-the library gives up a match after ten million steps.
+The library believes any number and any amount of padding: some documents take gigabytes, and a damaged table of
+characters ends the process. So the document is checked first, and loaded without padding, truncation and dropout. All
+kinds of models and steps are accepted, with any regular expression: a match is given up after ten million steps.
 """
 
 import base64
@@ -17,7 +16,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from tokenizers import Encoding, Tokenizer
-from tokenizers.normalizers import BertNormalizer, Normalizer
+from tokenizers.normalizers import BertNormalizer
 
 from vlnbert.errors import DataError, UsageError
 from vlnbert.sources.files import FETCH_AGAIN, is_number, read_json
@@ -25,22 +24,29 @@ from vlnbert.sources.files import FETCH_AGAIN, is_number, read_json
 LARGEST_FILE = 64 << 20  # bytes; a vocabulary of a million pieces has 60 MB
 MOST_PIECES = 1 << 20
 LONGEST_PIECE = 1024  # characters
-UNIGRAM = 3 << 20  # bytes of all pieces of a Unigram, less what they share at the beginning; each takes 350 of memory
+# Bytes of all pieces of a Unigram, less what they share at the beginning; each takes 350 of memory.
+UNIGRAM = 3 << 20
 ADDED = 1 << 18  # characters of all added tokens, which take time to look for
 UNUSED = 1024  # numbers below the largest that no piece need have
-LONGEST_WORD = 200  # characters looked up as one word, in time that grows with the cube; every BERT has 100
+# Characters looked up as one word, in time that grows with the cube; every BERT has 100.
+LONGEST_WORD = 200
 MOST_PARTS, DEPTH = 64, 4  # of a sequence of steps, and how deep one sequence may be in another
-MULTIPLIED = 1 << 18  # factor by which all steps together may lengthen a text: PIECE then becomes 256 MB at most
+# Factor by which all steps together may lengthen a text: PIECE then becomes 256 MB at most.
+MULTIPLIED = 1 << 18
 ENDS = 8  # tokens that may be put around a text
-ONCE = {  # steps that lengthen a text, each of which may occur once
+# Steps that lengthen a text, each of which may occur once.
+ONCE = {
     "normalizers": ("Precompiled", "ByteLevel", "Prepend", "BertNormalizer"),
     "pretokenizers": ("ByteLevel", "Metaspace"),
 }
-LENGTHENED = {"Precompiled": 64, "ByteLevel": 2, "NFKC": 18, "NFKD": 18}  # factors by which steps lengthen a letter
+# Factors by which steps lengthen a letter.
+LENGTHENED = {"Precompiled": 64, "ByteLevel": 2, "NFKC": 18, "NFKD": 18}
 
-AT_ONCE = 1 << 18  # characters encoded at a time; an encoding may have hundreds of bytes for each
+# Characters encoded at a time; an encoding may have hundreds of bytes for each.
+AT_ONCE = 1 << 18
 PIECE = 1 << 10  # characters of a text whose growth is checked together
-GROWTH = 8  # factor by which a normalizer may lengthen a text in bytes, beyond ROOM for a few unusual letters
+# Factor by which a normalizer may lengthen a text in bytes, beyond ROOM for a few unusual letters.
+GROWTH = 8
 ROOM = 1 << 10  # bytes
 USE_BERTS = "use the tokenizer of a BERT or of another encoder of text"
 
@@ -104,7 +110,7 @@ def checked_tokenizer(path: Path | str, document: Any) -> Tokenizer:
 
 
 def numbers_problem(pieces: Mapping[Any, Any]) -> str | None:
-    """What is wrong with numbered pieces, or None.
+    """The fault of numbered pieces, or None.
 
     Numbers may hardly exceed the count of pieces: an embedding has a row for each number, used or not.
     """
@@ -152,10 +158,8 @@ def _check_lengthening(document: dict[str, Any]) -> None:
     for part, within in (("normalizer", "normalizers"), ("pre_tokenizer", "pretokenizers")):
         steps = _flattened(document.get(part), within)
         kinds = [step["type"] for step in steps]
-        require(
-            len(kinds) <= MOST_PARTS and all(kinds.count(kind) <= 1 for kind in ONCE[within]),
-            "steps that multiply text",
-        )
+        few = len(kinds) <= MOST_PARTS and all(kinds.count(kind) <= 1 for kind in ONCE[within])
+        require(few, "steps that multiply text")
         for step in steps:
             growth *= LENGTHENED.get(step["type"], 1)
             if step["type"] == "Replace":
@@ -203,7 +207,7 @@ def _check_ends(step: dict[str, Any], numbers: Mapping[str, int]) -> None:
 
 
 def charsmap_problem(encoded: object) -> str | None:
-    """What is wrong with SentencePiece's table of characters, as a tokenizer.json holds it, or None.
+    """The fault of SentencePiece's table of characters, as a tokenizer.json holds it, or None.
 
     It is a trie (a double array as darts-clone lays it out, in blocks of 256 units) and the texts that its leaves point
     to, each with a zero byte at its end.
@@ -228,12 +232,12 @@ def charsmap_problem(encoded: object) -> str | None:
 def _leads_to_texts(trie: np.ndarray, texts: bytes) -> bool:
     """Whether every step stays within the trie, and every leaf points to the beginning of a text."""
     leaf = (trie & LEAF) > 0
-    offset = (trie >> 10) << ((trie & (1 << 9)) >> 6)  # from a unit to its children
+    # From a unit to its children.
+    offset = (trie >> 10) << ((trie & (1 << 9)) >> 6)
     children = np.arange(len(trie), dtype=np.uint32) ^ offset
-    inner = ~leaf
-    if (children[inner] // BLOCK >= len(trie) // BLOCK).any():
+    if (children[~leaf] // BLOCK >= len(trie) // BLOCK).any():
         return False
-    with_value = inner & ((trie & (1 << 8)) > 0)
+    with_value = ~leaf & ((trie & (1 << 8)) > 0)
     if not leaf[children[with_value]].all():
         return False
     begins = np.flatnonzero(np.frombuffer(b"\0" + texts[:-1], np.uint8) == 0)
@@ -254,17 +258,21 @@ def _encoded(tokenizer: Tokenizer, texts: Iterable[str], part: Callable[[Encodin
     """A part of each text's encoding: whole encodings would take hundreds of times the memory."""
     normalizer = tokenizer.normalizer
     lengthens = normalizer is not None and not isinstance(normalizer, BertNormalizer)
-    found = list[T]()
+    parts = list[T]()
     try:
         for batch in _batches(texts):
-            if lengthens:
-                _check_growth(normalizer, batch)
-            found += map(part, tokenizer.encode_batch(batch))
+            # Several honest steps may multiply.
+            for text in batch if lengthens else ():
+                for start in range(0, len(text), PIECE):
+                    piece = text[start : start + PIECE]
+                    if len(normalizer.normalize_str(piece).encode()) > GROWTH * len(piece.encode()) + ROOM:
+                        raise UsageError(f"the tokenizer makes a text more than {GROWTH} times longer; {USE_BERTS}")
+            parts += map(part, tokenizer.encode_batch(batch))
     except UsageError:
         raise
     except BaseException as error:
         raise UsageError(f"the tokenizer cannot read a text ({failure_gist(error)}); {USE_BERTS}") from None
-    return found
+    return parts
 
 
 def failure_gist(error: BaseException) -> str:
@@ -285,12 +293,3 @@ def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
         size += len(text)
     if batch:
         yield batch
-
-
-def _check_growth(normalizer: Normalizer, texts: list[str]) -> None:
-    """Refuse a normalizer that lengthens these texts too much: several honest steps may multiply."""
-    for text in texts:
-        for start in range(0, len(text), PIECE):
-            piece = text[start : start + PIECE]
-            if len(normalizer.normalize_str(piece).encode()) > GROWTH * len(piece.encode()) + ROOM:
-                raise UsageError(f"the tokenizer makes a text more than {GROWTH} times longer; {USE_BERTS}")

@@ -11,6 +11,7 @@ import stat
 import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, TypeVar
@@ -22,11 +23,15 @@ Read = TypeVar("Read")
 TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{16}", re.DOTALL)  # a name that `temporary_name` made
 EXCHANGE = 2  # RENAME_EXCHANGE of Linux' renameat2
 HERE = -100  # AT_FDCWD: paths are those of this process
-NEVER_SYNCED = (errno.EINVAL, errno.ENOTSUP)  # from some network file systems, where a folder cannot be synced
+# From some network file systems, where a folder cannot be synced.
+NEVER_SYNCED = (errno.EINVAL, errno.ENOTSUP)
 READ_ATTEMPTS = 100  # at a folder that is replaced again and again
+MAKE_FOLDER = partial(Path.mkdir, mode=0o700)
+OTHER_FOLDER = "free some space or choose a folder that is new or empty"
 LOCK = "lock"  # the file that keeps a folder to one process
 LOCK_ATTEMPTS = 100  # at a lock that its former holders remove at the same moment
-NOT_FILES = (errno.ELOOP, errno.EMLINK, errno.ENXIO, errno.EISDIR)  # a link, a pipe that nobody reads, a folder
+# Errors at a link, a pipe that nobody reads, and a folder.
+NOT_FILES = (errno.ELOOP, errno.EMLINK, errno.ENXIO, errno.EISDIR)
 
 _held: set[tuple[int, int, Path]] = set()  # locks: process, thread and folder
 
@@ -48,10 +53,10 @@ def refuse_full(folder: Path, besides: Collection[str] = ()) -> None:
 
 def require_writable(folder: Path) -> None:
     """Refuse, before long work, a folder in which files cannot be written; nothing is made."""
-    there = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
-    if not there.is_dir():
-        raise DataError(folder, "is a file" if there == folder else f"lies in {there}, a file", "choose a folder")
-    if not os.access(there, os.W_OK | os.X_OK):
+    existing = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
+    if not existing.is_dir():
+        raise DataError(folder, "is a file" if existing == folder else f"lies in {existing}, a file", "choose a folder")
+    if not os.access(existing, os.W_OK | os.X_OK):
         raise DataError(folder, "cannot be written (Permission denied)", "choose a folder you may write to")
 
 
@@ -68,62 +73,56 @@ def written_beside(path: Path, lasting: bool = False, sweeping: bool = True) -> 
     A reader, or another writer of the same file, never sees half of it. A `lasting` file survives a power cut too,
     which takes the disk's time. `sweeping` looks through the folder, which takes long where that holds thousands.
     """
-    if path.exists() and not path.is_file():  # a folder, or a device that a rename would replace
+    # A rename would also replace a device.
+    if path.exists() and not path.is_file():
         raise DataError(path, "is not a regular file, so it cannot be replaced", "choose another name")
-    remedy = "choose a folder you may write to"
-    try:
-        with begun_beside(path, lambda name: name.touch(0o600, exist_ok=False), remedy, sweeping) as temporary:
-            yield temporary
-            temporary.chmod(masked(0o666))  # a temporary file is private, the final one need not be
-            if lasting:
-                sync(temporary)
-            temporary.replace(path)
-            if lasting:
-                sync(path.parent)
-    except OSError as error:
-        problem = f"cannot be written ({error.strerror or error})"
-        raise DataError(path, problem, "free some space or choose another folder") from None
+    make = partial(Path.touch, mode=0o600, exist_ok=False)
+    with _begun_beside(path, make, "free some space or choose another folder", sweeping) as temporary:
+        yield temporary
+        _make_public(temporary)
+        if lasting:
+            sync(temporary)
+        temporary.replace(path)
+        if lasting:
+            sync(path.parent)
 
 
 @contextmanager
 def built_beside(folder: Path) -> Iterator[Path]:
     """Give a temporary folder beside a new `folder`, renamed to it at the end; a failure leaves nothing behind."""
     refuse_full(folder)
-    with _beside(folder) as temporary:
+    with _begun_beside(folder, MAKE_FOLDER, OTHER_FOLDER) as temporary:
         yield temporary
         _make_public(temporary)
         refuse_full(folder)
-        os.rename(temporary, folder)  # noqa: PTH104  # replaces an empty folder, and fails where another writer was first
+        # It replaces an empty folder, and fails where another writer was first.
+        os.rename(temporary, folder)  # noqa: PTH104
 
 
 @contextmanager
 def replaced(folder: Path) -> Iterator[Path]:
     """Give a temporary folder that replaces `folder`, if that exists: readers see the old one or the new, whole.
 
-    The new one is on the disk before it takes its place.
+    The new one is on the disk before it takes its place, and the old one is then removed. Where the file system cannot
+    exchange names (NFS, and systems other than Linux), the old one is called `.old` for a moment in between.
     """
-    with _beside(folder) as temporary:
+    with _begun_beside(folder, MAKE_FOLDER, OTHER_FOLDER) as temporary:
         yield temporary
         _make_public(temporary)
-        for path in temporary.rglob("*"):
+        for path in (*temporary.rglob("*"), temporary):
             sync(path)
-        sync(temporary)
-        replace_folder(temporary, folder)
+        if not folder.is_symlink() and not folder.exists():
+            temporary.rename(folder)
+        elif not exchange(temporary, folder):
+            remove(aside(folder))
+            folder.rename(aside(folder))
+            temporary.rename(folder)
+        sync(folder.parent)
+        remove(aside(folder))
 
 
 @contextmanager
-def _beside(folder: Path) -> Iterator[Path]:
-    remedy = "choose a folder you may write to"
-    try:
-        with begun_beside(folder, lambda temporary: temporary.mkdir(0o700), remedy) as temporary:
-            yield temporary
-    except OSError as error:
-        problem = f"cannot be written ({error.strerror or error})"
-        raise DataError(folder, problem, "free some space or choose a folder that is new or empty") from None
-
-
-@contextmanager
-def begun_beside(path: Path, make: Callable[[Path], object], remedy: str, sweeping: bool = True) -> Iterator[Path]:
+def _begun_beside(path: Path, make: Callable[[Path], object], remedy: str, sweeping: bool = True) -> Iterator[Path]:
     """Give a temporary file or folder beside `path`, made by `make`; it is removed at the end unless it was renamed.
 
     It is locked meanwhile, so that files of killed writers differ from those of living ones: with `sweeping`,
@@ -132,17 +131,22 @@ def begun_beside(path: Path, make: Callable[[Path], object], remedy: str, sweepi
     if sweeping:
         sweep(path.parent, re.compile(re.escape(path.name)))
     descriptor: int | None = None
-    while descriptor is None:  # another process that sweeps may remove it before it is locked
+    # Another process that sweeps may remove it before it is locked.
+    while descriptor is None:
         temporary = temporary_name(path)
-        try:  # an interrupt may come as soon as it is there
+        # An interrupt may come as soon as it is there.
+        try:
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 make(temporary)
                 descriptor = _locked(temporary, fcntl.LOCK_EX)
             except OSError as error:
-                raise DataError(path, f"cannot be written ({error.strerror})", remedy) from None
+                problem = f"cannot be written ({error.strerror})"
+                raise DataError(path, problem, "choose a folder you may write to") from None
             if descriptor is not None:
                 yield temporary
+        except OSError as error:
+            raise DataError(path, f"cannot be written ({error.strerror or error})", remedy) from None
         finally:
             remove(temporary)
             if descriptor is not None:
@@ -154,15 +158,17 @@ def sweep(folder: Path, names: re.Pattern[str], alone: bool = False) -> None:
 
     `alone` says that only this process writes such names there.
     """
-    with suppress(OSError):  # the next writer there reports why that cannot be done
+    # The next writer there reports why that cannot be done.
+    with suppress(OSError):
         for path in folder.iterdir() if folder.is_dir() else ():
-            found = TEMPORARY.fullmatch(path.name)
-            if not found or not names.fullmatch(found[1]):
+            temporary = TEMPORARY.fullmatch(path.name)
+            if not temporary or not names.fullmatch(temporary[1]):
                 continue
             if alone:
                 remove(path)
                 continue
-            with suppress(OSError):  # of another writer, or another kind of thing than we write
+            # It fails where that is another writer's, or another kind of thing than we write.
+            with suppress(OSError):
                 descriptor = _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if descriptor is not None:
                     remove(path)
@@ -207,18 +213,12 @@ def temporary_name(path: Path) -> Path:
     return path.parent / f".{path.name}.{token_hex(8)}"
 
 
-def masked(mode: int) -> int:
-    """A file mode as the user's umask has it."""
+def _make_public(temporary: Path) -> None:
+    """Give a file, or a folder and its contents, the modes that the user's umask allows."""
     mask = os.umask(0)
     os.umask(mask)
-    return mode & ~mask
-
-
-def _make_public(folder: Path) -> None:
-    """Give a folder and its contents the modes that the user's umask allows: some writers leave private files."""
-    for path in folder.rglob("*"):
-        path.chmod(masked(0o777 if path.is_dir() else 0o666))
-    folder.chmod(masked(0o777))
+    for path in (*temporary.rglob("*"), temporary):
+        path.chmod((0o777 if path.is_dir() else 0o666) & ~mask)
 
 
 def sync(path: Path) -> None:
@@ -233,34 +233,15 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def replace_folder(new: Path, folder: Path) -> None:
-    """Put a new folder in place of another, if there is one, which is then removed.
-
-    Where the file system cannot exchange names (NFS, and systems other than Linux), the old folder is called `.old` for
-    a moment in between.
-    """
-    if not folder.is_symlink() and not folder.exists():
-        new.rename(folder)
-    elif not exchange(new, folder):
-        old = aside(folder)
-        remove(old)
-        folder.rename(old)
-        new.rename(folder)
-    sync(folder.parent)
-    remove(aside(folder))
-
-
 def aside(folder: Path) -> Path:
     """The name of a folder while another takes its place in two moves."""
     return folder.with_name(f"{folder.name}.old")
 
 
-def exchange(one: Path, other: Path) -> bool:
+def exchange(first: Path, second: Path) -> bool:
     """Exchange the names of two paths in one move, if the system can do that here; whether it could."""
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    if rename is None:
-        return False
-    return bool(rename(HERE, os.fsencode(one), HERE, os.fsencode(other), EXCHANGE) == 0)
+    return rename is not None and rename(HERE, os.fsencode(first), HERE, os.fsencode(second), EXCHANGE) == 0
 
 
 def remove(path: Path) -> None:
@@ -287,10 +268,10 @@ def read_whole(folder: Path, read: Callable[[Path], Read]) -> Read:
 def _state(folder: Path) -> tuple[int, ...] | None:
     """Numbers that differ between folders that had the same name at different times."""
     try:
-        found = folder.stat()
+        status = folder.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino, found.st_ctime_ns
+    return status.st_dev, status.st_ino, status.st_ctime_ns
 
 
 def open_regular(path: Path, flags: int) -> int:
@@ -318,7 +299,8 @@ def append_whole(path: Path, content: bytes, lines: bool = False) -> None:
         try:
             while content:
                 content = content[os.write(descriptor, content) :]
-        except BaseException:  # half of it is worse than nothing: the next part would follow on it
+        # Half of it is worse than nothing: the next part would follow on it.
+        except BaseException:
             with suppress(OSError):
                 os.ftruncate(descriptor, size)
             raise
@@ -343,7 +325,8 @@ def locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         _held.remove(holder)
-        with suppress(OSError):  # others' files are in it, or it is gone
+        # It fails where others' files are in it, or it is gone.
+        with suppress(OSError):
             if [path.name for path in folder.iterdir()] == [LOCK]:
                 (folder / LOCK).unlink()
             for parent in made:
@@ -374,5 +357,6 @@ def _taken(folder: Path) -> int:
             os.close(descriptor)
             remedy = "choose a folder on another disk"
             raise DataError(folder, f"cannot be locked ({error.strerror})", remedy) from None
-        os.close(descriptor)  # its former holder removed it before it was ours
+        # Its former holder removed it before it was ours.
+        os.close(descriptor)
     raise DataError(folder, "is in use by another process", "wait for it to end, or choose another folder")

@@ -103,7 +103,8 @@ class PathsToDescribe:
 
         Each path has its first instruction before any has its second. The file is written whole or not at all.
         """
-        if walker is not None and isinstance(walker.loaded.agent, Policy):  # others have learned nothing here
+        # Agents that are no policy have learned nothing in these houses.
+        if walker is not None and isinstance(walker.loaded.agent, Policy):
             self.speaker.require_same_houses(walker, f"{self.task}/{DEV}")
         paths, written, left_out = len(self.episodes), 0, Counter({"of an evaluation": self.leaks})
         width = max(MAX_TOKENS, self.speaker.speaker.config.max_tokens)
@@ -125,18 +126,18 @@ class PathsToDescribe:
             result = AugmentedFile(out, paths, written, {why: count for why, count in left_out.items() if count})
             if not written:
                 raise UsageError(f"nothing to write, {result}; train the speaker longer, or ask for less")
-            settings = {"method" if name == "decoding" else name: value for name, value in asdict(decoding).items()}
             about = Provenance(
                 speaker=self.speaker.name,
                 held_out=self.speaker.held_out,
-                decoding=settings,
+                decoding={"method" if name == "decoding" else name: value for name, value in asdict(decoding).items()},
                 paths=paths,
                 tellings=tellings,
                 instructions=written,
                 keep_followed=None if walker is None else walker.name,
                 bytes=temporary.stat().st_size,
             )
-            write_provenance(out, about)  # first, so that no augmented file is without
+            # Written first, so that no augmented file lacks it.
+            write_provenance(out, about)
         return result
 
     def _blocks(
@@ -171,12 +172,7 @@ class PathsToDescribe:
                 yield len(rows), list(compress(zip(records, metres, strict=True), good)), unusable
 
     def _records(
-        self,
-        episodes: Episodes,
-        objects: list[str | None],
-        repetition: int,
-        texts: list[str],
-        tokens: list[list[int]],
+        self, episodes: Episodes, objects: list[str | None], repetition: int, texts: list[str], tokens: list[list[int]]
     ) -> Iterator[EpisodeRecord]:
         """The instructions as records, named by path, object where one was drawn, and repetition."""
         rows = zip(episodes.path.tolist(), episodes.path_length.tolist(), episodes.heading.tolist(), strict=True)
@@ -215,5 +211,6 @@ def draw_targets(bank: ObjectBank, episodes: Episodes, seed: int, repetition: in
     given = torch.tensor([target is not None for target in episodes.targets], device=goal.device)
     count, index = bank.count[goal], torch.arange(len(episodes), device=goal.device)
     key = keys(seed, repetition, index)
-    drawn = (uniform(key, torch.full_like(key, TARGET)) * count).long().minimum(count - 1)  # NONE where none is seen
+    # NONE where no object is seen.
+    drawn = (uniform(key, torch.full_like(key, TARGET)) * count).long().minimum(count - 1)
     return torch.where(given, own, drawn)

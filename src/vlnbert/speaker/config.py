@@ -1,4 +1,4 @@
-"""The shape of a speaker, how it chooses words, and where it runs. Imports no torch."""
+"""Settings of a speaker: its shape, how it chooses words, and where it runs. Imports no torch."""
 
 from dataclasses import dataclass, fields
 from typing import Literal, get_args

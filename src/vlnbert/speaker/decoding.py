@@ -5,7 +5,6 @@ each word. What nucleus sampling draws is a hash of the seed, the path and the w
 same in any batch.
 """
 
-from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 
@@ -30,6 +29,7 @@ ROWS = ("tokens", "log_probability", "ended")  # the tensors of Generated
 TRIES = 4  # times that a path's instruction is generated, at most, while sampling gives nothing or no end
 BATCH, GPU_BATCH = 64, 2048  # paths of a batch
 NEVER = float("-inf")
+GREEDY = Decoding()
 UNENDED = 1e6  # taken from the rank of a beam without an end, so that every beam that has one comes before it
 
 
@@ -41,17 +41,6 @@ class Generated:
     log_probability: Tensor  # [row] of the instruction, by the speaker itself, whatever the temperature
     ended: Tensor  # [row] bool: whether [SEP] came within the limit
     retries: int = 0  # rows that were generated again, counted each time
-
-    @classmethod
-    def joined(cls, parts: Sequence["Generated"], limit: int, device: torch.device) -> "Generated":
-        """The rows of all parts, which may be none; `limit` is their number of tokens."""
-        none = torch.zeros(0, device=device)
-        parts = [cls(torch.zeros(0, limit, dtype=torch.long, device=device), none, none.bool()), *parts]
-        tokens, log_probability, ended = (torch.cat([getattr(part, name) for part in parts]) for name in ROWS)
-        return cls(tokens, log_probability, ended)
-
-    def first(self, rows: int) -> "Generated":
-        return Generated(self.tokens[:rows], self.log_probability[:rows], self.ended[:rows])
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -69,10 +58,8 @@ class Generated:
     def texts(self, tokenizer: Tokenizer) -> list[str]:
         """The instructions as texts, without marks."""
         marks = {PAD, *(tokenizer.token_to_id(mark) for mark in ("[CLS]", "[SEP]"))}
-        rows = self.tokens.tolist()
-        return [
-            JOINED.decode([tokenizer.id_to_token(token) or "" for token in row if token not in marks]) for row in rows
-        ]
+        rows = ([token for token in row if token not in marks] for row in self.tokens.tolist())
+        return [JOINED.decode([tokenizer.id_to_token(token) or "" for token in row]) for row in rows]
 
     def problems(self) -> list[str]:
         """How many are empty and how many have no end, in words."""
@@ -157,7 +144,8 @@ def nucleus_sample(log_probability: Tensor, drawn: Tensor, top_p: float, tempera
     nucleus = reached - ordered < top_p
     within = (ordered.double() * nucleus).cumsum(dim=-1)
     chosen = torch.searchsorted(within, (drawn.double() * within[:, -1])[:, None], right=True)
-    chosen = chosen.minimum(nucleus.sum(dim=-1, keepdim=True) - 1)  # rounding must not lead beyond its end
+    # Rounding must not lead beyond the end of the nucleus.
+    chosen = chosen.minimum(nucleus.sum(dim=-1, keepdim=True) - 1)
     return order.gather(1, chosen).squeeze(1)
 
 
@@ -196,7 +184,8 @@ def beam_search(
         for layer in cache:
             layer.keys.copy_(layer.keys[chosen])
             layer.values.copy_(layer.values[chosen])
-        if device.type == "cpu" and bool(ended.all()):  # on a GPU the look would wait for it
+        # On a GPU this check would wait for the device.
+        if device.type == "cpu" and bool(ended.all()):
             break
     rank = _rank(score, length, decoding.length_penalty)
     best = torch.where(ended, rank, rank - UNENDED).argmax(dim=1, keepdim=True)
@@ -229,7 +218,7 @@ class InstructionGenerator:
     def generate(
         self,
         paths: Paths,
-        decoding: Decoding | None = None,
+        decoding: Decoding = GREEDY,
         repetition: int = 0,
         batch: int | None = None,
         rows: Tensor | None = None,
@@ -239,44 +228,44 @@ class InstructionGenerator:
         `repetition` numbers the instructions of one path: nucleus sampling draws others for each. It also tries again,
         a few times, where nothing usable came.
         """
-        decoding, rows = decoding or Decoding(), torch.arange(len(paths)) if rows is None else rows
-        generated = self.generate_once(paths, decoding, attempt=repetition * TRIES, batch=batch, rows=rows)
+        rows = torch.arange(len(paths)) if rows is None else rows
+        generated = self.generate_once(paths, decoding, repetition * TRIES, batch, rows)
         retries = 0
         for attempt in range(1, TRIES if decoding.decoding == "nucleus" else 1):
             again = (~generated.usable).nonzero().flatten().cpu()
             if not len(again):
                 break
             retries += len(again)
-            number = repetition * TRIES + attempt
-            other = self.generate_once(paths, decoding, attempt=number, batch=batch, rows=rows[again])
+            other = self.generate_once(paths, decoding, repetition * TRIES + attempt, batch, rows[again])
             for name in ROWS:
                 getattr(generated, name)[again.to(generated.tokens.device)] = getattr(other, name)
         return replace(generated, retries=retries)
 
     @torch.no_grad()
     def generate_once(
-        self,
-        paths: Paths,
-        decoding: Decoding,
-        attempt: int = 0,
-        batch: int | None = None,
-        rows: Tensor | None = None,
+        self, paths: Paths, decoding: Decoding, attempt: int = 0, batch: int | None = None, rows: Tensor | None = None
     ) -> Generated:
         """The same without another try.
 
         Where a word is recorded all batches have one shape: the last one is filled up with rows that are then dropped.
         """
         rows = torch.arange(len(paths)) if rows is None else rows
-        device, limit = self.environment.world.device, self._limit(decoding)
+        device, most = self.environment.world.device, self.model.config.max_tokens
+        limit = decoding.max_tokens or most
+        if limit > most:
+            problem = f"{setting('max_tokens', limit)} is more than the {most} that the speaker knows"
+            raise UsageError(f"{problem}; choose {most} or fewer")
         size = min(batch or (GPU_BATCH if device.type == "cuda" else BATCH), max(1, len(rows)))
-        parts = []
+        none = torch.zeros(0, device=device)
+        parts = [[torch.zeros(0, limit, dtype=torch.long, device=device), none, none.bool()]]
         for part in track(torch.split(rows, size) if len(rows) else (), "instructions"):
             whole = torch.cat((part, part[-1:].expand(size - len(part)))) if self.graphs else part
             index = whole.to(device)
             encoded = self.model.encode(observe_paths(self.environment, paths.select(index)))
             written = self._write(encoded, keys(decoding.seed, attempt, index), limit, decoding)
-            parts.append(written.first(len(part)))
-        return Generated.joined(parts, limit, device)
+            parts.append([getattr(written, name)[: len(part)] for name in ROWS])
+        tokens, log_probability, ended = map(torch.cat, zip(*parts, strict=True))
+        return Generated(tokens, log_probability, ended)
 
     def _write(self, encoded: EncodedPaths, key: Tensor, limit: int, decoding: Decoding) -> Generated:
         if decoding.decoding == "beam":
@@ -289,16 +278,10 @@ class InstructionGenerator:
         draft = Draft(self.model, self.words, encoded, limit, key)
         for _ in range(limit - 1):
             write_word(self.model, self.words, draft, decoding)
-            if key.device.type == "cpu" and bool(draft.ended.all()):  # on a GPU the look would wait for it
+            # On a GPU this check would wait for the device.
+            if key.device.type == "cpu" and bool(draft.ended.all()):
                 break
         return draft.result()
-
-    def _limit(self, decoding: Decoding) -> int:
-        most = self.model.config.max_tokens
-        if decoding.max_tokens is not None and decoding.max_tokens > most:
-            problem = f"{setting('max_tokens', decoding.max_tokens)} is more than the {most} that the speaker knows"
-            raise UsageError(f"{problem}; choose {most} or fewer")
-        return decoding.max_tokens or most
 
 
 class _RecordedWord:
@@ -308,7 +291,8 @@ class _RecordedWord:
         self.draft, self.decoding, self.graph = draft, decoding, torch.cuda.CUDAGraph()
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):  # libraries that work for the first time may not be recorded
+        # The first run sets libraries up, which may not be recorded.
+        with torch.cuda.stream(stream):
             write_word(generator.model, generator.words, draft, decoding)
         torch.cuda.current_stream().wait_stream(stream)
         with torch.cuda.graph(self.graph):

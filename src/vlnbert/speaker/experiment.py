@@ -56,7 +56,7 @@ class SpeakerExperiment(ExperimentSettings):
     speaker, of which all is. Without any, it starts from random weights and the data's vocabulary."""
     speaker: SpeakerConfig = field(default_factory=SpeakerConfig)
     """The speaker's shape. The widths of features and the vocabulary are read from the data or from the words to start
-    from: what is asked for otherwise is refused."""
+    from: another value is refused."""
     training: SpeakerTrainConfig = field(default_factory=SpeakerTrainConfig)
     """How it is taught."""
 
@@ -91,11 +91,11 @@ REVERIE_OPEN = replace(
     features=replace(OPEN.features, objects=NAMES, max_objects=20),
 )
 PRESETS = (
-    Preset("speaker-demo", "a tiny speaker, which tells paths of generated houses in words", DEMO),
+    Preset("speaker-demo", "a tiny speaker, which describes paths of generated houses", DEMO),
     Preset("speaker-open", "a speaker with open data alone: it turns R2R's paths into instructions", OPEN),
     Preset(
         "speaker-reverie-open",
-        "the same for REVERIE: it tells where an object is, and which",
+        "the same for REVERIE: it says where an object is, and which",
         REVERIE_OPEN,
     ),
 )

@@ -1,4 +1,4 @@
-"""The speaker's network: an encoder over all choices of a path, and a decoder that writes an instruction.
+"""The speaker's network: an encoder over all choices of a path, a decoder that writes an instruction, and its losses.
 
 `encode` reads paths once; `forward` scores given instructions, all words at once; `step` writes a word at a time with
 cached keys and values. The speaker of Fried et al. (2018, arXiv:1806.02724), as a Transformer that normalises first and
@@ -11,9 +11,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, linear, scaled_dot_product_attention
 
-from vlnbert.errors import UsageError
+from vlnbert.environment.environment import Environment
+from vlnbert.errors import UsageError, setting
+from vlnbert.progress import track
+from vlnbert.ranks import ALONE, Ranks
+from vlnbert.sources.instructions import PAD
 from vlnbert.speaker.config import SpeakerConfig
-from vlnbert.speaker.paths import PathSights
+from vlnbert.speaker.paths import Paths, PathSights, observe_paths
+from vlnbert.tasks.batches import Batch, bucket, evaluation_batches, take
+from vlnbert.tasks.splits import Split
 
 DIRECTION, POSITION = 4, 5  # numbers of a direction, and of an object's box
 DEVIATION = 0.02  # of initial weights at BERT's width, kept in proportion where tokens are narrower
@@ -45,21 +51,21 @@ class Attention(nn.Module):
         """[row, token, hidden]; `mask` is bool and broadcasts to [row, head, query, key], false where it is hidden."""
         query = self._split(self.query(tokens))
         mixed = scaled_dot_product_attention(query, over.keys, over.values, mask, is_causal=causal)
-        output: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
-        return output
+        return self.output(mixed.transpose(1, 2).flatten(2))
 
     def _split(self, tokens: Tensor) -> Tensor:
         return tokens.view(*tokens.shape[:2], self.heads, -1).transpose(1, 2)
 
 
 class FeedForward(nn.Module):
+    """Two linear layers with a GELU between them."""
+
     def __init__(self, hidden: int, inner: int) -> None:
         super().__init__()
         self.up, self.down = nn.Linear(hidden, inner), nn.Linear(inner, hidden)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        output: Tensor = self.down(gelu(self.up(tokens)))
-        return output
+        return self.down(gelu(self.up(tokens)))
 
 
 class EncoderLayer(nn.Module):
@@ -74,8 +80,7 @@ class EncoderLayer(nn.Module):
     def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
         normed = self.attention_norm(tokens)
         tokens = tokens + self.dropout(self.attention(normed, self.attention.project(normed), mask))
-        output: Tensor = tokens + self.dropout(self.feed_forward(self.feed_forward_norm(tokens)))
-        return output
+        return tokens + self.dropout(self.feed_forward(self.feed_forward_norm(tokens)))
 
 
 class DecoderLayer(nn.Module):
@@ -110,8 +115,7 @@ class DecoderLayer(nn.Module):
 
     def _attend_and_feed_forward(self, words: Tensor, path: KeyValues, path_mask: Tensor) -> Tensor:
         words = words + self.dropout(self.cross_attention(self.cross_norm(words), path, path_mask))
-        output: Tensor = words + self.dropout(self.feed_forward(self.feed_forward_norm(words)))
-        return output
+        return words + self.dropout(self.feed_forward(self.feed_forward_norm(words)))
 
 
 @dataclass(frozen=True)
@@ -185,10 +189,9 @@ class SpeakerModel(nn.Module):
         sizes = config.hidden, config.heads, config.inner
         self.layers = nn.ModuleList(DecoderLayer(*sizes, config.dropout) for _ in range(config.decoder_layers))
         self.bias = nn.Parameter(torch.zeros(config.vocabulary))
-        self.register_buffer("spoken", torch.ones(config.vocabulary, dtype=torch.bool))  # may be written
-        self._initialise(DEVIATION * (768 / config.hidden) ** 0.5)
-
-    def _initialise(self, deviation: float) -> None:
+        # The word pieces that may be written.
+        self.register_buffer("spoken", torch.ones(config.vocabulary, dtype=torch.bool))
+        deviation = DEVIATION * (768 / config.hidden) ** 0.5
         for module in self.modules():
             if isinstance(module, nn.Linear | nn.Embedding):
                 nn.init.normal_(module.weight, std=deviation)
@@ -198,10 +201,8 @@ class SpeakerModel(nn.Module):
 
     def encode(self, sights: PathSights) -> EncodedPaths:
         """Encode some paths, once for all words."""
-        if sights.present.shape[1] > self.config.max_hops:
-            hops, most = sights.present.shape[1], self.config.max_hops
-            problem = f"a path has {hops} viewpoints, the speaker reads at most {most}"
-            raise UsageError(f"{problem}; give shorter ones")
+        if (hops := sights.present.shape[1]) > (most := self.config.max_hops):
+            raise UsageError(f"a path has {hops} viewpoints, the speaker reads at most {most}; give shorter ones")
         tokens, present = self.encoder(sights)
         key_values = tuple(layer.cross_attention.project(tokens) for layer in self._decoder_layers())
         return EncodedPaths(key_values, present[:, None, None])
@@ -216,8 +217,7 @@ class SpeakerModel(nn.Module):
         words = self.dropout(self.word_norm(words))
         for layer, path in zip(self._decoder_layers(), paths.key_values, strict=True):
             words = layer(words, path, paths.mask)
-        output: Tensor = self.out_norm(words)
-        return output
+        return self.out_norm(words)
 
     def step(self, token: Tensor, position: Tensor, cache: tuple[KeyValues, ...], paths: EncodedPaths) -> Tensor:
         """[row, hidden] the output for one more word [row] at `position` [1]; the cache has the words before it."""
@@ -226,8 +226,7 @@ class SpeakerModel(nn.Module):
         seen = (places <= position)[None, None, None]
         for layer, own, path in zip(self._decoder_layers(), cache, paths.key_values, strict=True):
             words = layer.step(words, position, own, seen=seen, path=path, path_mask=paths.mask)
-        output: Tensor = self.out_norm(words)
-        return output[:, 0]
+        return self.out_norm(words)[:, 0]
 
     def logits(self, output: Tensor) -> Tensor:
         """[..., piece] scores of the next word; the output weights are tied to the embeddings."""
@@ -241,3 +240,66 @@ class SpeakerModel(nn.Module):
 
     def _decoder_layers(self) -> list[DecoderLayer]:
         return [layer for layer in self.layers if isinstance(layer, DecoderLayer)]
+
+
+@dataclass(frozen=True)
+class TokenLosses:
+    """Losses of every word but the first, [CLS]; [SEP] is among them. 0 in padding."""
+
+    smoothed: Tensor  # [row, token - 1] cross-entropy with smoothed labels
+    negative_log: Tensor  # [row, token - 1] minus the logarithm of its probability
+    real: Tensor  # [row, token - 1] bool
+
+
+def token_losses(logits: Tensor, tokens: Tensor, smoothing: float = 0.0) -> TokenLosses:
+    """The losses of the words [row, token] under the logits [row, token - 1, piece] of each next one.
+
+    With smoothing s, a word's label is 1 - s, and s is shared out evenly over all word pieces.
+    """
+    following = tokens[:, 1:]
+    logits = logits if logits.dtype == torch.float64 else logits.float()
+    whole = logits.logsumexp(dim=-1)
+    negative_log = whole - logits.gather(-1, following[..., None]).squeeze(-1)
+    smoothed = (1 - smoothing) * negative_log + smoothing * (whole - logits.mean(dim=-1)) if smoothing else negative_log
+    real = following != PAD
+    return TokenLosses(smoothed * real, negative_log * real, real)
+
+
+def batch_losses(model: SpeakerModel, environment: Environment, batch: Batch, smoothing: float = 0.0) -> TokenLosses:
+    """The losses of a batch's instructions for its paths. Nothing waits for the device."""
+    sights = observe_paths(environment, Paths.of(batch, batch.target))
+    # A bucket may be wider than the speaker reads; the rest is padding.
+    tokens = batch.tokens[:, : model.config.max_tokens]
+    return token_losses(model.logits(model(sights, tokens[:, :-1])), tokens, smoothing)
+
+
+@torch.no_grad()
+def instruction_likelihoods(
+    model: SpeakerModel, environment: Environment, split: Split, batch: int = 256, ranks: Ranks = ALONE
+) -> tuple[Tensor, Tensor]:
+    """[episode] the logarithm of each instruction's probability, and [episode] its words, [SEP] included, [CLS] not."""
+    device, count = environment.world.device, split.tokens.count.cpu()
+    longest, most = max(count.tolist(), default=0), model.config.max_tokens
+    if longest > most:
+        problem = f"{split.name} has instructions of {longest} word pieces, the speaker writes at most {most}"
+        raise UsageError(f"{problem}; cut them when it is opened: {setting('max_tokens', most)}")
+    log_probability = torch.zeros(len(count), dtype=torch.float64, device=device)
+    words = torch.zeros(len(count), dtype=torch.long, device=device)
+    training = model.training
+    model.eval()
+    try:
+        for rows in track(list(evaluation_batches(count, batch, ranks.rank, ranks.count)), split.name):
+            index = rows.to(device)
+            width = bucket(int(count[rows].max()))
+            part = take(split.episodes, split.tokens, index, width, split.target)
+            losses = batch_losses(model, environment, part)
+            log_probability[index] = -losses.negative_log.double().sum(dim=1)
+            words[index] = losses.real.sum(dim=1)
+    finally:
+        model.train(training)
+    return ranks.sum(log_probability), ranks.sum(words)
+
+
+def perplexity(log_probability: Tensor, words: Tensor) -> float:
+    """The exponential of the mean cross-entropy of a word, over all words of all instructions."""
+    return float(torch.exp(-log_probability.sum() / words.sum()))

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -10,19 +9,9 @@ from torch import Tensor
 from vlnbert.environment.environment import Environment, State
 from vlnbert.errors import UsageError
 from vlnbert.tasks.episodes import pad_paths, walkable
+from vlnbert.tasks.task import Described
 from vlnbert.world.objects import NONE, VisibleObjects
 from vlnbert.world.world import STOP, World, level_view
-
-
-class HasPaths(Protocol):
-    """A batch, or a split's episodes."""
-
-    @property
-    def path(self) -> Tensor: ...
-    @property
-    def path_length(self) -> Tensor: ...
-    @property
-    def heading(self) -> Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -35,7 +24,7 @@ class Paths:
     target: Tensor | None = None  # [path] REVERIE's: its place among the objects of the last viewpoint, NONE for none
 
     @classmethod
-    def of(cls, source: HasPaths, target: Tensor | None = None) -> "Paths":
+    def of(cls, source: Described, target: Tensor | None = None) -> "Paths":
         """The paths of a batch, or of a split's episodes."""
         return cls(source.path, source.path_length, source.heading, target)
 
@@ -51,7 +40,9 @@ class Paths:
         viewpoint, length = pad_paths(numbers), torch.tensor([len(path) for path in numbers])
         paths = cls(viewpoint.to(world.device), length.to(world.device), torch.zeros(len(numbers)).to(world.device))
         require_connected(world, paths)
-        return replace(paths, heading=first_heading(world, paths).double())
+        first = taken_slots(world, paths)[:, 0]
+        heading = torch.where(first == STOP, 0.0, world.heading[paths.viewpoint[:, 0], first])
+        return replace(paths, heading=heading.double())
 
     def __len__(self) -> int:
         return len(self.viewpoint)
@@ -84,10 +75,11 @@ def observe_paths(environment: Environment, paths: Paths) -> PathSights:
     """Walk along some paths, all hops at once, and look around at each. Nothing waits for the device."""
     world, here = environment.world, paths.viewpoint
     taken = taken_slots(world, paths)
-    arrived = world.view[here, taken]  # the view faced after each step
+    arrived = world.view[here, taken]
     view = torch.cat((level_view(paths.heading)[:, None], arrived[:, :-1]), dim=1)
     rows, hops = here.shape
-    seen = environment.for_task("r2r").observe(  # without objects other than the target
+    # No objects other than the target are seen.
+    seen = environment.for_task("r2r").observe(
         State(here.flatten(), view.flatten(), torch.zeros_like(here.flatten(), dtype=torch.bool))
     )
     if seen.features is None:
@@ -125,14 +117,9 @@ def require_connected(world: World, paths: Paths, names: Sequence[str] | None = 
     """Refuse paths with a step that no edge joins, with the first such step; paths without names are numbered."""
     broken = (~walkable(world, paths.viewpoint, paths.length)).nonzero().flatten().tolist()
     if broken:
-        path = paths.viewpoint[broken[0]]
-        steps = zip(path[:-1].tolist(), path[1:].tolist(), range(1, int(paths.length[broken[0]])), strict=False)
-        ends = next(
-            (start, end)
-            for start, end, _ in steps
-            if start == end or end not in world.neighbour[start, 1 : int(world.choices[start])].tolist()
-        )
-        start, end = (world.viewpoints[number] for number in ends)
+        here, following = paths.viewpoint[broken[0], :-1], paths.viewpoint[broken[0], 1:]
+        hop = int((~world.joined(here, following) | (here == following)).int().argmax())
+        start, end = world.viewpoints[int(here[hop])], world.viewpoints[int(following[hop])]
         more = f", and {len(broken) - 1:,} other paths are broken too" if len(broken) > 1 else ""
         name = broken[0] + 1 if names is None else names[broken[0]]
         problem = f"path {name} is not connected: no step leads from {start} to {end}{more}"
@@ -146,9 +133,3 @@ def require_short(paths: Paths, most: int, names: Sequence[str]) -> None:
         more = f", and {len(long) - 1:,} other paths have too many too" if len(long) > 1 else ""
         problem = f"path {names[long[0]]} has {int(paths.length[long[0]])} viewpoints{more}"
         raise UsageError(f"{problem}; the speaker reads at most {most}: leave out what is longer")
-
-
-def first_heading(world: World, paths: Paths) -> Tensor:
-    """[path] the heading of each path's first step, for paths that come without one; 0 for one that stays."""
-    first = taken_slots(world, paths)[:, 0]
-    return torch.where(first == STOP, 0.0, world.heading[paths.viewpoint[:, 0], first])

@@ -6,24 +6,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from vlnbert.data.data import Data
 from vlnbert.environment.environment import Environment
 from vlnbert.errors import DataError, UsageError, listed, setting
-from vlnbert.evaluation.tables import Summary
+from vlnbert.evaluation.metrics import Summary
 from vlnbert.learning.batches import BatchStream
-from vlnbert.learning.checkpoints import file_of_a_run
 from vlnbert.learning.recipe import Recipe, require_scored
-from vlnbert.learning.run_folder import best_weights, is_run, while_trained
+from vlnbert.learning.run_folder import best_weights, file_of_a_run, is_run, while_trained
 from vlnbert.navigator import fast
 from vlnbert.navigator.model.navigator import allocate
 from vlnbert.navigator.storage.folder import describes_speaker
 from vlnbert.ranks import Ranks
 from vlnbert.speaker.config import SpeakerConfig
 from vlnbert.speaker.experiment import PERPLEXITY, SpeakerExperiment, SpeakerTrainConfig
-from vlnbert.speaker.likelihood import batch_losses, instruction_likelihoods, perplexity
+from vlnbert.speaker.model import batch_losses, instruction_likelihoods, perplexity
 from vlnbert.speaker.speaker import Speaker, require_vocabulary
 from vlnbert.tasks.batches import Batch
 from vlnbert.tasks.episodes import walkable
@@ -77,7 +75,24 @@ class SpeakerRecipe(Recipe):
     experiment = SpeakerExperiment
 
     def initial(self, experiment: SpeakerExperiment, data: Data, asked: Collection[str] = ()) -> Speaker:
-        return initial_speaker(experiment, data, asked)
+        torch.manual_seed(experiment.training.seed)
+        shape = replace(experiment.speaker, feature_width=data.view_bank.width, object_width=data.object_width)
+        if experiment.start is None:
+            speaker = Speaker(replace(shape, vocabulary=piece_count(data.tokenizer)))
+            speaker.tokenizer = data.tokenizer
+        elif (loaded := while_trained(Path(experiment.start), _read_speaker)) is not None:
+            speaker = _with_dropout(loaded, shape)
+        else:
+            speaker = _with_words(experiment.start, shape)
+        speaker.features = experiment.seen
+        explicit = {place.removeprefix(PLACE) for place in asked if place.startswith(PLACE)}
+        for name in sorted({item.name for item in fields(SpeakerConfig)} & explicit):
+            wanted, made = getattr(experiment.speaker, name), getattr(speaker.config, name)
+            if wanted != made:
+                owner = "the data or the words to start from"
+                raise UsageError(f"{setting(PLACE + name)} is {wanted}, but {owner} decided on {made}; leave it out")
+        require_vocabulary(speaker, data, experiment.start or "the speaker")
+        return speaker
 
     def reopen(self, checkpoint: Path) -> Speaker:
         with file_of_a_run():
@@ -137,37 +152,8 @@ class SpeakerRecipe(Recipe):
             scores[name] = {PERPLEXITY: perplexity(*likelihoods), "episodes": len(split.episodes)}
         return scores
 
-    def best_metric(self, best_on: str) -> str:
-        return PERPLEXITY
-
 
 RECIPE = SpeakerRecipe()
-
-
-def initial_speaker(experiment: SpeakerExperiment, data: Data, asked: Collection[str] = ()) -> Speaker:
-    """The speaker before its first update, with its tokenizer.
-
-    `asked` are the places of explicit settings, such as speaker.hidden: one of its shape that the data or the weights
-    to start from contradict is refused by its name.
-    """
-    torch.manual_seed(experiment.training.seed)
-    shape = replace(experiment.speaker, feature_width=data.view_bank.width, object_width=data.object_width)
-    if experiment.start is None:
-        speaker = Speaker(replace(shape, vocabulary=piece_count(data.tokenizer)))
-        speaker.tokenizer = data.tokenizer
-    elif (loaded := while_trained(Path(experiment.start), _read_speaker)) is not None:
-        speaker = _with_dropout(loaded, shape)
-    else:
-        speaker = _with_words(experiment.start, shape)
-    speaker.features = experiment.seen
-    explicit = {place.removeprefix(PLACE) for place in asked if place.startswith(PLACE)}
-    for name in sorted({item.name for item in fields(SpeakerConfig)} & explicit):
-        wanted, made = getattr(experiment.speaker, name), getattr(speaker.config, name)
-        if wanted != made:
-            owner = "the data or the words to start from"
-            raise UsageError(f"{setting(PLACE + name)} is {wanted}, but {owner} decided on {made}; leave it out")
-    require_vocabulary(speaker, data, experiment.start or "the speaker")
-    return speaker
 
 
 def _read_speaker(start: Path) -> Speaker | None:
@@ -191,7 +177,15 @@ def _with_dropout(loaded: Speaker, shape: SpeakerConfig) -> Speaker:
 
 def _with_words(start: str, shape: SpeakerConfig) -> Speaker:
     """A new speaker with the word embeddings and the vocabulary of a BERT."""
-    words, tokenizer = read_words(start)
+    checkpoint = read_checkpoint(resolve_source(start))
+    names = [name for name in checkpoint.tensors if name.endswith(WORDS)]
+    if len(names) != 1:
+        raise DataError(start, f"holds no {WORDS}", "give a BERT, such as all-MiniLM-L6-v2")
+    words = checkpoint.tensors[names[0]].float()
+    tokenizer = find_tokenizer(checkpoint, None, len(words))
+    if tokenizer is None:
+        remedy = "give a BERT's folder that holds its vocab.txt or tokenizer.json"
+        raise DataError(start, "comes without a vocabulary, so its words have no names", remedy)
     pieces, hidden = words.shape
     if hidden % shape.heads:
         problem = f"the words to start from are {hidden} wide, which {shape.heads} heads cannot share"
@@ -201,17 +195,3 @@ def _with_words(start: str, shape: SpeakerConfig) -> Speaker:
         speaker.word.weight.copy_(words)
     speaker.tokenizer = tokenizer
     return speaker
-
-
-def read_words(source: str) -> tuple[Tensor, Tokenizer]:
-    """The word embeddings [piece, width] of a BERT, and its tokenizer."""
-    checkpoint = read_checkpoint(resolve_source(source))
-    names = [name for name in checkpoint.tensors if name.endswith(WORDS)]
-    if len(names) != 1:
-        raise DataError(source, f"holds no {WORDS}", "give a BERT, such as all-MiniLM-L6-v2")
-    words = checkpoint.tensors[names[0]].float()
-    tokenizer = find_tokenizer(checkpoint, None, len(words))
-    if tokenizer is None:
-        remedy = "give a BERT's folder that holds its vocab.txt or tokenizer.json"
-        raise DataError(source, "comes without a vocabulary, so its words have no names", remedy)
-    return words, tokenizer

@@ -15,24 +15,25 @@ from vlnbert.data.data import Data
 from vlnbert.errors import DataError, UsageError, setting
 from vlnbert.features.opening import from_kept
 from vlnbert.features.spec import OFF, FeatureSpec
-from vlnbert.navigator.storage.digests import check_file, noting
 from vlnbert.navigator.storage.folder import (
     CONFIG,
+    FEATURES,
     FEW_LAYERS,
     SPEAKER,
     TOKENIZER,
     WEIGHTS,
     WHOLE_WEIGHTS,
+    check_file,
     check_fit,
     find_folder,
+    noting,
     read_safetensors,
+    read_shown,
     read_tokenizer,
-    require_files,
     stored_shapes,
     weight_problem,
     write_tokenizer,
 )
-from vlnbert.navigator.storage.shown import FEATURES, read_shown
 from vlnbert.sources.files import FORMAT, format_of, read_json
 from vlnbert.sources.writing import read_whole
 from vlnbert.speaker.config import SpeakerConfig
@@ -110,17 +111,16 @@ class Speaker(
         local_files_only: bool = False,
         revision: str | None = None,
     ) -> Self:
-        """A speaker from its folder, or by its name on the hub, which the options are for."""
+        """Open a speaker from its folder, or by its name on the hub, which the options are for."""
+        source, hub = pretrained_model_name_or_path, {"token": token, "cache_dir": cache_dir, "revision": revision}
         folder = find_folder(
-            pretrained_model_name_or_path,
+            source,
+            (CONFIG, WEIGHTS, TOKENIZER),
             GIVE,
             force_download=force_download,
-            token=token,
-            cache_dir=cache_dir,
             local_files_only=local_files_only,
-            revision=revision,
+            **hub,
         )
-        require_files(pretrained_model_name_or_path, folder, (CONFIG, WEIGHTS, TOKENIZER), GIVE)
         return read_whole(folder, cls._opened)
 
     @classmethod
@@ -134,7 +134,8 @@ class Speaker(
         """A speaker in the shape that a folder describes, with its tokenizer; its weights are on the meta device."""
         config, features = _read_config(folder / CONFIG)
         stored, layers = stored_shapes(folder / WEIGHTS), config.encoder_layers + config.decoder_layers
-        if layers > max(len(stored), FEW_LAYERS):  # as many as that are not even built
+        # A network of so many layers is not even built.
+        if layers > max(len(stored), FEW_LAYERS):
             problem = f"describes {layers:,} layers, but {WEIGHTS} holds {len(stored):,} weights"
             raise DataError(folder / CONFIG, problem, SAVE_AGAIN)
         with torch.device("meta"):
@@ -150,7 +151,9 @@ class Speaker(
         check_fit(path, stored_shapes(path), self._shapes(), SAVE_AGAIN)
         tensors, _ = read_safetensors(path)
         for name, tensor in tensors.items():
-            problem = weight_problem(tensor) if name != SPOKEN else _spoken_problem(tensor)
+            problem = weight_problem(tensor) if name != SPOKEN else None
+            if name == SPOKEN and (tensor.dtype != torch.bool or not tensor.any()):
+                problem = "does not hold which word pieces may be written"
             if problem is not None:
                 raise DataError(path, problem, WHOLE_WEIGHTS, name)
         return tensors
@@ -178,12 +181,6 @@ class Speaker(
         self.spoken[end] = True
 
 
-def _spoken_problem(tensor: Tensor) -> str | None:
-    if tensor.dtype != torch.bool or not tensor.any():
-        return "does not hold which word pieces may be written"
-    return None
-
-
 def _read_config(path: Path) -> tuple[SpeakerConfig, FeatureSpec]:
     check_file(path)
     values = read_json(path, "configuration")
@@ -208,12 +205,17 @@ DEFAULTS = {
 
 def shown_to_speaker(speaker: Speaker, data: Data, name: str = "the speaker") -> Data:
     """The data with the features of a speaker; those that the data was opened with must be the same."""
-    learned = speaker.features
-    _require_same_features(speaker, data.features, name)
-    objects = learned.objects if speaker.config.object_width else OFF
-    shown = data.seen_as(replace(learned, objects=objects))
+    config, opened, usual = speaker.config, data.features, FeatureSpec()
+    learned = replace(speaker.features, view_width=config.feature_width, object_width=config.object_width)
+    of_objects = ("objects", "object_width", "max_objects") if config.object_width else ()
+    for place in ("views", "view_width", "encoder", *of_objects):
+        value, known = getattr(opened, place), getattr(learned, place)
+        if value != getattr(usual, place) and _meaning(opened, place) != _meaning(learned, place):
+            problem = f"{name} was trained with {place} {known or DEFAULTS[place]}, and the data is opened with {value}"
+            raise UsageError(f"{problem}; open it with the same, or leave out {setting(f'features.{place}')}")
+    objects = speaker.features.objects if config.object_width else OFF
+    shown = data.seen_as(replace(speaker.features, objects=objects))
     require_vocabulary(speaker, shown, name)
-    config = speaker.config
     widths = (
         ("view", config.feature_width, shown.view_bank.width),
         ("object", config.object_width, shown.object_width),
@@ -232,18 +234,6 @@ def require_vocabulary(speaker: Speaker, data: Data, name: str) -> None:
         pieces = 0 if own is None else own.get_vocab_size()
         problem = f"{name} has another vocabulary, of {pieces:,} word pieces, than {data.folder.vocabulary}"
         raise UsageError(f"{problem}, of {known.get_vocab_size():,}; give the data that it belongs to")
-
-
-def _require_same_features(speaker: Speaker, opened: FeatureSpec, name: str) -> None:
-    """Refuse explicit features of the data that are others than those of the speaker's training."""
-    config, usual = speaker.config, FeatureSpec()
-    learned = replace(speaker.features, view_width=config.feature_width, object_width=config.object_width)
-    objects = ("objects", "object_width", "max_objects") if config.object_width else ()
-    for place in ("views", "view_width", "encoder", *objects):
-        value, known = getattr(opened, place), getattr(learned, place)
-        if value != getattr(usual, place) and _meaning(opened, place) != _meaning(learned, place):
-            problem = f"{name} was trained with {place} {known or DEFAULTS[place]}, and the data is opened with {value}"
-            raise UsageError(f"{problem}; open it with the same, or leave out {setting(f'features.{place}')}")
 
 
 def _meaning(features: FeatureSpec, place: str) -> object:

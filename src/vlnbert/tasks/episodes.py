@@ -1,7 +1,7 @@
 """The episodes of a split as tensors: start, described path and, in REVERIE, target; and user-defined fields."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -25,15 +25,11 @@ class Extra(dict[str, Any]):
     """User-defined fields by name: a tensor [row, ...], or a sequence with a value for each row."""
 
     def __missing__(self, name: str) -> Any:
-        raise UnknownNameError("field of one's own", name, self, "these episodes")
-
-    def tensors(self) -> dict[str, Tensor]:
-        """The fields that are tensors."""
-        return {name: value for name, value in self.items() if isinstance(value, Tensor)}
+        raise UnknownNameError("user-defined field", name, self, "these episodes")
 
     def each(self, change: Callable[[Tensor], Tensor]) -> "Extra":
         """A copy with each tensor changed."""
-        return Extra(self | {name: change(value) for name, value in self.tensors().items()})
+        return Extra({name: change(value) if isinstance(value, Tensor) else value for name, value in self.items()})
 
     def rows(self, index: Tensor) -> "Extra":
         """The fields of some rows; values that are no tensors are looked up when they are read."""
@@ -140,17 +136,16 @@ class Episodes:
         chosen = rows.tolist()
         lists = ("ids", "texts", "tokens", "targets")
         picked: dict[str, Any] = {name: tuple(getattr(self, name)[row] for row in chosen) for name in lists}
-        tensors = self._each(lambda tensor: tensor[rows.to(tensor.device)])
+        tensors = self._tensors(lambda tensor: tensor[rows.to(tensor.device)])
         return replace(self, **picked, **tensors, extra=self.extra.rows(rows))
 
     def to(self, device: torch.device | str) -> "Episodes":
         """The same episodes on another device."""
-        moved = self.extra.each(lambda tensor: tensor.to(device))
-        return replace(self, **self._each(lambda tensor: tensor.to(device)), extra=moved)
+        moved = self._tensors(lambda tensor: tensor.to(device))
+        return replace(self, **moved, extra=self.extra.each(lambda tensor: tensor.to(device)))
 
-    def _each(self, change: Callable[[Tensor], Tensor]) -> dict[str, Any]:
-        tensors = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: change(value) for name, value in tensors.items() if isinstance(value, Tensor)}
+    def _tensors(self, change: Callable[[Tensor], Tensor]) -> dict[str, Any]:
+        return {name: change(value) for name, value in vars(self).items() if isinstance(value, Tensor)}
 
 
 def load_episodes(
@@ -192,6 +187,8 @@ def bind(
     bound = check_bound(task, TASKS[task].bind_extra(world, kept), len(kept))
     extra = stack_extra(kept, faults, skip=bound)
     faults.raise_if_any()
+    if sightings is not None:
+        seen = pad_paths([sightings.get((record.scan, record.object_id or ""), [NONE]) for record in kept], fill=NONE)
     return Episodes(
         task=task,
         split=split,
@@ -203,7 +200,7 @@ def bind(
         heading=torch.tensor([record.heading for record in kept], dtype=torch.float64),
         path=hops,
         path_length=torch.tensor([len(numbers) for numbers in paths], dtype=torch.long),
-        sightings=None if sightings is None else _sightings(kept, sightings),
+        sightings=None if sightings is None else seen,
         goals=goals,
         extra=Extra({**extra, **bound}),
     )
@@ -222,14 +219,7 @@ def _goals(world: World, records: list[EpisodeRecord], paths: list[list[int]], f
             faults.add(f"instruction {record.id}", problem, "add it to the goals, or give the start of the path alone")
         rows.append(sorted(goals, key=lambda goal, end=path[-1]: goal != end) or path[-1:])  # type: ignore[misc]
     check_longest(rows, [record.id for record in records], faults)
-    return pad_with_first(rows)
-
-
-def pad_with_first(rows: Sequence[list[int]]) -> Tensor:
-    """[row, any] lists of viewpoints, the first one of each repeated."""
-    longest = max(map(len, rows), default=1)
-    padded = [row + row[:1] * (longest - len(row)) for row in rows]
-    return torch.tensor(padded, dtype=torch.long).view(len(rows), longest)
+    return pad_paths(rows, repeat=0)
 
 
 def _number(world: World, record: EpisodeRecord, viewpoint: str, faults: Faults) -> int | None:
@@ -258,19 +248,11 @@ def check_longest(paths: Sequence[list[int]], names: Sequence[str], faults: Faul
         faults.raise_if_any()
 
 
-def pad_paths(paths: Sequence[list[int]]) -> Tensor:
-    """[path, hop] viewpoints, the last one of each path repeated."""
-    longest = max(map(len, paths), default=1)
-    rows = [path + path[-1:] * (longest - len(path)) for path in paths]
-    return torch.tensor(rows, dtype=torch.long).view(len(paths), longest)
-
-
-def _sightings(records: list[EpisodeRecord], sightings: Sightings) -> Tensor:
-    """[episode, any] the viewpoints that show each target, padded; a target may be visible nowhere."""
-    seen = [sightings.get((record.scan, record.object_id or ""), []) for record in records]
-    longest = max(1, *map(len, seen)) if seen else 1
-    rows = [where + [NONE] * (longest - len(where)) for where in seen]
-    return torch.tensor(rows, dtype=torch.long).view(len(seen), longest)
+def pad_paths(rows: Sequence[list[int]], repeat: int = -1, fill: int | None = None) -> Tensor:
+    """[row, any] lists of viewpoints, each padded with its last one, with that at `repeat`, or with `fill`."""
+    longest = max(map(len, rows), default=1)
+    padded = [row + [row[repeat] if fill is None else fill] * (longest - len(row)) for row in rows]
+    return torch.tensor(padded, dtype=torch.long).view(len(rows), longest)
 
 
 def require_goals(episodes: Episodes, path: Path) -> None:
@@ -326,7 +308,6 @@ def check_bound(task: str, fields: object, count: int) -> Mapping[str, Any]:
         sized = isinstance(value, Sequence) or (isinstance(value, Tensor) and value.dim() > 0)
         if not sized or len(value) != count:
             size = f" of {len(value):,}" if sized else ""
-            raise UsageError(
-                f"bind_extra of the task {task} gave '{name}' as a {type(value).__name__}{size}; {expected}"
-            )
+            given = f"'{name}' as a {type(value).__name__}{size}"
+            raise UsageError(f"bind_extra of the task {task} gave {given}; {expected}")
     return fields

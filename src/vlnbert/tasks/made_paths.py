@@ -49,17 +49,31 @@ class SampledPaths:
 
     def items(self, world: World, seed: int) -> Iterator[dict[str, Any]]:
         """The items of a file in R2R's form, without instructions."""
+        names = [f"sampled_{seed}_{number}" for number in range(len(self))]
         metres = world.metres(self.path[:, 0], self.path[:, -1]).tolist()
-        rows = zip(self.path.tolist(), self.length.tolist(), self.heading.tolist(), metres, strict=True)
-        for number, (path, length, heading, distance) in enumerate(rows):
-            yield {
-                "path_id": f"sampled_{seed}_{number}",
-                "scan": world.scans[int(world.scan_of[path[0]])],
-                "heading": heading,
-                "distance": distance,
-                "path": [world.viewpoints[viewpoint] for viewpoint in path[:length]],
-                "instructions": [],
-            }
+        return path_items(world, names, self.path, self.length, self.heading, metres)
+
+
+def path_items(
+    world: World,
+    names: Sequence[str],
+    path: Tensor,
+    length: Tensor,
+    heading: Tensor,
+    metres: Sequence[float],
+    texts: Sequence[str] | None = None,
+) -> Iterator[dict[str, Any]]:
+    """The items of a file in R2R's form, for paths [path, hop]; with an instruction each where there are texts."""
+    rows = zip(names, path.tolist(), length.tolist(), heading.tolist(), metres, strict=True)
+    for row, (name, hops, count, direction, distance) in enumerate(rows):
+        yield {
+            "path_id": name,
+            "scan": world.scans[int(world.scan_of[hops[0]])],
+            "heading": direction,
+            "distance": distance,
+            "path": [world.viewpoints[viewpoint] for viewpoint in hops[:count]],
+            "instructions": [] if texts is None else [texts[row]],
+        }
 
 
 def sample_paths(
@@ -70,20 +84,21 @@ def sample_paths(
     `count` None gives all. The seed decides their order: fewer are the first of more.
     """
     houses = train_houses(folder, held_out)
-    for scan in houses:
-        if scan not in world.scans:
-            file = TASKS["r2r"].file(folder, "train")
-            raise DataError(file, f"has paths in {scan}, which has no graph", "add the scan's connectivity file")
+    if lacking := [scan for scan in houses if scan not in world.scans]:
+        file = TASKS["r2r"].file(folder, "train")
+        raise DataError(file, f"has paths in {lacking[0]}, which has no graph", "add the scan's connectivity file")
     found = [_paths_of(world, world.scans.index(scan)) for scan in houses]
     path, length = torch.cat([path for path, _ in found]), torch.cat([length for _, length in found])
-    known, described = len(path), _described_rows(folder, world)
+    known, described, r2r = len(path), set[tuple[int, ...]](), TASKS["r2r"]
+    for record in r2r.read(r2r.file(folder, VAL_SEEN)) if VAL_SEEN in r2r.files(folder) else ():
+        hops = [world.find(record.scan, name) for name in record.path]
+        # In the width of the others; a longer path is of another kind.
+        described.add(tuple(hops + hops[-1:] * (HOPS[1] + 1 - len(hops))))
     kept = [tuple(row) not in described for row in path.tolist()]
     path, length = path[kept], length[kept]
     if not len(path):
-        problem = (
-            f"the train houses of {folder.root} have no shortest path of {HOPS[0]} to {HOPS[1]} hops and {LENGTH:g} m"
-        )
-        raise UsageError(f"{problem} that val_seen does not describe; give larger houses")
+        kind = f"shortest path of {HOPS[0]} to {HOPS[1]} hops and {LENGTH:g} m that val_seen does not describe"
+        raise UsageError(f"the train houses of {folder.root} have no {kind}; give larger houses")
     if count is not None and count > len(path):
         problem = f"there are {len(path):,} paths of the kind in the train houses of {folder.root}, not {count:,}"
         raise UsageError(f"{problem}; ask for fewer: {setting('count', len(path))}")
@@ -116,18 +131,6 @@ def _paths_of(world: World, scan: int) -> tuple[Tensor, Tensor]:
     return path[kept], length[kept]
 
 
-def _described_rows(folder: DataFolder, world: World) -> set[tuple[int, ...]]:
-    """The paths of val_seen as rows of the same width; a longer one than that is of another kind."""
-    r2r = TASKS["r2r"]
-    if VAL_SEEN not in r2r.files(folder):
-        return set()
-    rows = set()
-    for record in r2r.read(r2r.file(folder, VAL_SEEN)):
-        path = [world.find(record.scan, name) for name in record.path]
-        rows.add(tuple(path + path[-1:] * (HOPS[1] + 1 - len(path))))
-    return rows
-
-
 def write_r4r(folder: DataFolder, world: World) -> dict[str, tuple[int, int]]:
     """Write r4r/R4R_<split>.json for each of R2R's splits that has goals; by split, paths and instructions."""
     r2r, made = TASKS[R2R.name].files(folder), dict[str, tuple[int, int]]()
@@ -135,7 +138,8 @@ def write_r4r(folder: DataFolder, world: World) -> dict[str, tuple[int, int]]:
     if not there:
         raise UsageError(f"{folder.root} holds none of R2R's {', '.join(JOINED_SPLITS)}; R4R is made of them")
     for split in there:
-        list(read_r2r(r2r[split]))  # reports all faults of a file before anything is written
+        # All faults of a file are reported before anything is written.
+        list(read_r2r(r2r[split]))
         items = list(track(joined_items(read_json(r2r[split], "R2R file"), world), f"r4r {split}"))
         write_json(folder.root / R4R.name / f"R4R_{split}.json", items)
         made[split] = len(items), sum(len(item["instructions"]) for item in items)
@@ -157,25 +161,21 @@ def joined_items(items: list[dict[str, Any]], world: World) -> Iterator[dict[str
         apart = world.metres(ends[:, None], starts[None, :])
         near = (apart < JOINED) & ~torch.eye(len(paths), dtype=torch.bool)
         for first, second in near.nonzero().tolist():
-            between = _shortest_path(world, numbers[first][-1], numbers[second][0])[1:]
+            # The shortest way from the end of the one to the start of the other.
+            way, end = [numbers[first][-1]], numbers[second][0]
+            while way[-1] != end:
+                slot = int(world.next_slot[int(world.row[way[-1]]) + int(world.column[end])])
+                way.append(int(world.neighbour[way[-1], slot]))
             one, other = paths[first], paths[second]
             yield {
                 "path_id": f"{one['path_id']}_{other['path_id']}",
                 "scan": one["scan"],
                 "heading": one["heading"],
-                "path": [*one["path"], *(world.viewpoints[number] for number in between), *other["path"][1:]],
+                "path": [*one["path"], *(world.viewpoints[number] for number in way[1:]), *other["path"][1:]],
                 "instructions": [
                     f"{text.strip()} {more.strip()}" for text in one["instructions"] for more in other["instructions"]
                 ],
             }
-
-
-def _shortest_path(world: World, start: int, end: int) -> list[int]:
-    path = [start]
-    while path[-1] != end:
-        slot = int(world.next_slot[int(world.row[path[-1]]) + int(world.column[end])])
-        path.append(int(world.neighbour[path[-1], slot]))
-    return path
 
 
 @dataclass(frozen=True)
@@ -191,11 +191,8 @@ class Leaks:
 
     def lines(self) -> list[str]:
         """A sentence for each kind that occurs."""
-        kinds = {
-            "are in houses that nobody trains in": int(self.house.sum()),
-            "are paths of val_seen": int(self.described.sum()),
-        }
-        return [f"{count:,} of {len(self.house):,} {why}" for why, count in kinds.items() if count]
+        kinds = {"are in houses that nobody trains in": self.house, "are paths of val_seen": self.described}
+        return [f"{int(rows.sum()):,} of {len(rows):,} {why}" for why, rows in kinds.items() if rows.any()]
 
 
 def find_leaks(folder: DataFolder, world: World, episodes: Episodes) -> Leaks:
@@ -222,7 +219,8 @@ def _houses_and_paths(folder: DataFolder, split: str) -> tuple[set[str], set[tup
     houses, paths = set[str](), set[tuple[str, ...]]()
     for task in LOOKED_AT:
         file = TASKS[task].files(folder).get(split)
-        if file is not None and any(True for _ in stream_json_list(file, "instruction file")):  # small houses have none
+        # Small houses have empty files.
+        if file is not None and any(True for _ in stream_json_list(file, "instruction file")):
             for record in TASKS[task].read(file):
                 houses.add(record.scan)
                 paths.add((record.scan, *record.path))

@@ -1,6 +1,6 @@
 """Tasks: the files of an episode and their reader, its bounds, its teacher, success, and the metrics of each task.
 
-A task of one's own is a subclass that is registered; nothing else asks for a task by name:
+A user-defined task is a registered subclass; nothing else refers to a task by name:
 
     @vln.register_task
     class Backwards(vln.R2R):
@@ -8,10 +8,10 @@ A task of one's own is a subclass that is registered; nothing else asks for a ta
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -24,6 +24,7 @@ from vlnbert.sources.layout import MAKE_ONE, DataFolder
 from vlnbert.world.world import STOP, World
 
 if TYPE_CHECKING:
+    from vlnbert.tasks.batches import Batch
     from vlnbert.tasks.episodes import Episodes
 
 NAME = re.compile(r"[A-Za-z][\w.-]*")
@@ -86,11 +87,7 @@ for _metric in (
     Metric("rgspl", "RGSPL", PERCENT, meaning="the same, weighted by path length"),
     Metric("tl", "TL", "m", higher=False, meaning="trajectory length"),
     Metric("ne", "NE", "m", higher=False, meaning="from the last viewpoint to the goal"),
-    Metric(
-        "perplexity",
-        higher=False,
-        meaning="of a speaker: the words it is as good as undecided between, at each word",
-    ),
+    Metric("perplexity", higher=False, meaning="of a speaker: how many words it is undecided between, at each word"),
     Metric(EPISODES, meaning="how many were scored"),
 ):
     METRICS.register(_metric.name, _metric, __name__)
@@ -112,47 +109,14 @@ def check_metrics(task: str, metrics: object) -> tuple[str, ...]:
     return tuple(metric.name for metric in metrics)
 
 
-def register_metrics(metrics: Iterable[Metric], home: str) -> None:
-    """Register the metrics that a task adds; one that another task has registered must be the same."""
-    for metric in metrics:
-        if METRICS.registered().get(metric.name) != metric:
-            METRICS.register(metric.name, metric, home)
-
-
 AUGMENTED_FILE = "prevalent_aug.json"  # R2R's split "aug"
 SUB_INSTRUCTIONS = "sub_instructions"  # R2R's split of parts of train
 MOST_STEPS = 1000  # that a teacher may take to its end
-NEAR = 3.0  # metres: who stops closer than this to the goal has arrived, and the scale of nDTW and CLS
+NEAR = 3.0  # metres: stopping closer than this to the goal is a success; also the scale of nDTW and CLS
 
 TeacherMemory = tuple[Tensor, ...]  # each [row, ...]: the state of the teacher
-
-
-class Described(Protocol):
-    """Episodes or a batch of them, with their paths and goals, [row, ...]."""
-
-    @property
-    def goal(self) -> Tensor:
-        """[row] viewpoints: the end of the path, or the first of several goals."""
-
-    @property
-    def goals(self) -> Tensor | None:
-        """[row, any] viewpoints, the first one repeated as padding, where some of the split have several goals."""
-
-    @property
-    def path(self) -> Tensor:
-        """[row, hop] the described path; its last viewpoint repeats as padding."""
-
-    @property
-    def path_length(self) -> Tensor:
-        """[row] viewpoints of the path."""
-
-    @property
-    def sightings(self) -> Tensor | None:
-        """[row, any] the viewpoints that show the target, padded with -1, in tasks that see objects."""
-
-    @property
-    def extra(self) -> Mapping[str, Any]:
-        """User-defined fields by name: tensors [row, ...], or a value for each row."""
+# Goals, paths, sightings and user-defined fields, one row an episode, have the same names in both.
+Described: TypeAlias = "Batch | Episodes"
 
 
 @dataclass(frozen=True)
@@ -193,9 +157,9 @@ class Task:
         if split.endswith("_aug") and split not in found:
             near = near_names(split, [name for name in found if name.endswith("_aug")])
             hint = f"; did you mean {' or '.join(near)}?" if near else ""
-            path = folder.root / self.name / f"{split}.json"
+            problem = f"no such file, which the split {self.name}/{split} is read from"
             remedy = f"make it with: vlnbert augment speak (docs/howto/augment.md){hint}"
-            raise DataError(path, f"no such file, which the split {self.name}/{split} is read from", remedy)
+            raise DataError(folder.root / self.name / f"{split}.json", problem, remedy)
         if split not in found:
             raise UnknownNameError(f"{self.name} split in {folder.root}", split, found)
         return found[split]
@@ -288,7 +252,9 @@ def register_task(task: AnyTask) -> AnyTask:
     if task.best_metric not in ranking:
         problem = f"the task {task.name} cannot choose its best weights by {task.best_metric!r:.60}"
         raise UsageError(f"{problem}; set best_metric to one of {', '.join(ranking)}")
-    register_metrics(task.metrics, task.__module__)
+    for metric in task.metrics:
+        if METRICS.registered().get(metric.name) != metric:
+            METRICS.register(metric.name, metric, task.__module__)
     TASKS.register(task.name, _guarded(task()), task.__module__)
     return task
 
@@ -364,7 +330,7 @@ class R2R(Task):
 
 @register_task
 class REVERIE(Task):
-    """Go where the object is that the instruction asks for, stop there and name it."""
+    """Go to the object that the instruction describes, stop there and name it."""
 
     name = "reverie"
     max_tokens = 50
@@ -419,7 +385,5 @@ class R4R(Task):
     def begin_teacher(self, episodes: Described) -> TeacherMemory:
         return episodes.path, episodes.path_length, torch.zeros_like(episodes.path_length)
 
-    def teacher(
-        self, world: World, viewpoint: torch.Tensor, memory: TeacherMemory
-    ) -> tuple[torch.Tensor, TeacherMemory]:
+    def teacher(self, world: World, viewpoint: Tensor, memory: TeacherMemory) -> tuple[Tensor, TeacherMemory]:
         return path_teacher(world, viewpoint, memory)

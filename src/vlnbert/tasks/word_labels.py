@@ -8,8 +8,9 @@ due there or later. The beginning then describes the path to that viewpoint, and
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -21,7 +22,7 @@ from vlnbert.sources.instructions import EpisodeRecord, LabelledWords, WordLabel
 from vlnbert.sources.layout import DataFolder
 from vlnbert.sources.tokenizer import token_spans
 from vlnbert.tasks.episodes import Episodes, bind, load_episodes, walkable
-from vlnbert.tasks.made_paths import find_leaks
+from vlnbert.tasks.made_paths import find_leaks, path_items
 from vlnbert.tasks.task import R2R, SUB_INSTRUCTIONS
 from vlnbert.world.world import World
 
@@ -35,6 +36,7 @@ LABELLED = "r2r/train"  # the split whose words have labels
 MOST_MARKS = 1 << 30  # words of an instruction times viewpoints of its path, over the split
 
 Span = tuple[int, int]  # start and end in a text, in characters
+DueSpans = dict[int, list[Span]]  # by hop, those of the words that are due there
 Kind = Literal["beginning", "end"]
 
 
@@ -75,19 +77,10 @@ class SubInstructions:
 
     def items(self, world: World) -> Iterator[dict[str, Any]]:
         """The items of a file in R2R's form."""
-        episodes = self.episodes
-        paths, lengths = episodes.path.tolist(), episodes.path_length.tolist()
-        metres = world.metres(episodes.path[:, :-1], episodes.path[:, 1:]).sum(dim=1).tolist()
-        headings = episodes.heading.tolist()
-        for row, (name, text) in enumerate(zip(episodes.ids, episodes.texts, strict=True)):
-            yield {
-                "path_id": name,
-                "scan": world.scans[int(world.scan_of[paths[row][0]])],
-                "heading": headings[row],
-                "distance": round(metres[row], 2),
-                "path": [world.viewpoints[viewpoint] for viewpoint in paths[row][: lengths[row]]],
-                "instructions": [text],
-            }
+        parts = self.episodes
+        metres = world.metres(parts.path[:, :-1], parts.path[:, 1:]).sum(dim=1).tolist()
+        rounded = [round(distance, 2) for distance in metres]
+        return path_items(world, parts.ids, parts.path, parts.path_length, parts.heading, rounded, parts.texts)
 
     def values(self) -> dict[str, Any]:
         """As a JSON object."""
@@ -130,7 +123,12 @@ def cut_train_instructions(folder: DataFolder, world: World) -> SubInstructions:
         beyond = sum(place >= size for words in due.values() for place in words.places)
         left_out["labels of words beyond the text"] += beyond
         for part in cut_in_parts(text, [due.get(viewpoint) for viewpoint in hops]):
-            heading = _heading_into(world, path, part.first) if part.first else float(train.heading[row])
+            heading = float(train.heading[row])
+            if part.first:
+                # The direction in which its first viewpoint is walked to.
+                before, start = path[part.first - 1], path[part.first]
+                slot = world.neighbour[before].tolist().index(start)
+                heading = float(world.heading[before, slot]) % (2 * math.pi)
             scan, walked = world.scans[int(world.scan_of[path[0]])], tuple(hops[part.first : part.last + 1])
             records.append(EpisodeRecord(f"{name}_{part.name}", scan, walked, heading, part.text))
     left_out["labelled instructions that the train split does not have"] = len(labels.keys() - set(train.ids))
@@ -151,7 +149,7 @@ def cut_train_instructions(folder: DataFolder, world: World) -> SubInstructions:
 def labels_of_parts(parts: Episodes, train: Episodes, labels: WordLabels) -> WordLabels:
     """The labels of parts: those of the whole instruction's words that a part has, by their places in the part."""
     texts = dict(zip(train.ids, train.texts, strict=True))
-    found = dict[str, dict[str, tuple[int, ...]]]()
+    labels_of = dict[str, dict[str, tuple[int, ...]]]()
     for name, text in zip(parts.ids, parts.texts, strict=True):
         whole, kind, _ = name.rsplit("_", 2)
         size = len(list(split_words(text)))
@@ -161,8 +159,8 @@ def labels_of_parts(parts: Episodes, train: Episodes, labels: WordLabels) -> Wor
             viewpoint: tuple(place - first for place in places if 0 <= place - first < stop)
             for viewpoint, places in labels[whole].items()
         }
-        found[name] = {viewpoint: places for viewpoint, places in inside.items() if places}
-    return found
+        labels_of[name] = {viewpoint: places for viewpoint, places in inside.items() if places}
+    return labels_of
 
 
 def cut_in_parts(text: str, due: Sequence[LabelledWords | None]) -> Iterator[Part]:
@@ -196,44 +194,17 @@ def _count_words(words: Sequence[str]) -> int:
     return sum(word[0].isalnum() for word in words)
 
 
-def _heading_into(world: World, path: Sequence[int], hop: int) -> float:
-    """The direction in which a hop of a path is walked to, in [0, 2 pi)."""
-    start, end = path[hop - 1], path[hop]
-    slot = world.neighbour[start].tolist().index(end)
-    return float(world.heading[start, slot]) % (2 * math.pi)
+def labelled_words(episodes: Episodes, labels: WordLabels, world: World) -> tuple[list[DueSpans], list[str]]:
+    """For each episode, by hop of its path, the spans in the text of the words that are due there.
 
-
-@dataclass(frozen=True)
-class LabelReport:
-    """Counts of labels that do not fit the instructions of a split."""
-
-    unlabelled: int = 0  # instructions without any
-    unknown: int = 0  # labelled instructions that the split does not have
-    elsewhere: int = 0  # viewpoints with labels that are not on the path
-    beyond: int = 0  # labels of words beyond the end of the instruction
-    unread: int = 0  # labelled words without a token: a long instruction loses its end
-
-    def lines(self) -> list[str]:
-        """A sentence for each kind that occurs."""
-        kinds = [
-            (self.unlabelled, "instructions have no word labels"),
-            (self.unknown, "instructions that are not there have word labels"),
-            (self.elsewhere, "labelled viewpoints are not on the path, and are left out"),
-            (self.beyond, "labelled words are beyond the end of the instruction, and are left out"),
-            (self.unread, "labelled words have no token, and are left out"),
-        ]
-        return [f"{count:,} {what}" for count, what in kinds if count]
-
-
-def labelled_words(
-    episodes: Episodes, labels: WordLabels, world: World
-) -> tuple[list[dict[int, list[Span]]], LabelReport]:
-    """For each episode, by hop of its path, the spans in the text of the words that are due there."""
-    rows, unlabelled, elsewhere, beyond = list[dict[int, list[Span]]](), 0, 0, 0
+    The sentences count the labels that do not fit the instructions.
+    """
+    rows, unlabelled, elsewhere, beyond = list[DueSpans](), 0, 0, 0
     paths = zip(episodes.path.tolist(), episodes.path_length.tolist(), strict=True)
     for id, text, (path, length) in zip(episodes.ids, episodes.texts, paths, strict=True):
         own, words = labels.get(id, {}), list(split_words(text))
-        hops = {world.viewpoints[number]: hop for hop, number in reversed([*enumerate(path[:length])])}  # first visits
+        # A viewpoint that is passed twice counts as its first visit.
+        hops = {world.viewpoints[number]: hop for hop, number in reversed([*enumerate(path[:length])])}
         unlabelled += not own
         elsewhere += sum(viewpoint not in hops for viewpoint in own)
         beyond += sum(place >= len(words) for places in own.values() for place in places)
@@ -244,11 +215,17 @@ def labelled_words(
                 if viewpoint in hops
             }
         )
-    return rows, LabelReport(unlabelled, len(labels.keys() - set(episodes.ids)), elsewhere, beyond)
+    misfits = {
+        "instructions have no word labels": unlabelled,
+        "instructions that are not there have word labels": len(labels.keys() - set(episodes.ids)),
+        "labelled viewpoints are not on the path, and are left out": elsewhere,
+        "labelled words are beyond the end of the instruction, and are left out": beyond,
+    }
+    return rows, [f"{count:,} {what}" for what, count in misfits.items() if count]
 
 
-def align_words(split: "Split", labels: WordLabels, tokenizer: Tokenizer, world: World) -> tuple["Split", LabelReport]:
-    """Add to a split the tokens that are due at each viewpoint of a path, by word labels.
+def align_words(split: "Split", labels: WordLabels, tokenizer: Tokenizer, world: World) -> tuple["Split", list[str]]:
+    """Add to a split the tokens that are due at each viewpoint of a path; count the word labels that do not fit.
 
     Where a viewpoint has no words of its own, those of the last labelled one stay due; before the first, those of the
     first.
@@ -258,16 +235,20 @@ def align_words(split: "Split", labels: WordLabels, tokenizer: Tokenizer, world:
     if (marks := torch.Size(shape).numel()) > MOST_MARKS:
         raise UsageError(f"{split.name} has {marks:,} words at viewpoints, more than {MOST_MARKS:,}; shorten its paths")
     aligned = torch.zeros(shape, dtype=torch.bool)
-    words, report = labelled_words(episodes, labels, world)
+    words, misfits = labelled_words(episodes, labels, world)
     unread = 0
     for row, spans in enumerate(token_spans(tokenizer, episodes.texts)):
-        tokens = spans[: counts[row] - 1]  # without [SEP], which stands last also where an instruction is cut
+        # [SEP] stands last, also where an instruction is cut.
+        tokens = spans[: counts[row] - 1]
         read = {hop: [_overlapping(tokens, word) for word in due] for hop, due in words[row].items()}
         unread += sum(not places for due in read.values() for places in due)
-        labelled = {hop: sorted({place for places in due for place in places}) for hop, due in read.items()}
-        for hop, places in _due(labelled, lengths[row]):
-            aligned[row, hop, places] = True
-    return replace(split, aligned=aligned.to(split.tokens.ids.device)), replace(report, unread=unread)
+        labelled = {hop: sorted(set(chain(*due))) for hop, due in read.items() if any(due)}
+        marked = sorted(labelled)
+        for hop in range(lengths[row] if marked else 0):
+            last = next((earlier for earlier in reversed(marked) if earlier <= hop), marked[0])
+            aligned[row, hop, labelled[last]] = True
+    misfits += [f"{unread:,} labelled words have no token, and are left out"] if unread else []
+    return replace(split, aligned=aligned.to(split.tokens.ids.device)), misfits
 
 
 def words_to_attend(aligned: Tensor, path: Tensor, viewpoint: Tensor) -> Tensor:
@@ -276,7 +257,8 @@ def words_to_attend(aligned: Tensor, path: Tensor, viewpoint: Tensor) -> Tensor:
     `aligned` [row, hop, token], `path` [row, hop] and `viewpoint` [row].
     """
     here = path == viewpoint[:, None]
-    hop = here.int().argmax(dim=1)  # the first; padding repeats the last
+    # The first hop there: padding repeats the last.
+    hop = here.int().argmax(dim=1)
     rows = torch.arange(len(hop), device=hop.device)
     return aligned[rows, hop] & here.any(dim=1)[:, None]
 
@@ -285,10 +267,3 @@ def _overlapping(tokens: Sequence[Span], word: Span) -> list[int]:
     """The tokens, given by their spans, that have a character of a word; [CLS] has none."""
     start, stop = word
     return [place for place, (begin, end) in enumerate(tokens) if max(begin, start) < min(end, stop)]
-
-
-def _due(labelled: Mapping[int, Sequence[int]], length: int) -> Iterable[tuple[int, Sequence[int]]]:
-    """The tokens due at each hop of a path: its own, else those that were due last, else the first that are due."""
-    marked = sorted(hop for hop, tokens in labelled.items() if tokens)
-    for hop in range(length if marked else 0):
-        yield hop, labelled[next((earlier for earlier in reversed(marked) if earlier <= hop), marked[0])]

@@ -70,12 +70,11 @@ def published_state_dicts(
     A tensor that the reference never uses and no import kept becomes a copy of one of the same shape.
     """
     family = PUBLISHED[config.backbone]
-    counts = {"backbone.layers.": config.layers, "backbone.cross_layers.": config.cross_layers}
     # `OrderedDict[...]()` would pickle its type parameters.
     model: OrderedDict[str, Tensor] = OrderedDict()
     critic: OrderedDict[str, Tensor] = OrderedDict()
     made_up = list[str]()
-    for name, pattern, target in ordered_keys(family.rows[config.backbone], counts):
+    for name, pattern, target in _published_keys(config):
         part = critic if target.startswith(CRITIC) else model
         if not pattern.startswith(family.kept):
             part[name] = tensors[target]
@@ -87,32 +86,33 @@ def published_state_dicts(
     return model, critic, made_up
 
 
+def _published_keys(config: NavigatorConfig) -> list[tuple[str, str, str]]:
+    return ordered_keys(PUBLISHED[config.backbone].rows[config.backbone], config.layers, config.cross_layers)
+
+
 def _refuse_inexpressible(saved: NavigatorFolder) -> None:
     """Raise an error for what the published format, which only knows R2R's agents, cannot hold."""
-    faults, config = Faults(saved.path), saved.config
-    remedy = "export an R2R navigator with matching 'cross-modal' and language attended once"
-    if config.backbone not in PUBLISHED:
-        faults.add("", f"has the backbone '{config.backbone}', which the published format cannot hold", remedy)
-    elif config.object_width:
-        faults.add("", "sees objects, which the published format cannot hold", remedy)
-    elif config.matching != "cross-modal":
-        faults.add("", f"has matching '{config.matching}', which the published format cannot hold", remedy)
-    elif config.language_attention != "once":
-        value = config.language_attention
-        faults.add("", f"has language_attention '{value}', which the published format cannot hold", remedy)
-    faults.raise_if_any()
+    config = saved.config
+    inexpressible = {
+        f"has the backbone '{config.backbone}'": config.backbone not in PUBLISHED,
+        "sees objects": config.object_width > 0,
+        f"has matching '{config.matching}'": config.matching != "cross-modal",
+        f"has language_attention '{config.language_attention}'": config.language_attention != "once",
+    }
+    for problem in (one for one, holds in inexpressible.items() if holds):
+        remedy = "export an R2R navigator with matching 'cross-modal' and language attended once"
+        raise DataError(saved.path, f"{problem}, which the published format cannot hold", remedy)
 
 
 def _fitting_kept(saved: NavigatorFolder) -> dict[str, Tensor]:
     """The kept tensors, each of which must have the shape of its counterpart in the navigator."""
-    family, faults = PUBLISHED[saved.config.backbone], Faults(saved.path.with_name(KEPT))
-    counts = {"backbone.layers.": saved.config.layers, "backbone.cross_layers.": saved.config.cross_layers}
-    twins = {name: target for name, _, target in ordered_keys(family.rows[saved.config.backbone], counts)}
+    faults, remedy = Faults(saved.path.with_name(KEPT)), "remove the file to export without it"
+    twins = {name: target for name, _, target in _published_keys(saved.config)}
     for name, tensor in saved.kept.items():
         if name not in twins:
-            faults.add(name, "is no key of a published agent", "remove the file to export without it")
+            faults.add(name, "is no key of a published agent", remedy)
         elif tensor.shape != (twin := saved.tensors[twins[name]]).shape:
             problem = f"has shape {shape_text(tuple(tensor.shape))} where {shape_text(tuple(twin.shape))} is expected"
-            faults.add(name, problem, "remove the file to export without it")
+            faults.add(name, problem, remedy)
     faults.raise_if_any()
     return saved.kept

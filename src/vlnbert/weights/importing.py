@@ -12,15 +12,13 @@ from torch import Tensor
 
 from vlnbert.errors import DataError, UsageError, setting
 from vlnbert.navigator import Navigator
-from vlnbert.navigator.storage.digests import noting
-from vlnbert.navigator.storage.folder import Limits, read_tokenizer
+from vlnbert.navigator.storage.folder import Limits, noting, read_tokenizer
 from vlnbert.sources.files import read_json
 from vlnbert.sources.writing import built_beside, refuse_full
 from vlnbert.tasks.tokens import load_tokenizer, require_fit
 from vlnbert.weights.options import ImportOptions, resolve_source
-from vlnbert.weights.plan import ImportPlan, make_plan
+from vlnbert.weights.plan import ImportReport, make_plan
 from vlnbert.weights.reading import KEPT, Checkpoint, is_navigator, read_checkpoint, read_navigator_folder
-from vlnbert.weights.report import ImportReport
 
 DEFAULTS = ImportOptions()
 VOCABULARY_FILES = ("vocab.txt", "tokenizer.json")
@@ -62,14 +60,29 @@ def load_weights(source: str | Path, options: ImportOptions = DEFAULTS) -> Impor
     checkpoint = read_checkpoint(resolve_source(source))
     plan = make_plan(checkpoint, options)
     tokenizer = find_tokenizer(checkpoint, options.vocabulary, plan.config.vocabulary)
-    navigator = _load_navigator(checkpoint, plan, options.seed)
+    # New weights depend on the seed alone.
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(options.seed % 2**63)
+        navigator = Navigator(plan.config)
+    tensors = {target: checkpoint.tensors[name] for target, name in plan.filled.items()}
+    precisions = {tensor.dtype for tensor in tensors.values()}
+    if len(precisions) == 1:
+        navigator.to(precisions.pop())
+    # The plan lists what is missing, and why.
+    navigator.load_state_dict(tensors, strict=False)
     navigator.tokenizer, navigator.limits = tokenizer, Limits.from_values(checkpoint.extras)
     kept = {
         plain: checkpoint.tensors[name].clone(memory_format=torch.contiguous_format)
         for plain, name in plan.kept.items()
     }
     metadata = {name: value for name, value in checkpoint.metadata.items() if name == "epoch"}
-    return Imported(navigator.eval(), kept, metadata, _with_import_notes(plan.report, checkpoint, navigator))
+    notes, precision = list(plan.report.notes), str(next(navigator.parameters()).dtype).removeprefix("torch.")
+    if tokenizer is None:
+        keep = setting("vocabulary", "FILE")
+        notes.append(f"no vocabulary lies beside the weights; {keep} keeps one with the navigator")
+    if precision != "float32":
+        notes.append(f"the weights are kept in {precision}, as they are in {checkpoint.path.name}")
+    return Imported(navigator.eval(), kept, metadata, replace(plan.report, notes=notes))
 
 
 def open_navigator(source: str | Path) -> Navigator:
@@ -112,52 +125,19 @@ def inspect_weights(source: str | Path, options: ImportOptions = DEFAULTS) -> Im
 
 def find_tokenizer(checkpoint: Checkpoint, requested: str | Path | None, rows: int) -> Tokenizer | None:
     """The requested tokenizer, or the one beside the weights; it must fit an embedding of so many rows."""
-    path = None if requested is None else Path(requested)
-    if path is None and checkpoint.folder is not None:
-        path = next(
-            (checkpoint.folder / name for name in VOCABULARY_FILES if (checkpoint.folder / name).exists()), None
-        )
+    beside = [] if checkpoint.folder is None else [checkpoint.folder / name for name in VOCABULARY_FILES]
+    path = next((one for one in beside if one.exists()), None) if requested is None else Path(requested)
     if path is None:
         return None
     if not path.exists() or path.is_dir():
         problem = "is a folder" if path.exists() else "no such vocabulary"
         raise DataError(path, problem, f"give a {' or a '.join(VOCABULARY_FILES)}")
-    tokenizer = read_tokenizer(path) if path.suffix == ".json" else _tokenizer_from_vocabulary(path)
+    if path.suffix == ".json":
+        tokenizer = read_tokenizer(path)
+    else:
+        tokenizer, config = load_tokenizer(path), path.with_name("tokenizer_config.json")
+        settings = read_json(config, "tokenizer configuration") if config.exists() else {}
+        if isinstance(settings, dict) and settings.get("do_lower_case") is False:
+            tokenizer.normalizer = BertNormalizer(lowercase=False)
     require_fit(path, tokenizer, rows)
     return tokenizer
-
-
-def _tokenizer_from_vocabulary(path: Path) -> Tokenizer:
-    """A tokenizer from a vocab.txt; the tokenizer_config.json beside it may make it case-sensitive."""
-    tokenizer = load_tokenizer(path)
-    beside = path.with_name("tokenizer_config.json")
-    settings = read_json(beside, "tokenizer configuration") if beside.exists() else {}
-    if isinstance(settings, dict) and settings.get("do_lower_case") is False:
-        tokenizer.normalizer = BertNormalizer(lowercase=False)
-    return tokenizer
-
-
-def _load_navigator(checkpoint: Checkpoint, plan: ImportPlan, seed: int) -> Navigator:
-    """A navigator whose new weights depend only on the seed, in the source's precision."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed % 2**63)
-        navigator = Navigator(plan.config)
-    tensors = {target: checkpoint.tensors[name] for target, name in plan.filled.items()}
-    precisions = {tensor.dtype for tensor in tensors.values()}
-    if len(precisions) == 1:
-        navigator.to(precisions.pop())
-    navigator.load_state_dict(tensors, strict=False)  # the plan lists what is missing, and why
-    return navigator
-
-
-def _with_import_notes(report: ImportReport, checkpoint: Checkpoint, navigator: Navigator) -> ImportReport:
-    """The report with notes that only the import itself can make."""
-    notes = list(report.notes)
-    if navigator.tokenizer is None:
-        notes.append(
-            f"no vocabulary lies beside the weights; {setting('vocabulary', 'FILE')} keeps one with the navigator"
-        )
-    precision = str(next(navigator.parameters()).dtype).removeprefix("torch.")
-    if precision != "float32":
-        notes.append(f"the weights are kept in {precision}, as they are in {checkpoint.path.name}")
-    return replace(report, notes=notes)

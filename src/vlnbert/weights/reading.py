@@ -9,7 +9,7 @@ import re
 import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,17 +23,16 @@ from vlnbert.navigator.storage.folder import (
     CONFIG,
     Limits,
     NoSuchSourceError,
+    Shown,
     checked_weights,
     exists,
     expected_shapes,
     fetch_model,
     is_hub_name,
     read_config,
-    read_features,
-    read_limits,
     read_safetensors,
+    read_training_facts,
 )
-from vlnbert.navigator.storage.shown import Shown
 from vlnbert.sources.files import FETCH_AGAIN, MEGABYTE, open_for_reading, read_json
 
 WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
@@ -46,10 +45,13 @@ ASK = "ask for a checkpoint of plain tensors"
 NO_WEIGHTS = "give a navigator's folder, such as a run's best/, or a checkpoint file"
 ZIP_MARK = b"PK"
 HEAD = 16  # bytes that identify a file's type
-TORCH_MARKS = (ZIP_MARK, b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.")  # today's archive, and the old format's number
+# Today's archive, and the old format's number.
+TORCH_MARKS = (ZIP_MARK, b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.")
 PICKLE_MARK = re.compile(rb"\x80[\x00-\x05]")  # and the protocol
-LARGEST_PICKLE = MEGABYTE  # bytes; that of a base agent with its optimiser has 0.2 MB
-SHARED = 2  # times the file's size: limit for all tensors together, since some share their numbers
+# Bytes; that of a base agent with its optimiser has 0.2 MB.
+LARGEST_PICKLE = MEGABYTE
+# Times the file's size: limit for all tensors together, since some share their numbers.
+SHARED = 2
 # torch's loader would let these allocate any size. Everything else that it allows takes its numbers from the file.
 MAKERS = re.compile(rb"c(?:__builtin__|builtins)\n(bytearray)\n|ctorch(?:\.cuda)?\n(\w*Tensor)\n")
 
@@ -115,15 +117,8 @@ def read_navigator_folder(checkpoint: Checkpoint) -> NavigatorFolder:
     kept, metadata = dict[str, Tensor](), dict[str, str]()
     if (checkpoint.folder / KEPT).exists():
         kept, metadata = read_safetensors(checkpoint.folder / KEPT)
-    return NavigatorFolder(
-        path=checkpoint.path,
-        config=config,
-        limits=read_limits(checkpoint.folder / CONFIG),
-        features=read_features(checkpoint.folder / CONFIG),
-        tensors=tensors,
-        kept=kept,
-        metadata=metadata,
-    )
+    limits, features = read_training_facts(checkpoint.folder / CONFIG)
+    return NavigatorFolder(checkpoint.path, config, limits, features, tensors, kept=kept, metadata=metadata)
 
 
 def _weights_in(folder: Path) -> Path:
@@ -171,20 +166,15 @@ def _unpickled(path: Path) -> Any:
         if name is not None:
             problem = f"holds code or objects ({name[1]}), not tensors alone; nothing in it was run"
             raise DataError(path, problem, ASK) from None
-        # torch's reason, without its advice to trust the file.
-        gist = re.search(r"WeightsUnpickler error: (.*)", str(error))
-        reason = (gist[1] if gist else next(iter(str(error).splitlines()), ""))[:100] or type(error).__name__
-        raise _no_checkpoint(path, head, reason) from None
-
-
-def _no_checkpoint(path: Path, head: bytes, reason: str) -> DataError:
-    """The error for a file that torch cannot load, by the type that its first bytes show."""
-    if any(head[: len(mark)] == mark[: len(head)] for mark in TORCH_MARKS):
-        return DataError(path, f"is not a whole torch checkpoint ({reason})", FETCH_AGAIN)
-    if PICKLE_MARK.match(head):
-        problem = "is a plain pickle, which may hold code; it was not opened"
-        return DataError(path, problem, "ask for a checkpoint that torch saved, or for safetensors")
-    return DataError(path, "is no torch checkpoint", NOT_WEIGHTS)
+        if any(head[: len(mark)] == mark[: len(head)] for mark in TORCH_MARKS):
+            # torch's reason, without its advice to trust the file.
+            gist = re.search(r"WeightsUnpickler error: (.*)", str(error))
+            reason = (gist[1] if gist else next(iter(str(error).splitlines()), ""))[:100] or type(error).__name__
+            raise DataError(path, f"is not a whole torch checkpoint ({reason})", FETCH_AGAIN) from None
+        if PICKLE_MARK.match(head):
+            problem = "is a plain pickle, which may hold code; it was not opened"
+            raise DataError(path, problem, "ask for a checkpoint that torch saved, or for safetensors") from None
+        raise DataError(path, "is no torch checkpoint", NOT_WEIGHTS) from None
 
 
 def _agent(path: Path, document: dict[Any, Any]) -> Checkpoint:
@@ -198,7 +188,9 @@ def _agent(path: Path, document: dict[Any, Any]) -> Checkpoint:
         notes += [f"{part}: {note}" for note in unwrapped]
         if "optimizer" in entry:
             notes.append(f"{part}: the optimiser's state is not imported")
-            parameters += _parameters(entry["optimizer"])
+            # A state of another form does not tell their number.
+            with suppress(TypeError, KeyError, IndexError):
+                parameters += sum(len(group["params"]) for group in entry["optimizer"]["param_groups"])
         if twice := sorted(set(found) & set(tensors)):
             raise DataError(path, "is in both parts", FETCH_AGAIN, twice[0])
         tensors |= found
@@ -214,14 +206,6 @@ def _agent(path: Path, document: dict[Any, Any]) -> Checkpoint:
         notes=tuple(notes),
         extras=extras if isinstance(extras, dict) else {},
     )
-
-
-def _parameters(optimizer: Any) -> int:
-    """Number of parameters in an optimiser's saved state; 0 if it cannot be read."""
-    try:
-        return sum(len(group["params"]) for group in optimizer["param_groups"])
-    except (TypeError, KeyError, IndexError):
-        return 0
 
 
 def _state_dict(path: Path, document: Any) -> dict[str, Tensor]:
@@ -289,7 +273,8 @@ def check_declared(path: Path, tensors: Mapping[str, Tensor]) -> None:
     declared = 0
     for name, tensor in tensors.items():
         if tensor.layout != torch.strided:
-            continue  # an import reports these
+            # An import reports these.
+            continue
         if tensor.device.type != "cpu":
             raise DataError(path, "has no numbers in the file", ASK, name)
         size = tensor.numel() * tensor.element_size()

@@ -2,11 +2,11 @@
 
 A row pairs a source with a target; both stand for their `.weight` and `.bias` unless one is named. `{n}` is the number
 of a layer, the same on both sides; `{top}` counts so that the last layer of the source matches the last of the target.
-Rows are in the order in which the source has its keys, so that an export has the same order.
+Rows of published agents are in the order in which these have their keys, so that an export has it, too.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import groupby
@@ -29,8 +29,8 @@ class Family:
     name: str
     title: str
     marks: tuple[str, ...]  # prefixes of keys that identify the family
-    prefixes: tuple[str, ...]  # possible prefixes of the names in the table
     rows: dict[str, Rows]  # for each backbone that it can fill
+    prefixes: tuple[str, ...] = ("",)  # possible prefixes of the names in the table
     kept: tuple[str, ...] = ()  # sources that only an export needs; their rows name a target of the same shape
     unused: tuple[tuple[str, str], ...] = ()  # patterns of other keys, and why they are unused
     optional: tuple[str, ...] = ()  # targets that may be missing in the source
@@ -43,12 +43,6 @@ def _under(source: str, target: str, rows: Rows) -> Rows:
     return tuple((f"{source}.{theirs}", f"{target}.{ours}" if target else ours) for theirs, ours in rows)
 
 
-EMBEDDINGS: Rows = (
-    ("word_embeddings.weight", "words.weight"),
-    ("position_embeddings.weight", "positions.weight"),
-    ("token_type_embeddings.weight", "types.weight"),
-    ("LayerNorm", "norm"),
-)
 ATTENTION: Rows = (
     ("self.query", "query"),
     ("self.key", "key"),
@@ -56,18 +50,26 @@ ATTENTION: Rows = (
     ("output.dense", "output"),
     ("output.LayerNorm", "norm"),
 )
-LAYER: Rows = (
-    *_under("attention", "attention", ATTENTION),
-    ("intermediate.dense", "feed_forward.inner"),
-    ("output.dense", "feed_forward.outer"),
-    ("output.LayerNorm", "feed_forward.norm"),
+
+
+def _layer(attention: str, inner: str, outer: str) -> Rows:
+    """The rows of self-attention and feed-forward, by what the source calls them."""
+    return (
+        *_under(attention, "attention", ATTENTION),
+        (f"{inner}.dense", "feed_forward.inner"),
+        (f"{outer}.dense", "feed_forward.outer"),
+        (f"{outer}.LayerNorm", "feed_forward.norm"),
+    )
+
+
+EMBEDDINGS: Rows = (
+    ("word_embeddings.weight", "words.weight"),
+    ("position_embeddings.weight", "positions.weight"),
+    ("token_type_embeddings.weight", "types.weight"),
+    ("LayerNorm", "norm"),
 )
-VISUAL_HALF: Rows = (
-    *_under("visn_self_att", "attention", ATTENTION),
-    ("visn_inter.dense", "feed_forward.inner"),
-    ("visn_output.dense", "feed_forward.outer"),
-    ("visn_output.LayerNorm", "feed_forward.norm"),
-)
+LAYER = _layer("attention", "intermediate", "output")
+VISUAL_HALF = _layer("visn_self_att", "visn_inter", "visn_output")
 ACROSS: Rows = (
     ("visual_attention.att.query", "cross.query"),
     ("visual_attention.att.key", "cross.key"),
@@ -76,12 +78,7 @@ ACROSS: Rows = (
     ("visual_attention.output.LayerNorm", "cross.norm"),
 )
 # No navigator has these; each has the shape of its visual counterpart.
-LANGUAGE_HALF: Rows = (
-    *_under("lang_self_att", "attention", ATTENTION),
-    ("lang_inter.dense", "feed_forward.inner"),
-    ("lang_output.dense", "feed_forward.outer"),
-    ("lang_output.LayerNorm", "feed_forward.norm"),
-)
+LANGUAGE_HALF = _layer("lang_self_att", "lang_inter", "lang_output")
 POOLER: Rows = (("pooler.dense", "backbone.pooler.dense"),)
 VISION_ENCODER: Rows = (
     ("vision_encoder.visn_fc", "view_embedding.project"),
@@ -115,10 +112,8 @@ BERT_TOP_ROWS: Rows = (
     *_under("encoder.layer.{top}", "backbone.cross_layers.{n}", LAYER),
 )
 LXMERT_ROWS: Rows = (
-    *_under("embeddings", "backbone.embeddings", EMBEDDINGS),
-    *_under("encoder.layer.{n}", "backbone.layers.{n}", LAYER),
+    *BERT_ROWS,
     *_under("encoder.x_layers.{n}", "backbone.cross_layers.{n}", (*ACROSS, *VISUAL_HALF)),
-    *POOLER,
 )
 PREVALENT_ROWS: Rows = (
     *_under("embeddings", "backbone.embeddings", EMBEDDINGS),
@@ -162,14 +157,12 @@ PUBLISHED_ONE_STREAM = Family(
     name="published one-stream agent",
     title="a published Recurrent VLN-BERT agent, one-stream",
     marks=("vln_bert.bert.",),
-    prefixes=("",),
     rows={"one-stream": ONE_STREAM_AGENT},
 )
 PUBLISHED_TWO_STREAM = Family(
     name="published two-stream agent",
     title="a published Recurrent VLN-BERT agent, two-stream",
     marks=("vln_bert.lalayer.", "vln_bert.addlayer."),
-    prefixes=("",),
     rows={"two-stream": TWO_STREAM_AGENT},
     kept=("vln_bert.addlayer.{n}.lang_", "img_projection.", "cand_LayerNorm."),
 )
@@ -233,7 +226,8 @@ BERT = Family(
         ("classifier.*", "a head of another task"),
         ("qa_outputs.*", "a head of another task"),
     ),
-    optional=("backbone.pooler.",),  # models trained on masked words alone come without
+    # Models trained on masked words alone come without.
+    optional=("backbone.pooler.",),
     settings=(*BERT_SETTINGS, LAYER_COUNT),
 )
 
@@ -315,8 +309,7 @@ class KeyTable:
         if target in names:
             return names[target]
         pattern, number = _generic(target)
-        source = names.get(pattern)
-        if source is None:
+        if (source := names.get(pattern)) is None:
             return None
         return source.replace("{n}", str(number)).replace("{top}", str(number + self.top_shift))
 
@@ -329,11 +322,9 @@ def expand_rows(rows: Rows) -> list[tuple[str, str]]:
     return pairs
 
 
-def ordered_keys(rows: Rows, counts: Mapping[str, int]) -> list[tuple[str, str, str]]:
-    """Every source key, its pattern and its target, layer by layer as in the source.
-
-    `counts` is the number of layers under each target.
-    """
+def ordered_keys(rows: Rows, layers: int, cross_layers: int) -> list[tuple[str, str, str]]:
+    """Every source key, its pattern and its target, layer by layer as in the source."""
+    counts = {"backbone.layers.": layers, "backbone.cross_layers.": cross_layers}
     keys = list[tuple[str, str, str]]()
     for before, group in groupby(expand_rows(rows), key=lambda pair: pair[1].partition("{n}")[0]):
         members = list(group)
@@ -344,7 +335,6 @@ def ordered_keys(rows: Rows, counts: Mapping[str, int]) -> list[tuple[str, str, 
 
 def _generic(key: str) -> tuple[str, int]:
     """A key with its layer's number replaced by {n}, and the number."""
-    number = NUMBER.search(key)
-    if number is None:
+    if (number := NUMBER.search(key)) is None:
         return key, 0
     return f"{key[: number.start()]}.{{n}}.{key[number.end() :]}", int(number[1])

@@ -41,9 +41,8 @@ def find_candidates(graph: ScanGraph) -> Candidates:
     """All candidates of a scan, those of each viewpoint in the simulator's order."""
     start, end = np.nonzero(graph.adjacent)
     # The simulator computes angles from positions in single precision.
-    east, north, up = (graph.position.astype(np.float32)[end] - graph.position.astype(np.float32)[start]).T.astype(
-        float
-    )
+    position = graph.position.astype(np.float32)
+    east, north, up = (position[end] - position[start]).T.astype(float)
     heading, elevation = np.arctan2(east, north), np.arctan2(up, np.hypot(east, north))
 
     views = np.arange(VIEWS)
@@ -53,11 +52,13 @@ def find_candidates(graph: ScanGraph) -> Candidates:
     distance[np.abs(aside) > HALF_WIDTH] = np.inf
 
     edges = np.arange(len(start))
-    first = np.argmax(np.isfinite(distance), axis=1) if len(start) else edges  # earliest view that shows it
-    best = np.argmin(distance, axis=1) if len(start) else edges  # the earliest of equals wins
+    # The earliest view that shows each edge decides its place in the list.
+    first = np.argmax(np.isfinite(distance), axis=1) if len(start) else edges
+    best = np.argmin(distance, axis=1) if len(start) else edges
     order = np.lexsort((distance[edges, first], first, start))
     slot = np.empty_like(order)
-    slot[order] = edges - np.searchsorted(start, start)[order]  # `start` is sorted, so groups keep their ranges
+    # `start` is sorted, so groups keep their ranges.
+    slot[order] = edges - np.searchsorted(start, start)[order]
     return Candidates(
         viewpoint=start[order],
         neighbour=end[order],
@@ -107,13 +108,9 @@ def open_world(
         built = build_world(graphs)
         return built.tensors(), {"scans": list(built.scans), "viewpoints": list(built.viewpoints)}
 
-    tensors, names = cached(world_key(paths), build)
+    tensors, names = cached(Key.of("world", paths.values(), f"version {VERSION}"), build)
     world = World(scans=tuple(names["scans"]), viewpoints=tuple(names["viewpoints"]), **tensors)
     return world.to(device)
-
-
-def world_key(paths: dict[str, Path]) -> Key:
-    return Key.of("world", paths.values(), f"version {VERSION}")
 
 
 def build_world(graphs: Sequence[ScanGraph]) -> World:
@@ -122,25 +119,27 @@ def build_world(graphs: Sequence[ScanGraph]) -> World:
         raise UsageError("a world of no scans cannot be made; name at least one, or none to take all of a folder")
     candidates = [find_candidates(graph) for graph in graphs]
     sizes = [len(graph.viewpoints) for graph in graphs]
-    starts = np.concatenate(([0], np.cumsum(sizes)))  # the first viewpoint of each scan
-    pair_starts = np.concatenate(([0], np.cumsum(np.square(sizes))))  # its first pair
+    # The first viewpoint of each scan, and its first pair.
+    starts = np.concatenate(([0], np.cumsum(sizes)))
+    pair_starts = np.concatenate(([0], np.cumsum(np.square(sizes))))
     slots = 2 + max((int(found.slot.max(initial=-1)) for found in candidates), default=-1)
-    itself = np.arange(starts[-1])[:, None]
-    table = {
-        "neighbour": np.broadcast_to(itself, (len(itself), slots)).copy(),
-        "view": np.zeros((len(itself), slots), dtype=np.int64),
-        "heading": np.zeros((len(itself), slots), dtype=np.float32),
-        "elevation": np.zeros((len(itself), slots), dtype=np.float32),
-    }
+    kinds = {"neighbour": np.int64, "view": np.int64, "heading": np.float32, "elevation": np.float32}
+    table = {name: np.zeros((starts[-1], slots), dtype=kind) for name, kind in kinds.items()}
+    # Padding leads to the viewpoint itself.
+    table["neighbour"] += np.arange(starts[-1])[:, None]
     distance, next_slot = [], []
     for graph, found, start in zip(graphs, candidates, starts, strict=False):
-        where = found.viewpoint + start, found.slot + 1  # slot 0 stops
+        # Slot 0 stops, so neighbours begin at 1.
+        where = found.viewpoint + start, found.slot + 1
         table["neighbour"][where] = found.neighbour + start
         for name in ("view", "heading", "elevation"):
             table[name][where] = getattr(found, name)
         metres, hops = shortest_paths(graph)
         distance.append(metres.ravel())
-        next_slot.append(_slots_of(hops, found).ravel())
+        # A hop to itself is a stop.
+        slot_of = np.zeros_like(hops)
+        slot_of[found.viewpoint, found.neighbour] = found.slot + 1
+        next_slot.append(np.take_along_axis(slot_of, hops, axis=1).ravel())
     columns = [np.arange(size) for size in sizes]
     rows = [pair_start + size * column for pair_start, size, column in zip(pair_starts, sizes, columns, strict=False)]
     arrays = {
@@ -163,7 +162,8 @@ def shortest_paths(graph: ScanGraph) -> tuple[NDArray[np.float64], NDArray[np.in
 
     The first hop is the viewpoint itself at the goal, and where no path leads.
     """
-    from scipy.sparse import csr_array  # late: most commands find the distances in the cache
+    # Imported late: most commands find the distances in the cache.
+    from scipy.sparse import csr_array
     from scipy.sparse.csgraph import dijkstra
 
     count = len(graph.viewpoints)
@@ -174,10 +174,3 @@ def shortest_paths(graph: ScanGraph) -> tuple[NDArray[np.float64], NDArray[np.in
     distance, before = dijkstra(edges, directed=True, return_predecessors=True)
     itself = np.arange(count)[:, None]
     return distance, np.where(before.T == NOWHERE, itself, before.T).astype(np.int64)
-
-
-def _slots_of(hops: np.ndarray, found: Candidates) -> np.ndarray:
-    """Next hops [from, to] as slots."""
-    slot = np.zeros_like(hops)  # a hop to itself is a stop
-    slot[found.viewpoint, found.neighbour] = found.slot + 1
-    return np.take_along_axis(slot, hops, axis=1)

@@ -79,7 +79,8 @@ def content_digest(path: Path) -> str:
 
 
 def _hashed(path: Path) -> str:
-    if path.stat().st_size < LARGE:  # ten thousand small files need no bar of progress each
+    # Ten thousand small files need no bar of progress each.
+    if path.stat().st_size < LARGE:
         return hashlib.blake2b(path.read_bytes()).hexdigest()
     with opened(path, "file") as file:
         return hashlib.file_digest(file, "blake2b").hexdigest()  # type: ignore[arg-type]  # a watched file reads as well
@@ -87,34 +88,33 @@ def _hashed(path: Path) -> str:
 
 @cache
 def _hashed_once(path: Path, state: tuple[int, ...]) -> str:
-    """The hash of a file, computed again only where its state differs."""
+    """Hash a file, again only where its state differs."""
     return _hashed(path)
 
 
 def _remembered_digest(path: Path) -> str:
     """The remembered digest of a file that has not changed since, or else that of its content now."""
     memory, name, stamp = cache_folder() / "digests.json", str(path.absolute()), _stamp(path)
-    known = _recall(memory)
+    known: Any = {}
+    with suppress(DataError):
+        known = read_json(memory, "memory of digests")
+    if not isinstance(known, dict) or known.pop(FORMAT, None) != VERSION:
+        known = {}
+    # Damaged entries are forgotten.
+    known = {name: entry for name, entry in known.items() if is_list_of(entry, str) and len(entry) == 2}
     if known.get(name, [""])[0] != stamp:
         known[name] = [stamp, _hashed(path)]
-        if _stamp(path) == stamp:  # else it was written to meanwhile
+        # Nothing is remembered of a file that was written to meanwhile.
+        if _stamp(path) == stamp:
             with suppress(DataError):
                 write_json(memory, {FORMAT: VERSION, **known})
-    return known[name][1]
+    digest: str = known[name][1]
+    return digest
 
 
 def _stamp(path: Path) -> str:
     state = path.stat()
     return f"{state.st_size} bytes at {state.st_mtime_ns}"
-
-
-def _recall(memory: Path) -> dict[str, list[str]]:
-    """The remembered digests, without damaged entries."""
-    known: Any = {}
-    with suppress(DataError):
-        known = read_json(memory, "memory of digests")
-    entries = known.items() if isinstance(known, dict) and known.get(FORMAT) == VERSION else ()
-    return {name: entry for name, entry in entries if is_list_of(entry, str) and len(entry) == 2}
 
 
 def cached(key: Key, build: Callable[[], Built]) -> Built:
@@ -132,19 +132,15 @@ class Pieces:
 
     key: Key  # of the whole; the names of the pieces' files begin with it
 
-    @property
-    def prefix(self) -> str:
-        return f"{self.key.kind}-{self.key.digest}-"
-
     def piece(self, name: str, part: str, build: Callable[[], Tensor]) -> Tensor:
         """The result of `build`, a part of what has this name; from disk where an interrupted process left it whole."""
-        key = Key("piece", f"{self.prefix}{name}-{part}")
+        key = Key("piece", f"{self.key.kind}-{self.key.digest}-{name}-{part}")
         tensors, _ = cached(key, lambda: ({"piece": build()}, {}))
         return tensors["piece"]
 
     def forget(self) -> None:
         """Remove all pieces, also those of other sizes that a process on another device made."""
-        for path in cache_folder().glob(f"piece-{self.prefix}*.safetensors"):
+        for path in cache_folder().glob(f"piece-{self.key.kind}-{self.key.digest}-*.safetensors"):
             with suppress(OSError):
                 path.unlink(missing_ok=True)
 

@@ -93,7 +93,8 @@ class ObjectTable:
         """The rows that remain when a viewpoint shows at most `max_objects`: the largest boxes, the first of equals."""
         by_area = self.position[:, AREA].argsort(descending=True, stable=True)
         order = by_area[self.viewpoint[by_area].argsort(stable=True)]
-        rank = torch.arange(len(self)) - self.first[self.viewpoint]  # of the ordered ones, within their viewpoint
+        # The place by area within each viewpoint.
+        rank = torch.arange(len(self)) - self.first[self.viewpoint]
         return order[rank < max_objects].sort().values
 
     def fingerprint(self) -> str:
@@ -129,7 +130,8 @@ def build_object_table(world: World, boxes: Iterable[ViewpointObjects], folder: 
             number = world.numbers.get((place.scan, place.viewpoint))
             if number is not None:
                 shown[number] = sorted((item for item in place.objects if item.views), key=_order)
-            elif place.scan in world.scans:  # a world of some scans has no use for the others' boxes
+            elif place.scan in world.scans:
+                # A world of some scans leaves the others' boxes out.
                 remedy = "use the boxes and graphs of one data set"
                 faults.add("", "its viewpoint is not in the graph", remedy, place.path)
     faults.raise_if_any()
@@ -177,8 +179,8 @@ def _order(item: BoxedObject) -> tuple[bool, int, str, str]:
 
 def _seen(item: BoxedObject) -> tuple[int, tuple[float, ...]]:
     """The view in which an object's box is largest, the earliest of equals, and the box there."""
-    found = zip(item.views, map(_shares, item.boxes), strict=True)
-    return max(found, key=lambda seen: (seen[1][AREA], -seen[0]))
+    views = zip(item.views, map(_shares, item.boxes), strict=True)
+    return max(views, key=lambda seen: (seen[1][AREA], -seen[0]))
 
 
 def _shares(box: Box) -> tuple[float, ...]:
@@ -186,7 +188,8 @@ def _shares(box: Box) -> tuple[float, ...]:
     x, y, width, height = box
     left, right = (min(max(edge, 0), IMAGE_WIDTH) for edge in (x, x + max(width, 0)))
     top, bottom = (min(max(edge, 0), IMAGE_HEIGHT) for edge in (y, y + max(height, 0)))
-    area = (right - left) * (bottom - top) / (IMAGE_WIDTH * IMAGE_HEIGHT)  # of pixels: equal boxes have equal areas
+    # Computed in pixels, so that equal boxes have equal areas.
+    area = (right - left) * (bottom - top) / (IMAGE_WIDTH * IMAGE_HEIGHT)
     return left / IMAGE_WIDTH, top / IMAGE_HEIGHT, right / IMAGE_WIDTH, bottom / IMAGE_HEIGHT, area
 
 

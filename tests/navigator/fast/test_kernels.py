@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from vlnbert.navigator import NavigatorConfig, fast
-from vlnbert.navigator.fast import KeyValues, fused
-from vlnbert.navigator.fast.fused import MOST_TOKENS
+from vlnbert.navigator.fast import MOST_TOKENS, KeyValues
 from vlnbert.navigator.model.bert import Attention
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -127,14 +126,14 @@ def test_where_nothing_can_be_compiled_torch_serves(monkeypatch: pytest.MonkeyPa
     def refuse(device: torch.device) -> None:
         raise RuntimeError("no C compiler")
 
-    monkeypatch.setattr(fused, "_try_out", refuse)
-    fused._compiles.cache_clear()
+    monkeypatch.setattr(fast, "_try_out", refuse)
+    fast._compiles.cache_clear()
     layer, (queries, sources) = attention().eval(), given("both")
     try:
         with fast.enabled(), pytest.warns(UserWarning, match=r"no C compiler.*torch's own serve"):
             out = layer.context(queries, *sources)
     finally:
-        fused._compiles.cache_clear()
+        fast._compiles.cache_clear()
     assert torch.equal(out, layer.context(queries, *sources))
 
 

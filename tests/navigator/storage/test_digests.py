@@ -13,10 +13,10 @@ from safetensors.torch import load_file, save_file
 from tests.learning.samples import state_of
 from tests.navigator.samples import ONE, make
 from vlnbert.errors import DataError
-from vlnbert.learning.checkpoints import Progress, load_checkpoint, save_checkpoint, unfilled_navigator
+from vlnbert.learning.run_folder import Progress, load_checkpoint, save_checkpoint, unfilled_navigator
 from vlnbert.navigator import Navigator
-from vlnbert.navigator.storage import digests, folder
-from vlnbert.navigator.storage.digests import DIGESTS, DigestError, noting, read_digests
+from vlnbert.navigator.storage import folder
+from vlnbert.navigator.storage.folder import DIGESTS, DigestError, noting, read_digests
 from vlnbert.tasks.tokens import load_tokenizer
 from vlnbert.weights.importing import open_navigator
 
@@ -155,12 +155,12 @@ def test_tensors_of_any_kind_are_summed(tmp_path: Path) -> None:
     with noting(tmp_path, {path.name: tensors}):
         save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, path, {"a": "b"})
     found, metadata = folder.read_safetensors(path)
-    digests.check_tensors(path, found, metadata)
+    folder.check_tensors(path, found, metadata)
     for wrong in ({**found, "one": torch.tensor(3.0)}, {**found, "two": found["one"]}, {"one": found["one"]}):
         with pytest.raises(DigestError):
-            digests.check_tensors(path, wrong, metadata)
+            folder.check_tensors(path, wrong, metadata)
     with pytest.raises(DigestError):
-        digests.check_tensors(path, found, {"a": "c"})
+        folder.check_tensors(path, found, {"a": "c"})
 
 
 def test_a_tokenizer_that_was_lost_is_told(saved: Path) -> None:

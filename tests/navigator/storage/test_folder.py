@@ -13,9 +13,8 @@ from safetensors.torch import load_file, save_file
 from tests.learning.samples import state_of
 from tests.navigator.samples import CONFIGS, ONE, make, sight, words
 from vlnbert.errors import DataError, VlnbertError
-from vlnbert.learning.checkpoints import load_checkpoint, save_checkpoint, unfilled_navigator
 from vlnbert.learning.navigator_recipe import own_navigator
-from vlnbert.learning.run_folder import Progress
+from vlnbert.learning.run_folder import Progress, load_checkpoint, save_checkpoint, unfilled_navigator
 from vlnbert.navigator import Navigator
 from vlnbert.navigator.storage.folder import Limits, read_safetensors
 from vlnbert.tasks.tokens import load_tokenizer
@@ -45,10 +44,10 @@ def test_places_that_hold_no_navigator(saved: Path, tmp_path: Path) -> None:
     assert "is not a folder; give a navigator's folder" in refused(saved / "model.safetensors")
     assert "cannot be read (File name too long)" in refused("/" + "a" * 300)
     (tmp_path / "empty").mkdir()
-    expected = f"{tmp_path / 'empty'}: holds no config.json; give a navigator's folder"
+    expected = f"{tmp_path / 'empty'}: holds no config.json; give a navigator's folder, or its name on the hub"
     assert refused(tmp_path / "empty") == expected
     (saved / "model.safetensors").unlink()
-    assert refused(saved) == f"{saved}: holds no model.safetensors; give a navigator's folder"
+    assert refused(saved) == f"{saved}: holds no model.safetensors; give a navigator's folder, or its name on the hub"
 
 
 def test_weights_that_go_while_they_are_opened(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,7 +223,7 @@ def test_a_hub_name_is_fetched_with_its_options(saved: Path, monkeypatch: pytest
     assert navigator.tokenizer is not None
     assert not navigator.training
     (saved / "config.json").unlink()
-    assert refused("org/some") == "org/some: holds no config.json; give a navigator's folder"
+    assert refused("org/some") == "org/some: holds no config.json; give a navigator's folder, or its name on the hub"
 
 
 def test_a_hub_name_in_the_cache_needs_no_network(saved: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from tests.navigator.samples import ONE
 from vlnbert.errors import DataError
 from vlnbert.features.spec import OFF, FeatureSpec
 from vlnbert.navigator import Navigator
-from vlnbert.navigator.storage.shown import NONE, SIZES, WORDS, describe_shown
+from vlnbert.navigator.storage.folder import NONE, SIZES, WORDS, describe_shown
 from vlnbert.weights.importing import inspect_weights, open_navigator
 
 SHOWN: dict[str, str | int] = {

@@ -1,13 +1,5 @@
-"""Attention, LayerNorm and residual branches: torch's own operators, or a single Triton kernel for each."""
+"""Autograd functions over the Triton kernels: attention, and dropout, residual and LayerNorm together."""
 
-import os
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass
-from functools import cache
-from importlib.util import find_spec
 from math import sqrt
 from typing import Any
 
@@ -15,75 +7,34 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
-from torch.nn import functional
 
-from vlnbert.navigator.fast.linear import DeferredGrads, join
-from vlnbert.navigator.fast.passes import Dropout, Pass, current, foreign_tensor
+from vlnbert.navigator.fast import DeferredGrads, Dropout, KeyValues, Pass, block_size
+from vlnbert.navigator.fast.kernels import (
+    attention_backward,
+    attention_forward,
+    residual_norm_backward,
+    residual_norm_forward,
+)
 
-MOST_NUMBERS = 2**31  # in one tensor, for a kernel's 32-bit offsets
-MOST_TOKENS, MOST_SCORES = 256, 128 * 128  # in one program: tokens of a source, and scores of all queries over one
-BLOCK_ROWS = 4  # rows that a program of the residual norm holds at once
-PROGRAMS = 1024  # most programs of its backward kernel, each of which leaves a sum
+# Rows that a program of the residual norm holds at once.
+BLOCK_ROWS = 4
+# Most programs of its backward kernel, each of which leaves a sum.
+PROGRAMS = 1024
 
-NormGrads = DeferredGrads[tuple[Tensor, Tensor]]  # [program, width] parts of the gradients of weight and bias
-
-_torch_kernels: ContextVar[bool] = ContextVar("torch_kernels", default=False)
-
-
-@contextmanager
-def torch_kernels() -> Iterator[None]:
-    """Use torch's own kernels inside the block: to compare with them, or to let torch count operations."""
-    token = _torch_kernels.set(True)
-    try:
-        yield
-    finally:
-        _torch_kernels.reset(token)
+# [program, width] parts of the gradients of weight and bias.
+NormGrads = DeferredGrads[tuple[Tensor, Tensor]]
 
 
-@dataclass(frozen=True)
-class KeyValues:
-    """Tokens that can be attended to: keys and values, and a mask of the real tokens."""
-
-    kv: Tensor  # [row, token, 2 or 3 x hidden] keys and values side by side, after queries if it has them too
-    mask: Tensor  # [row, token] bool
-
-
-def attention(q: Tensor, *sources: KeyValues, heads: int, hidden: int, dropout: float) -> Tensor:
-    """[row, query, hidden] softmax(Q K^T / sqrt(head width)) V over one source or two together.
-
-    Queries are the first `hidden` numbers of `q`, which may be the same tensor as a source's.
-    """
-    if (shared := triton_pass(q)) is not None and _fits(q, sources):
-        kvs, masks = [source.kv for source in sources], [source.mask for source in sources]
-        # Autograd wants each tensor once.
-        others = [kv for kv in kvs if kv is not q]
-        places = [None if kv is q else number - (kvs[0] is q) for number, kv in enumerate(kvs)]
-        seed = shared.dropout(q, dropout)
-        out: Tensor = _Attention.apply(q, masks, places, heads, hidden, seed, *others)  # type: ignore[no-untyped-call]
-        return out
-    keys, values, mask = join_sources(sources, heads, hidden)
-    queries = split_heads(q[..., :hidden], heads)
-    out = functional.scaled_dot_product_attention(queries, keys, values, mask[:, None, None], dropout)
-    return out.transpose(1, 2).flatten(2)
-
-
-def split_heads(tokens: Tensor, heads: int) -> Tensor:
-    """[row, token, hidden] -> [row, head, token, head width]."""
-    return tokens.view(*tokens.shape[:-1], heads, -1).transpose(1, 2)
-
-
-def join_sources(sources: tuple[KeyValues, ...], heads: int, hidden: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Concatenated keys and values [row, head, token, head width] of sources, and their mask [row, token]."""
-    pairs = [source.kv[..., -2 * hidden :].chunk(2, dim=-1) for source in sources]
-    keys, values = (join([split_heads(part, heads) for part in parts], 2) for parts in zip(*pairs, strict=True))
-    return keys, values, join([source.mask for source in sources], 1)
-
-
-def _fits(q: Tensor, sources: tuple[KeyValues, ...]) -> bool:
-    """Whether one program can hold a whole row, and address it."""
-    within = all(one.stride(0) * len(one) < MOST_NUMBERS for one in (q, *(source.kv for source in sources)))
-    most = max(source.mask.shape[1] for source in sources)
-    return within and most <= MOST_TOKENS and block_size(q.shape[1]) * block_size(most) <= MOST_SCORES
+def fused_attention(
+    q: Tensor, sources: tuple[KeyValues, ...], heads: int, hidden: int, dropout: Dropout | None
+) -> Tensor:
+    """`fast.attention` in one kernel."""
+    kvs, masks = [source.kv for source in sources], [source.mask for source in sources]
+    # Autograd wants each tensor once.
+    others = [kv for kv in kvs if kv is not q]
+    places = [None if kv is q else number - (kvs[0] is q) for number, kv in enumerate(kvs)]
+    out: Tensor = _Attention.apply(q, masks, places, heads, hidden, dropout, *others)  # type: ignore[no-untyped-call]
+    return out
 
 
 class _Attention(Function):
@@ -98,8 +49,6 @@ class _Attention(Function):
         dropout: Dropout | None,
         *others: Tensor,
     ) -> Tensor:
-        from vlnbert.navigator.fast.kernels import attention_forward
-
         kvs = [q if place is None else others[place] for place in places]
         masks = [mask.contiguous() for mask in masks]
         rows, count, _ = q.shape
@@ -119,8 +68,6 @@ class _Attention(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_out: Tensor) -> tuple[Any, ...]:
-        from vlnbert.navigator.fast.kernels import attention_backward
-
         q, logsumexp, *rest = ctx.saved_tensors
         masks, others = rest[: len(ctx.places)], rest[len(ctx.places) :]
         kvs = [q if place is None else others[place] for place in ctx.places]
@@ -175,28 +122,6 @@ def _strides(tokens: Tensor) -> tuple[int, int]:
     return tokens.stride(0), tokens.stride(1)
 
 
-def layer_norm(norm: nn.LayerNorm, tokens: Tensor) -> Tensor:
-    """LayerNorm of tokens in their own dtype, computed in that of the weights."""
-    if not _is_plain(norm):
-        return foreign_tensor(norm, tokens.shape, tokens)
-    if (shared := triton_pass(tokens)) is not None:
-        return triton_norm(shared, norm, tokens, None, 0.0)
-    precise = tokens.to(norm.weight.dtype)
-    return functional.layer_norm(precise, norm.normalized_shape, norm.weight, norm.bias, norm.eps).to(tokens.dtype)
-
-
-def residual_norm(norm: nn.LayerNorm, tokens: Tensor, branch: Tensor, dropout: nn.Module) -> Tensor:
-    """LayerNorm(tokens + dropout(branch)), the last operation of BERT's sub-layers."""
-    if (shared := triton_pass(tokens)) is not None and type(dropout) is nn.Dropout and _is_plain(norm):
-        return triton_norm(shared, norm, tokens, branch, dropout.p if dropout.training else 0.0)
-    return layer_norm(norm, tokens + dropout(branch))
-
-
-def _is_plain(norm: nn.Module) -> bool:
-    """Whether this is torch's LayerNorm with weight and bias; any other norm runs its own forward."""
-    return type(norm) is nn.LayerNorm and norm.bias is not None
-
-
 def triton_norm(shared: Pass, norm: nn.LayerNorm, tokens: Tensor, branch: Tensor | None, dropout: float) -> Tensor:
     """LayerNorm of tokens, or of their sum with a branch, in one kernel."""
     if norm not in shared.packed:
@@ -240,8 +165,6 @@ class _ResidualNorm(Function):
         eps: float,
         dropout: Dropout | None,
     ) -> Tensor:
-        from vlnbert.navigator.fast.kernels import residual_norm_forward
-
         tokens = tokens.contiguous()
         residual, width = branch is not None, tokens.shape[-1]
         count = tokens.numel() // width
@@ -259,8 +182,6 @@ class _ResidualNorm(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_out: Tensor) -> tuple[Tensor | None, ...]:
-        from vlnbert.navigator.fast.kernels import residual_norm_backward
-
         summed, mean, rstd, weight = ctx.saved_tensors
         grad_out, width, count = grad_out.contiguous(), summed.shape[-1], len(mean)
         tokens_grad = torch.empty_like(summed)
@@ -279,49 +200,6 @@ class _ResidualNorm(Function):
 
 def _norm_blocks(width: int) -> dict[str, int]:
     return {"WIDTH": width, "BLOCK_W": block_size(width), "BLOCK_ROWS": BLOCK_ROWS, "num_warps": 4}
-
-
-def triton_pass(tokens: Tensor) -> Pass | None:
-    """The active pass, if the Triton kernels can handle these tokens."""
-    shared = current()
-    if shared is None or _torch_kernels.get() or tokens.dtype not in (torch.float32, torch.bfloat16):
-        return None
-    small = tokens.numel() < MOST_NUMBERS
-    return shared if small and (tokens.is_cuda or _interpreted()) and _compiles(tokens.device) else None
-
-
-@cache
-def _compiles(device: torch.device) -> bool:
-    """Whether Triton is installed and can compile for a device, which needs a C compiler and a recent GPU."""
-    if find_spec("triton") is None:
-        return False
-    try:
-        _try_out(device)
-    # Whatever is wrong, torch's own kernels do the same.
-    except Exception as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        remedy = "torch's own serve, more slowly; a C compiler is what is most often missing"
-        warnings.warn(f"Triton cannot compile the navigator's kernels here ({reason}); {remedy}", stacklevel=2)
-        return False
-    return True
-
-
-def _try_out(device: torch.device) -> None:
-    """Compile and run the smallest of the kernels."""
-    norm = nn.LayerNorm(16, device=device)
-    with torch.no_grad():
-        triton_norm(Pass(None, needs_grad=False), norm, torch.zeros(1, 16, device=device), None, 0.0)
-
-
-@cache
-def _interpreted() -> bool:
-    """Whether Triton runs its kernels in Python, on the CPU: slow, for tests."""
-    return os.environ.get("TRITON_INTERPRET") == "1"
-
-
-def block_size(count: int) -> int:
-    """The size of a Triton block for a count: the next power of two."""
-    return max(16, 1 << (count - 1).bit_length())
 
 
 def seed_arguments(dropout: Dropout | None, like: Tensor) -> tuple[Tensor, int]:

@@ -18,16 +18,21 @@ from vlnbert.errors import UsageError
 from vlnbert.external import ExternalCall, is_ours
 from vlnbert.navigator import fast
 from vlnbert.navigator.model.config import NavigatorConfig
-from vlnbert.registry import Registry, require_name
+from vlnbert.registry import Registry, by_name
+
+Part = TypeVar("Part")
 
 
 @dataclass(frozen=True)
 class Language:
     """The words X of the instructions, without [CLS]: what every step attends to."""
 
-    features: Tensor  # [row, token, hidden] as they enter the layers of a step
-    mask: Tensor  # [row, token] bool, true for real words
-    kv_cache: tuple[Tensor, ...] | None  # [row, token, 2 x hidden] keys and values of each layer, if they never change
+    # [row, token, hidden] as they enter the layers of a step.
+    features: Tensor
+    # [row, token] bool, true for real words.
+    mask: Tensor
+    # [row, token, 2 x hidden] keys and values of each layer, if they never change.
+    kv_cache: tuple[Tensor, ...] | None
 
 
 @dataclass(frozen=True)
@@ -92,41 +97,40 @@ class Backbone(Protocol):
 
 def check_instruction(backbone: Backbone, value: object, rows: int, hidden: int) -> None:
     """Raise a one-line error unless a third-party backbone's `encode` returned a well-formed `Instruction`."""
-    if not isinstance(value, Instruction):
-        raise _not_a(backbone, value, Instruction)
-    fast.require(backbone, "Instruction.state", value.state, (rows, hidden))
-    _check_language(backbone, value.language, rows, hidden)
+    instruction = _require_a(Instruction, backbone, value)
+    fast.require(backbone, "Instruction.state", instruction.state, (rows, hidden))
+    _check_language(backbone, instruction.language, rows, hidden)
 
 
 def check_output(backbone: Backbone, value: object, visual: VisualTokens, language: Language) -> None:
     """Raise a one-line error unless a third-party backbone's step returned a well-formed `BackboneOutput`."""
-    if not isinstance(value, BackboneOutput):
-        raise _not_a(backbone, value, BackboneOutput)
+    out = _require_a(BackboneOutput, backbone, value)
     (rows, count, hidden), words = visual.tokens.shape, language.mask.shape[1]
-    fast.require(backbone, "BackboneOutput.pooled", value.pooled, (rows, hidden))
-    fast.require(backbone, "BackboneOutput.visual_scores", value.visual_scores, (rows, count))
-    fast.require(backbone, "BackboneOutput.language_scores", value.language_scores, (rows, words))
-    _check_language(backbone, value.language, rows, hidden)
-    if not isinstance(value.attention_maps, AttentionMaps | None):
-        raise _not_a(backbone, value.attention_maps, AttentionMaps)
+    fast.require(backbone, "BackboneOutput.pooled", out.pooled, (rows, hidden))
+    fast.require(backbone, "BackboneOutput.visual_scores", out.visual_scores, (rows, count))
+    fast.require(backbone, "BackboneOutput.language_scores", out.language_scores, (rows, words))
+    _check_language(backbone, out.language, rows, hidden)
+    if out.attention_maps is not None:
+        _require_a(AttentionMaps, backbone, out.attention_maps)
 
 
 def _check_language(backbone: Backbone, value: object, rows: int, hidden: int) -> None:
-    if not isinstance(value, Language):
-        raise _not_a(backbone, value, Language)
-    fast.require(backbone, "Language.features", value.features, (rows, None, hidden))
-    fast.require(backbone, "Language.mask", value.mask, (rows, value.features.shape[1]), torch.bool)
-    for kv in value.kv_cache or ():
+    language = _require_a(Language, backbone, value)
+    fast.require(backbone, "Language.features", language.features, (rows, None, hidden))
+    fast.require(backbone, "Language.mask", language.mask, (rows, language.features.shape[1]), torch.bool)
+    for kv in language.kv_cache or ():
         fast.require(backbone, "Language.kv_cache", kv, (rows, None, None))
 
 
-def _not_a(backbone: Backbone, value: object, expected: type) -> UsageError:
-    return UsageError(f"{type(backbone).__name__} gave a {type(value).__name__} where {expected.__name__} is expected")
+def _require_a(expected: type[Part], backbone: Backbone, value: object) -> Part:
+    if isinstance(value, expected):
+        return value
+    raise UsageError(f"{type(backbone).__name__} gave a {type(value).__name__} where {expected.__name__} is expected")
 
 
-Factory = Callable[[NavigatorConfig], Backbone]  # a class or a function that returns an nn.Module
+# A class or a function that returns an nn.Module.
+Factory = Callable[[NavigatorConfig], Backbone]
 BACKBONES: Registry[Factory] = Registry("backbone")
-
 AnyFactory = TypeVar("AnyFactory", bound=Factory)
 
 
@@ -139,13 +143,7 @@ def register_backbone(name: str) -> Callable[[AnyFactory], AnyFactory]:
     Args:
         name: The value of `NavigatorConfig.backbone` that selects it.
     """
-    require_name(BACKBONES.kind, name)
-
-    def register(factory: AnyFactory) -> AnyFactory:
-        BACKBONES.register(name, factory)
-        return factory
-
-    return register
+    return by_name(BACKBONES, name)
 
 
 def make_backbone(config: NavigatorConfig) -> Backbone:

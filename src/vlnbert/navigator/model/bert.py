@@ -23,7 +23,8 @@ from vlnbert.navigator.model.backbone import (
 )
 from vlnbert.navigator.model.config import NavigatorConfig
 
-EPS = 1e-12  # of every LayerNorm in BERT
+# Of every LayerNorm in BERT.
+EPS = 1e-12
 
 AnyLayer = TypeVar("AnyLayer", bound=nn.Module)
 
@@ -152,6 +153,13 @@ def stack(layer: Callable[[NavigatorConfig], AnyLayer], config: NavigatorConfig,
     return nn.ModuleList(layer(config) for _ in range(count))  # type: ignore[return-value]  # typed as plain modules
 
 
+def _with_state(state: Tensor, visual: VisualTokens, padded: bool) -> tuple[Tensor, fast.Packing, Tensor]:
+    """The mask, the packing and the packed tokens of the state followed by the visual tokens."""
+    mask = torch.cat((visual.mask.new_ones(len(state), 1), visual.mask), dim=1)
+    packing = fast.Packing(mask, padded)
+    return mask, packing, packing.pack(torch.cat((state[:, None], visual.tokens), dim=1))
+
+
 class Pooler(nn.Module):
     """BERT's pooler of one token: tanh(W x)."""
 
@@ -216,13 +224,15 @@ class OneStream(nn.Module):
 
         In the last layer only the state is a query: the other outputs are not used.
         """
-        mask = torch.cat((visual.mask.new_ones(len(state), 1), visual.mask), dim=1)
-        packing = fast.Packing(mask, padded=attention_maps)
-        hidden = packing.pack(torch.cat((state[:, None], visual.tokens), dim=1))
+        mask, packing, hidden = _with_state(state, visual, padded=attention_maps)
         words, maps = language.features, list[Tensor]()
         for number, layer in enumerate(self.layers):
             attention, last = layer.attention, number == len(self.layers) - 1
-            words_kv = self._words_kv(number, attention, language, words)
+            if language.kv_cache is not None:
+                words_kv = fast.KeyValues(language.kv_cache[number], language.mask)
+            else:
+                project = attention.project_kv if self.language_attention == "once" else attention.project_qkv
+                words_kv = fast.KeyValues(project(words), language.mask)
             projected = attention.project_qkv(hidden) if attention_maps or not last else attention.project_kv(hidden)
             visual_kv = fast.KeyValues(packing.unpack(projected), mask)
             if attention_maps:
@@ -246,12 +256,6 @@ class OneStream(nn.Module):
             language=language,
             attention_maps=split_maps if attention_maps else None,
         )
-
-    def _words_kv(self, number: int, attention: Attention, language: Language, words: Tensor) -> fast.KeyValues:
-        if language.kv_cache is not None:
-            return fast.KeyValues(language.kv_cache[number], language.mask)
-        once = self.language_attention == "once"
-        return fast.KeyValues(attention.project_kv(words) if once else attention.project_qkv(words), language.mask)
 
 
 class CrossModal(nn.Module):
@@ -288,9 +292,7 @@ class CrossModal(nn.Module):
         Language scores are those of the last cross-attention, visual scores those of the last self-attention (section
         B.3). There only the state is a query: the other outputs are not used.
         """
-        mask = torch.cat((visual.mask.new_ones(len(state), 1), visual.mask), dim=1)
-        packing = fast.Packing(mask, padded=attention_maps)
-        hidden = packing.pack(torch.cat((state[:, None], visual.tokens), dim=1))
+        mask, packing, hidden = _with_state(state, visual, padded=attention_maps)
         language_maps, visual_maps = list[Tensor](), list[Tensor]()
         for number, layer in enumerate(self.cross_layers):
             cross, attention, last = layer.cross, layer.attention, number == len(self.cross_layers) - 1

@@ -1,11 +1,9 @@
 """Any encoder of the transformers library as the language half of the two-stream backbone, with its own tokenizer.
 
-`backbone_settings` name it: `encoder`, a folder or a name on the hub, and `frozen`, whether its weights stay fixed. It
-reads an instruction once; our cross-modal layers follow, `hidden` wide, after a linear map if the encoder has another
-width. The first token of its output, pooled by us, is the initial state; a pooler of the encoder's is removed.
-
-The encoder's configuration is stored in the navigator's (`encoder_config`, as JSON, and `padding`), and its weights are
-saved with all others: a saved navigator no longer needs the encoder's folder.
+`backbone_settings` name it: `encoder`, a folder or a name on the hub, and `frozen`, whether its weights stay fixed. The
+first token of its output, pooled by us, is the initial state; our cross-modal layers follow, after a linear map if the
+encoder has another width. Its configuration is stored in the navigator's (`encoder_config`, as JSON, and `padding`), so
+that a saved navigator no longer needs the encoder's folder.
 """
 
 import json
@@ -51,7 +49,8 @@ class HuggingFace(CrossModal):
         settings = config.backbone_settings
         if unknown := sorted(set(settings) - set(SETTINGS)):
             raise UsageError(f"backbone_settings has {', '.join(unknown)}; huggingface knows encoder and frozen")
-        self.tokenizer: Tokenizer | None = None  # a saved navigator has it in its folder
+        # A saved navigator has it in its folder.
+        self.tokenizer: Tokenizer | None = None
         if "encoder_config" in settings:
             self.encoder, self.padding = _rebuilt(settings), int(settings["padding"])
         else:
@@ -104,7 +103,7 @@ def open_pretrained(source: object) -> tuple[Any, Tokenizer, int]:
             )
     # The library passes on whatever its parts raise.
     except Exception as error:
-        raise DataError(source, f"is no encoder that transformers can open ({_gist(error)})", GIVE) from None
+        raise DataError(source, f"is no encoder that transformers can open ({gist(error)})", GIVE) from None
     config = encoder.config
     if config.is_encoder_decoder or not all(hasattr(config, name) for name in ("hidden_size", "vocab_size")):
         raise DataError(source, f"is a {config.model_type}, which is no encoder of text", GIVE)
@@ -132,7 +131,7 @@ def _rebuilt(settings: dict[str, bool | int | float | str]) -> Any:
         config = transformers.AutoConfig.for_model(values.pop("model_type"), **values)
         encoder = transformers.AutoModel.from_config(config, trust_remote_code=False, dtype=torch.float32)
     except Exception as error:
-        problem = f"backbone_settings.encoder_config describes no encoder that transformers knows ({_gist(error)})"
+        problem = f"backbone_settings.encoder_config describes no encoder that transformers knows ({gist(error)})"
         raise UsageError(f"{problem}; use the version of transformers that it was trained with") from None
     return _without_pooler(encoder)
 
@@ -175,7 +174,7 @@ def _without_pooler(encoder: Any) -> Any:
 def _completed(config: NavigatorConfig, encoder: Any, padding: int) -> NavigatorConfig:
     """The configuration with everything needed to rebuild the navigator without the encoder's folder."""
     described = json.loads(encoder.config.to_json_string(use_diff=False))
-    described = {name: value for name, value in described.items() if name != "_name_or_path"}
+    described.pop("_name_or_path", None)
     kept: dict[str, int | str] = {"encoder_config": json.dumps(described, sort_keys=True), "padding": padding}
     return replace(
         config,
@@ -194,7 +193,8 @@ def positions_of(encoder: Any) -> int:
     return int(getattr(encoder.config, "max_position_embeddings", None) or 2**20) - skipped
 
 
-def _gist(error: Exception) -> str:
+def gist(error: Exception) -> str:
+    """The kind of a library's error and the beginning of what it says."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0][:120]}" if lines else type(error).__name__
 

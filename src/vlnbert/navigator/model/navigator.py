@@ -27,9 +27,7 @@ from vlnbert.navigator import fast
 from vlnbert.navigator.model.backbone import (
     AttentionMaps,
     Backbone,
-    BackboneOutput,
     Instruction,
-    Language,
     VisualTokens,
     check_instruction,
     check_output,
@@ -38,7 +36,8 @@ from vlnbert.navigator.model.backbone import (
 from vlnbert.navigator.model.bert import EPS
 from vlnbert.navigator.model.config import NavigatorConfig
 
-BOX = 5  # left, top, right, bottom and area of an object's box, as shares of the view: p of Eq. 16
+# Left, top, right, bottom and area of an object's box, as shares of the view: p of Eq. 16.
+BOX = 5
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,12 @@ class RecurrentVLNBert(nn.Module):
         language = instruction.language
         state = fast.call(self.past_decision, state, self._angles(observation.facing, state))
         visual, directions = self._visual_tokens(observation, state)
-        out = self._attend(state, visual, language, attention_maps)
+        if getattr(self.backbone, "uses_fast", False):
+            out = self.backbone(state, visual, language, attention_maps)
+        else:
+            with self._guard(state, visual):
+                out = fast.foreign(self.backbone, state, visual, language, attention_maps)
+            check_output(self.backbone, out, visual, language)
         language_weights, words = attention_pool(out.language_scores, language.mask, language.features)
         scores, mask, tokens = (part[:, :directions] for part in (out.visual_scores, visual.mask, visual.tokens))
         _, views = attention_pool(scores, mask, tokens)
@@ -123,15 +127,6 @@ class RecurrentVLNBert(nn.Module):
         single = isinstance(value, Tensor) and value.dim() == state.dim() - 1
         fast.require(self.critic, "the value", value, state.shape[:-1] if single else (*state.shape[:-1], 1))
         return value if single else value.squeeze(-1)
-
-    def _attend(self, state: Tensor, visual: VisualTokens, language: Language, attention_maps: bool) -> BackboneOutput:
-        """Eq. 7, by one of our backbones or by a third-party one, whose output is checked."""
-        if getattr(self.backbone, "uses_fast", False):
-            return self.backbone(state, visual, language, attention_maps)
-        with self._guard(state, visual):
-            out = fast.foreign(self.backbone, state, visual, language, attention_maps)
-        check_output(self.backbone, out, visual, language)
-        return out
 
     def _guard(self, *inputs: object) -> AbstractContextManager[None]:
         """Name a third-party backbone in its errors, and refuse one that writes into its inputs."""

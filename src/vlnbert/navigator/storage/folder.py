@@ -3,10 +3,11 @@
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeVar
 
 import torch
 from huggingface_hub import snapshot_download
@@ -14,43 +15,59 @@ from huggingface_hub.errors import HfHubHTTPError
 from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 from torch import Tensor, nn
+from xxhash import xxh3_128
 
 from vlnbert.errors import DataError, UnknownNameError, UsageError, VlnbertError
 from vlnbert.navigator.model.backbone import BACKBONES
 from vlnbert.navigator.model.config import LARGEST, NavigatorConfig
+from vlnbert.navigator.model.huggingface import gist
 from vlnbert.navigator.model.navigator import RecurrentVLNBert, key_shapes
-from vlnbert.navigator.storage.digests import DIGESTS, check_file, check_tensors
-from vlnbert.navigator.storage.shown import FEATURES, Shown, read_shown, require_no_path
 from vlnbert.plugins import LOAD_PLUGIN
-from vlnbert.sources.files import FETCH_AGAIN, FORMAT, format_of, read_json, require_regular
+from vlnbert.sources.files import FETCH_AGAIN, FORMAT, NewerFormatError, format_of, read_json, require_regular
 from vlnbert.sources.tokenizer import read_tokenizer_file
+from vlnbert.sources.writing import write_json
 from vlnbert.tasks.tokens import ENDS, SPECIAL
 
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
 SPEAKER = "speaker"  # in config.json, the settings of a speaker
-NEWEST = 2  # format of config.json; 2 renamed two modules, and files of format 1 do not state theirs
+# Format of config.json; 2 renamed two modules, and files of format 1 do not state theirs.
+CONFIG_FORMAT = 2
 RENAMED_IN_2 = {"views": "view_embedding", "objects": "object_embedding"}
 KNOWN = frozenset(field.name for field in fields(NavigatorConfig))
 SAVE_AGAIN = "save the navigator again"
 WEIGHT_TYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 WHOLE_WEIGHTS = "give other weights; those of a training that diverged are of no use"
 NAMED_AT_ONCE = 3  # more would not fit into a line
-FEW_LAYERS = 64  # so many are built in a moment, whatever the weights are
+# So many are built in a moment, whatever the weights are.
+FEW_LAYERS = 64
 CONFIG_FILES = ("config.json", "vocab.txt", "tokenizer.json", "tokenizer_config.json")  # beside the weights
 OTHER_VOCABULARIES = ("vocab.json", "merges.txt", "*.model")  # of tokenizers other than BERT's
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 FILE_ENDINGS = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".safetensors")
 
+# The part of a config.json that has the features which a network was trained with: plain values by names of a
+# `FeatureSpec`, without defaults. Their meaning is for `vlnbert.features`.
+FEATURES = "features"
+WORDS, SIZES = ("views", "objects", "encoder"), ("view_width", "object_width", "max_objects")
+LONGEST = 4096  # characters of a word, as of a path
+NONE = "off"  # as objects: none are shown
+ONLY = "of the only feature file"  # what is seen where no features are named
+
+Shown = dict[str, str | int]
 Shapes = Mapping[str, tuple[int, ...]]
+Weight = TypeVar("Weight")
 
 
-def find_folder(source: str | Path, remedy: str, **options: Any) -> Path:
-    """The folder at a path, or the local copy of a model on the hub, fetched with these options."""
+def find_folder(source: str | Path, names: Sequence[str], remedy: str, **options: Any) -> Path:
+    """The folder of these files at a path, or the local copy of a model on the hub, fetched with these options."""
     folder = Path(source)
     if not exists(folder) and is_hub_name(str(source)):
         folder = fetch_model(str(source), (WEIGHTS,), **options)
     if not folder.is_dir():
         raise DataError(source, "is not a folder" if exists(folder) else "no such folder", remedy)
+    for name in names:
+        if not exists(folder / name):
+            raise DataError(source, f"holds no {name}", remedy)
     return folder
 
 
@@ -78,36 +95,19 @@ def fetch_model(name: str, weight_files: tuple[str, ...], **options: Any) -> Pat
     """
     try:
         for weights in weight_files:
-            folder = Path(
-                snapshot_download(
-                    name, allow_patterns=[*CONFIG_FILES, *OTHER_VOCABULARIES, DIGESTS, weights], **options
-                )
-            )
+            wanted = [*CONFIG_FILES, *OTHER_VOCABULARIES, DIGESTS, weights]
+            folder = Path(snapshot_download(name, allow_patterns=wanted, **options))
             if (folder / weights).exists():
                 break
     # The hub's library passes on whatever the network's raises.
     except Exception as error:
-        raise NoSuchSourceError(
-            name,
-            f"no such file or folder, and the hub gave no model of that name ({_reason(error)})",
-            "check the name and the network, or fetch the model's folder and give its path",
-        ) from None
+        reason = gist(error)
+        if isinstance(error, HfHubHTTPError) and getattr(error, "response", None) is not None:
+            reason = f"{type(error).__name__}, status {error.response.status_code}"
+        problem = f"no such file or folder, and the hub gave no model of that name ({reason})"
+        remedy = "check the name and the network, or fetch the model's folder and give its path"
+        raise NoSuchSourceError(name, problem, remedy) from None
     return folder
-
-
-def _reason(error: Exception) -> str:
-    """The first line, or the HTTP status, of the hub library's long error."""
-    if isinstance(error, HfHubHTTPError) and getattr(error, "response", None) is not None:
-        return f"{type(error).__name__}, status {error.response.status_code}"
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0][:100]}" if lines else type(error).__name__
-
-
-def require_files(source: str | Path, folder: Path, names: Sequence[str], remedy: str) -> None:
-    """Raise an error if a source's folder lacks one of these files."""
-    for name in names:
-        if not exists(folder / name):
-            raise DataError(source, f"holds no {name}", remedy)
 
 
 def write_tokenizer(path: Path, tokenizer: Tokenizer) -> None:
@@ -125,8 +125,8 @@ class Limits:
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> "Limits":
         """The limits among untrusted values; anything but a whole number in range is ignored."""
-        found = {field.name: values.get(field.name) for field in fields(cls)}
-        return cls(**{name: one for name, one in found.items() if type(one) is int and 1 <= one <= LARGEST})
+        known = {field.name: values.get(field.name) for field in fields(cls)}
+        return cls(**{name: one for name, one in known.items() if type(one) is int and 1 <= one <= LARGEST})
 
     def values(self) -> dict[str, int]:
         """The limits that are set, by name."""
@@ -135,32 +135,28 @@ class Limits:
 
 def write_config(path: Path, config: NavigatorConfig, limits: Limits, features: Shown | None) -> None:
     """Write a config.json in the current format."""
-    document: dict[str, Any] = {FORMAT: NEWEST, **asdict(config), **limits.values()}
+    document: dict[str, Any] = {FORMAT: CONFIG_FORMAT, **asdict(config), **limits.values()}
     if features is not None:
         document[FEATURES] = features
     path.write_text(json.dumps(document, sort_keys=True, indent=2))
 
 
-def read_limits(path: Path) -> Limits:
-    """The limits stored in a config.json; older files have none."""
-    return Limits.from_values(_settings(path))
-
-
-def read_features(path: Path) -> Shown | None:
-    """The features stored in a config.json that a navigator was trained with; None in older files."""
+def read_training_facts(path: Path) -> tuple[Limits, Shown | None]:
+    """The limits and the features of the training, as a config.json stores them; older files have none."""
     settings = _settings(path)
+    limits = Limits.from_values(settings)
     if FEATURES not in settings:
-        return None
+        return limits, None
     features = read_shown(path, settings[FEATURES], "navigator", SAVE_AGAIN)
     require_no_path(path, features, SAVE_AGAIN)
-    return features
+    return limits, features
 
 
 def read_config(path: Path) -> NavigatorConfig:
     """The configuration in a config.json; other entries are ignored."""
     check_file(path)
     settings = _settings(path)
-    format_of(path, settings, NEWEST)
+    format_of(path, settings, CONFIG_FORMAT)
     try:
         return NavigatorConfig(**{name: value for name, value in settings.items() if name in KNOWN})
     except VlnbertError as error:
@@ -191,19 +187,17 @@ def require_fit(folder: Path, config: NavigatorConfig) -> None:
 
 def describes_navigator(path: Path) -> bool:
     """Whether a config.json is a navigator's, even if its format is newer or its values are invalid."""
-    try:
+    with suppress(DataError):
         return bool(_settings(path))
-    except DataError:
-        return False
+    return False
 
 
 def describes_speaker(folder: Path) -> bool:
     """Whether a folder is a speaker's, be it whole or not."""
-    try:
+    with suppress(DataError):
         settings = read_json(folder / CONFIG, "configuration")
-    except DataError:
-        return False
-    return isinstance(settings, dict) and SPEAKER in settings
+        return isinstance(settings, dict) and SPEAKER in settings
+    return False
 
 
 def _settings(path: Path) -> dict[str, Any]:
@@ -224,17 +218,12 @@ def read_weights(path: Path, expected: Shapes) -> dict[str, Tensor]:
 
 def check_header(path: Path, expected: Shapes) -> None:
     """Check the shapes that a file's header declares, before reading any weights."""
-    version = format_of(path.with_name(CONFIG), _settings(path.with_name(CONFIG)), NEWEST)
-    check_fit(path, {_key_today(name, version): shape for name, shape in stored_shapes(path).items()}, expected)
+    check_fit(path, _with_current_keys(path, stored_shapes(path)), expected)
 
 
 def checked_weights(path: Path, tensors: Mapping[str, Tensor], expected: Shapes) -> dict[str, Tensor]:
-    """The tensors of a file of ours under today's keys, if they are exactly the expected ones, finite floats.
-
-    The format in the config.json beside it determines which keys the file has.
-    """
-    version = format_of(path.with_name(CONFIG), _settings(path.with_name(CONFIG)), NEWEST)
-    tensors = {_key_today(name, version): tensor for name, tensor in tensors.items()}
+    """The tensors of a file of ours under today's keys, if they are exactly the expected ones, finite floats."""
+    tensors = _with_current_keys(path, tensors)
     check_fit(path, {name: tuple(tensor.shape) for name, tensor in tensors.items()}, expected)
     for name, tensor in tensors.items():
         if (problem := weight_problem(tensor)) is not None:
@@ -252,10 +241,12 @@ def weight_problem(tensor: Tensor) -> str | None:
     return None
 
 
-def _key_today(name: str, version: int) -> str:
-    """Today's name of a key in a file of this format."""
-    part, dot, rest = name.partition(".")
-    return f"{RENAMED_IN_2[part]}{dot}{rest}" if version < 2 and part in RENAMED_IN_2 else name
+def _with_current_keys(path: Path, weights: Mapping[str, Weight]) -> dict[str, Weight]:
+    """The weights of a file under today's keys; the format of the config.json beside it says which keys it has."""
+    if format_of(path.with_name(CONFIG), _settings(path.with_name(CONFIG)), CONFIG_FORMAT) >= 2:
+        return dict(weights)
+    split = {name: name.partition(".") for name in weights}
+    return {RENAMED_IN_2.get(part, part) + dot + rest: weights[name] for name, (part, dot, rest) in split.items()}
 
 
 def stored_shapes(path: Path) -> dict[str, tuple[int, ...]]:
@@ -327,3 +318,152 @@ def first_names(names: Sequence[str]) -> str:
     """The first few names, and the number of others, for error lines."""
     more = len(names) - NAMED_AT_ONCE
     return ", ".join(names[:NAMED_AT_ONCE]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def read_shown(path: Path, stored: Any, whose: str, remedy: str) -> Shown:
+    """Check the features in a config.json of `whose` network; names of other versions are left out."""
+    if not isinstance(stored, dict):
+        raise DataError(path, f"does not say what the {whose} was shown", remedy, FEATURES)
+    known = {name: stored[name] for name in (*WORDS, *SIZES) if stored.get(name) is not None}
+    for name, value in known.items():
+        if problem := _problem(name, value):
+            place = f"{FEATURES}.{name}"
+            raise DataError(path, f"does not say what the {whose} was shown, but {problem}", remedy, place)
+    return known
+
+
+def _problem(name: str, value: object) -> str:
+    if name in SIZES:
+        return "" if type(value) is int and 1 <= value <= LARGEST else f"{value!r:.60}"
+    if not isinstance(value, str):
+        return f"a {type(value).__name__}"
+    if len(value) > LONGEST:
+        return f"{len(value):,} characters"
+    return "" if value and value.isprintable() else f"{value!r:.60}"
+
+
+def require_no_path(path: Path, shown: Shown, remedy: str) -> None:
+    """Refuse words that lead out of the folders in which features and encoders are looked for."""
+    for name in WORDS:
+        word = shown.get(name)
+        if isinstance(word, str) and (word.startswith(("/", "~")) or ".." in PurePosixPath(word).parts):
+            raise DataError(path, f"names a path, {word!r:.60}", remedy, f"{FEATURES}.{name}")
+
+
+def describe_shown(shown: Shown) -> str:
+    """In words: views captions,observations; objects names, at most 20; encoder all-MiniLM-L6-v2."""
+    wide = {name: f", {shown[name]} wide" if name in shown else "" for name in SIZES}
+    parts = [f"views {shown.get('views', ONLY)}{wide['view_width']}"]
+    if shown.get("objects") != NONE:
+        most = f", at most {shown['max_objects']}" if "max_objects" in shown else ""
+        parts.append(f"objects {shown.get('objects', ONLY)}{wide['object_width']}{most}")
+    if "encoder" in shown:
+        parts.append(f"encoder {shown['encoder']}")
+    return "; ".join(parts)
+
+
+DIGESTS = "digests.json"
+DIGESTS_FORMAT = 1  # format of digests.json
+KEYS = {FORMAT, "files", "digest"}
+Tensors = Mapping[str, Tensor]
+
+
+class DigestError(DataError):
+    """A file differs from the one that was written, by its digest."""
+
+    def __init__(self, path: Path, problem: str = "is not what was written, by its digest") -> None:
+        remedy = f"take a whole copy of the folder or, if you changed it on purpose, delete its {DIGESTS}"
+        super().__init__(path, problem, remedy)
+
+
+@contextmanager
+def noting(folder: Path, files: Mapping[str, Tensors | None]) -> Iterator[None]:
+    """Record the digests of files that the block writes: by name, with the tensors of a safetensors file.
+
+    Tensors are hashed while the block writes them. Until it has ended, the files have no digests.
+    """
+    noted = dict[str, str]()
+    # A damaged digests.json is replaced.
+    with suppress(DataError):
+        noted = {name: digest for name, digest in read_digests(folder).items() if name not in files}
+    (folder / DIGESTS).unlink(missing_ok=True)
+    with ThreadPoolExecutor(1) as pool:
+        digests = {
+            name: {key: pool.submit(_digest_tensor, tensor) for key, tensor in tensors.items()}
+            for name, tensors in files.items()
+            if tensors is not None
+        }
+        yield
+        for name, tensors in files.items():
+            if (path := folder / name).exists():
+                known = {key: one.result() for key, one in digests.get(name, {}).items()}
+                if tensors is None:
+                    noted[name] = _digest_file(path)
+                    continue
+                # A safetensors file stores shared tensors once.
+                with safe_open(path, framework="pt") as file:
+                    stored = {key: tensors[key] for key in file.keys()}  # noqa: SIM118
+                    noted[name] = _digest_tensors(stored, known, file.metadata() or {})
+    write_json(folder / DIGESTS, {FORMAT: DIGESTS_FORMAT, "files": noted, "digest": _digest_json(noted)}, indent=2)
+
+
+def read_digests(folder: Path) -> dict[str, str]:
+    """The recorded digests of a folder, by file name; empty if it has none."""
+    path = folder / DIGESTS
+    if not path.exists():
+        return {}
+    try:
+        document = read_json(path, "digests")
+        if isinstance(document, dict) and format_of(path, document, DIGESTS_FORMAT) and document.keys() == KEYS:
+            files = document["files"]
+            if isinstance(files, dict) and document["digest"] == _digest_json(files):
+                return files
+    except NewerFormatError:
+        raise
+    except DataError:
+        pass
+    raise DigestError(path)
+
+
+def check_file(path: Path) -> None:
+    """Raise an error if a file with a recorded digest has changed or is gone."""
+    noted = read_digests(path.parent).get(path.name)
+    if noted is None:
+        return
+    try:
+        require_regular(path, "file with a digest")
+        found = _digest_file(path)
+    except FileNotFoundError:
+        raise DigestError(path, "is missing, though the folder was written with it") from None
+    except OSError as error:
+        raise DigestError(path, f"cannot be read ({error.strerror})") from None
+    if noted != found:
+        raise DigestError(path)
+
+
+def check_tensors(path: Path, tensors: Tensors, metadata: Mapping[str, str]) -> None:
+    """Raise an error if what was read from a safetensors file with a recorded digest has changed."""
+    noted = read_digests(path.parent).get(path.name)
+    if noted is None:
+        return
+    digests = {name: _digest_tensor(tensor) for name, tensor in tensors.items()}
+    if noted != _digest_tensors(tensors, digests, metadata):
+        raise DigestError(path)
+
+
+def _digest_tensor(tensor: Tensor) -> str:
+    """The digest of a tensor's bytes; hashing releases the GIL."""
+    return xxh3_128(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data).hexdigest()
+
+
+def _digest_tensors(tensors: Tensors, digests: Mapping[str, str], metadata: Mapping[str, str]) -> str:
+    rows = [[name, str(tensors[name].dtype), list(tensors[name].shape), digests[name]] for name in sorted(tensors)]
+    return _digest_json([rows, dict(metadata)])
+
+
+def _digest_json(document: Any) -> str:
+    return xxh3_128(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+def _digest_file(path: Path) -> str:
+    return xxh3_128(path.read_bytes()).hexdigest()

@@ -11,24 +11,24 @@ from torch import Tensor
 from vlnbert.navigator.model.backbone import Backbone
 from vlnbert.navigator.model.config import NavigatorConfig
 from vlnbert.navigator.model.navigator import RecurrentVLNBert
-from vlnbert.navigator.storage.digests import check_file, noting
 from vlnbert.navigator.storage.folder import (
     CONFIG,
     TOKENIZER,
     WEIGHTS,
     Limits,
+    Shown,
+    check_file,
+    describe_shown,
     expected_shapes,
     find_folder,
+    noting,
     read_config,
-    read_features,
-    read_limits,
     read_tokenizer,
+    read_training_facts,
     read_weights,
-    require_files,
     write_config,
     write_tokenizer,
 )
-from vlnbert.navigator.storage.shown import Shown, describe_shown
 from vlnbert.sources.writing import read_whole
 from vlnbert.tasks.tokens import SPECIAL, require_fit
 
@@ -128,9 +128,9 @@ class Navigator(
 
         Loads every weight or fails: a checkpoint that fits in part is an error.
         """
-        source = pretrained_model_name_or_path
         folder = find_folder(
-            source,
+            pretrained_model_name_or_path,
+            (CONFIG, WEIGHTS),
             "give a navigator's folder, or its name on the hub",
             force_download=force_download,
             token=token,
@@ -138,7 +138,6 @@ class Navigator(
             local_files_only=local_files_only,
             revision=revision,
         )
-        require_files(source, folder, (CONFIG, WEIGHTS), "give a navigator's folder")
         return read_whole(folder, cls._opened)
 
     @classmethod
@@ -147,7 +146,7 @@ class Navigator(
         weights = read_weights(folder / WEIGHTS, expected_shapes(folder / CONFIG, config, cls))
         navigator = cls(config)
         navigator.load_state_dict(weights)
-        navigator.limits, navigator.features = read_limits(folder / CONFIG), read_features(folder / CONFIG)
+        navigator.limits, navigator.features = read_training_facts(folder / CONFIG)
         navigator.read_tokenizer(folder)
         return navigator.eval()
 

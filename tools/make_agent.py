@@ -1,4 +1,4 @@
-"""Make the explorer's agent anew: `python -m vlnbert.api.make_agent`, about ten minutes on one core.
+"""Make the explorer's agent anew: `python -m tools.make_agent`, about ten minutes on one core.
 
 A tiny navigator for both tasks learns in generated houses, is kept in half precision, and is scored as it ships, in
 houses that it has never seen. Its card says what came of it.
@@ -20,7 +20,7 @@ SEED, SCANS, UPDATES = 7, 36, 2400
 SPLITS = ("r2r/val_unseen", "reverie/val_unseen")
 CARD = """
 
-It walks in `vlnbert explore` where no run is named. `make agent` (`python -m vlnbert.api.make_agent`) made it: {scans}
+It walks in `vlnbert explore` where no run is named. `make agent` (`python -m tools.make_agent`) made it: {scans}
 generated houses (seed {seed}), {updates:,} updates of the preset `demo-both`, averaged weights, kept in float16. It was
 scored as it lies here, in the {unseen} houses kept out of its training; its checkpoint was chosen by SPL of
 reverie/val_unseen there, so the scores are a little optimistic.

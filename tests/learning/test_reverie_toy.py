@@ -17,8 +17,8 @@ from vlnbert.house import generate
 from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.rewards import PaperReward, RewardConfig
 from vlnbert.navigator import SIZES, Navigator
-from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.rollout.mixed import TEACHER, MixedAgent, keys
+from vlnbert.rollout.policy import GreedyAgent
 from vlnbert.sources.annotations import BoxedObject, ViewpointObjects
 from vlnbert.sources.connectivity import ScanGraph
 from vlnbert.sources.instructions import EpisodeRecord
@@ -27,7 +27,8 @@ from vlnbert.tasks.batches import take
 from vlnbert.tasks.episodes import bind
 from vlnbert.tasks.splits import Split, open_split, target_index
 from vlnbert.tasks.tokens import Tokens, load_tokenizer
-from vlnbert.world import FeatureBank, build_world, open_world
+from vlnbert.world.banks import FeatureBank
+from vlnbert.world.build import build_world, open_world
 from vlnbert.world.objects import ObjectBank, build_object_table, find_sightings, open_object_table
 
 LIMIT = 8

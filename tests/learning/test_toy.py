@@ -14,13 +14,13 @@ from vlnbert.house import generate
 from vlnbert.learning.objective import ObjectiveConfig
 from vlnbert.learning.rewards import RewardConfig, Rewards
 from vlnbert.navigator import SIZES, Navigator
-from vlnbert.rollout.greedy import GreedyAgent
 from vlnbert.rollout.mixed import SAMPLE, TEACHER, MixedAgent, keys
+from vlnbert.rollout.policy import GreedyAgent
 from vlnbert.sources.layout import open_folder
-from vlnbert.tasks import load_episodes
 from vlnbert.tasks.batches import take
+from vlnbert.tasks.episodes import load_episodes
 from vlnbert.tasks.tokens import Tokens, load_tokenizer, tokenise
-from vlnbert.world import open_world
+from vlnbert.world.build import open_world
 
 ROWS = 16
 

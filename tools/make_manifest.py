@@ -1,26 +1,28 @@
-"""Make the manifest from archives: `python -m vlnbert.fetching.make_manifest ARCHIVES`.
+"""Make the manifest from archives: `python tools/make_manifest.py ARCHIVES`.
 
-The recipe below names the files of public repositories that make the open data, at pinned commits.
-
-ARCHIVES is a folder with the repositories' archives as OWNER/NAME/tar.gz/COMMIT, which is also what `vlnbert data fetch
---mirror` is served from. CONTRIBUTING.md says how to get them.
+The recipe below names the files of public repositories that make the open data, at pinned commits. ARCHIVES is a folder
+with the repositories' archives as OWNER/NAME/tar.gz/COMMIT, which is also what `vlnbert data fetch --mirror` is served
+from. CONTRIBUTING.md says how to get them.
 """
 
+import gzip
 import hashlib
+import json
 import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from vlnbert.errors import DataError, VlnbertError
 from vlnbert.fetching.archive import members
 from vlnbert.fetching.download import CHUNK, Broken, SourceError
-from vlnbert.fetching.manifest import SHIPPED, ListedFile, Manifest, Source, write_manifest
+from vlnbert.fetching.manifest import NEWEST, SHIPPED, ListedFile, Manifest, Source
 from vlnbert.progress import track
-from vlnbert.sources.files import opened
+from vlnbert.sources.files import FORMAT, opened
+from vlnbert.sources.writing import written_beside
 
 
 @dataclass(frozen=True)
@@ -95,9 +97,7 @@ REPOSITORIES = (
 
 def make_manifest(archives: Path, repositories: Iterable[Repository] = REPOSITORIES) -> Manifest:
     """Size and SHA-256 of each file that the recipe takes."""
-    return Manifest(
-        tuple(_archive_source(archives, repository) for repository in track(list(repositories), "archives"))
-    )
+    return Manifest(tuple(_archive_source(archives, one) for one in track(list(repositories), "archives")))
 
 
 def _archive_source(archives: Path, repository: Repository) -> Source:
@@ -105,10 +105,8 @@ def _archive_source(archives: Path, repository: Repository) -> Source:
     with opened(path, "archive") as file:
         try:
             files = sorted(_listed(file, repository), key=lambda one: one.upstream)
-        except Broken as error:
+        except (Broken, SourceError) as error:
             raise DataError(path, str(error), "fetch it again") from None
-        except SourceError as error:
-            raise DataError(path, error.problem, "fetch it again") from None
     for pick in repository.picks:
         if not any(pick.takes(one.upstream) for one in files):
             raise DataError(path, f"holds nothing for part {pick.part} in {pick.folder}/", "fix the recipe")
@@ -127,10 +125,27 @@ def _listed(file: IO[bytes], repository: Repository) -> Iterator[ListedFile]:
                 yield ListedFile(pick.part, member.path, here, member.size, digest.hexdigest())
 
 
+def write_manifest(manifest: Manifest, path: Path) -> None:
+    """Write a manifest; equal manifests give equal bytes."""
+    # Files are listed by the folder that they come from, with their names here only where these differ.
+    sources = []
+    for source in manifest.sources:
+        folders: dict[tuple[str, str, str], dict[str, Any]] = {}
+        for file in source.files:
+            (there, _, name), (here, _, renamed) = file.upstream.rpartition("/"), file.path.rpartition("/")
+            entry = [file.size, file.sha256, *([renamed] if renamed != name else [])]
+            folders.setdefault((file.part, there, here), {})[name] = entry
+        listed = [{"part": part, "from": there, "to": here, "files": f} for (part, there, here), f in folders.items()]
+        sources.append({"repository": source.repository, "commit": source.commit, "folders": listed})
+    text = json.dumps({FORMAT: NEWEST, "sources": sources}, separators=(",", ":")).encode()
+    with written_beside(path) as temporary:
+        temporary.write_bytes(gzip.compress(text, mtime=0))
+
+
 def main(words: list[str]) -> None:
     """The command line, ARCHIVES [OUT]; by default the manifest of this package is replaced."""
     if len(words) not in (1, 2) or words[0].startswith("-"):
-        sys.exit("usage: python -m vlnbert.fetching.make_manifest ARCHIVES [OUT]")
+        sys.exit("usage: python tools/make_manifest.py ARCHIVES [OUT]")
     out = Path(words[1]) if len(words) == 2 else SHIPPED
     try:
         manifest = make_manifest(Path(words[0]))
