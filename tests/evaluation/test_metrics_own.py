@@ -193,7 +193,7 @@ def test_tasks_share_a_metric_and_do_not_differ_on_it(forget_plugins: Callable[[
     elsewhere = {"name": "even", "measure": nothing, "__module__": "elsewhere"}
     register_task(type("Even", (vln.R2R,), {**elsewhere, "metrics": (Metric("gp", "GP"),)}))
     with pytest.raises(
-        UsageError, match=r"two metrics are called 'gp', of .*test_own_metrics.py and of elsewhere; give one"
+        UsageError, match=r"two metrics are called 'gp', of .*test_metrics_own.py and of elsewhere; give one"
     ):
         register_task(type("Third", (vln.R2R,), {**elsewhere, "name": "third", "metrics": (Metric("gp", unit="m"),)}))
     assert "third" not in TASKS

@@ -4,8 +4,10 @@ Some numbers travel with the repository: tests that need no others never skip. T
 data, skip where these are not at hand; under CI=true they fail instead.
 """
 
+import json
 import os
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import NoReturn
 
@@ -14,7 +16,9 @@ import pytest
 import torch
 
 from vlnbert.sources.layout import DataFolder
+from vlnbert.tasks.episodes import Episodes, load_episodes
 from vlnbert.world.build import open_world
+from vlnbert.world.objects import ObjectTable, open_object_table
 from vlnbert.world.world import World
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -82,3 +86,31 @@ def open_data() -> DataFolder:
 def open_data_world(open_data: DataFolder) -> World:
     """The world of all real scans."""
     return open_world(open_data)
+
+
+@pytest.fixture(scope="session")
+def open_data_objects(open_data: DataFolder, open_data_world: World) -> ObjectTable:
+    """All objects of the real scans; 10,000 files of boxes are read once."""
+    return open_object_table(open_data_world, open_data.boxes)
+
+
+@pytest.fixture(scope="session")
+def open_data_episodes(open_data: DataFolder, open_data_world: World) -> Callable[[str, str], Episodes]:
+    """A real split by its task and name, which is read once."""
+    return cache(lambda task, split: load_episodes(open_data, open_data_world, task, split))
+
+
+@pytest.fixture
+def one_house(open_data: DataFolder, tmp_path: Path) -> Path:
+    """A data folder with the first house of the training split: to embed the captions of all takes minutes."""
+    root, folder = open_data.root, tmp_path / "data"
+    items = json.loads((root / "r2r/R2R_train.json").read_text())
+    scan = items[0]["scan"]
+    boxes = [str(path.relative_to(root)) for path in (root / "reverie/BBox").glob(f"{scan}_*.json")]
+    of_the_scan = (f"connectivity/{scan}_connectivity.json", f"captions/{scan}.json", f"observations/{scan}.json")
+    for name in (*of_the_scan, *boxes, "vocab.txt", "r2r/LAR2R_train.json"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).symlink_to((root / name).resolve())
+    kept = [item for item in items if item["scan"] == scan]
+    (folder / "r2r/R2R_train.json").write_text(json.dumps(kept))
+    return folder

@@ -1,5 +1,6 @@
 """Why an object is looked for in all views that show it, on the real boxes and detections."""
 
+from collections.abc import Callable
 from statistics import median
 
 import numpy as np
@@ -9,18 +10,21 @@ from vlnbert.features.objects import overlap
 from vlnbert.features.views import captions_of
 from vlnbert.sources.annotations import IMAGE_HEIGHT, IMAGE_WIDTH, Detection
 from vlnbert.sources.layout import DataFolder
-from vlnbert.tasks.episodes import load_episodes
-from vlnbert.world.objects import NONE, boxes_by_view, open_object_table
+from vlnbert.tasks.episodes import Episodes
+from vlnbert.world.objects import NONE, ObjectTable, boxes_by_view
 from vlnbert.world.world import World
 
 
 def test_the_view_that_shows_an_object_largest_is_often_one_in_which_it_was_not_detected(
-    open_data: DataFolder, open_data_world: World
+    open_data: DataFolder,
+    open_data_world: World,
+    open_data_objects: ObjectTable,
+    open_data_episodes: Callable[[str, str], Episodes],
 ) -> None:
     """Of the targets that REVERIE trains on, where their paths end."""
-    world, objects = open_data_world, open_object_table(open_data_world, open_data.boxes)
+    world, objects = open_data_world, open_data_objects
     shown = boxes_by_view(world, objects, open_data.boxes)
-    train = load_episodes(open_data, world, "reverie", "train", objects)
+    train = open_data_episodes("reverie", "train")
     wanted = dict[int, set[int]]()
     for goal, target in zip(train.goal.tolist(), train.targets, strict=True):
         if (place := objects.index(goal, target or "")) != NONE:

@@ -1,20 +1,23 @@
 """The paper's rows stand beside the published splits, and beside no others."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from vlnbert.analysis.report import DIGESTS, ROWS, paper_rows
 from vlnbert.house import generate
-from vlnbert.sources.layout import DataFolder, open_folder
-from vlnbert.tasks.episodes import load_episodes
+from vlnbert.sources.layout import open_folder
+from vlnbert.tasks.episodes import Episodes, load_episodes
 from vlnbert.world.build import open_world
 from vlnbert.world.world import World
 
 
 @pytest.mark.parametrize("split", sorted(ROWS))
-def test_published_splits_are_recognised(split: str, open_data: DataFolder, open_data_world: World) -> None:
-    rows = paper_rows(open_data_world, load_episodes(open_data, open_data_world, *split.split("/")))
+def test_published_splits_are_recognised(
+    split: str, open_data_world: World, open_data_episodes: Callable[[str, str], Episodes]
+) -> None:
+    rows = paper_rows(open_data_world, open_data_episodes(*split.split("/")))
     assert list(rows) == ["paper, from nothing", "paper, from OSCAR", "paper, from PREVALENT"]
     assert all(float(row["spl"]) <= float(row["sr"]) for row in rows.values())
 

@@ -1,11 +1,12 @@
 """The paths of R2R's kind that the real train houses hold."""
 
 import json
+from collections.abc import Callable
 
 import pytest
 
 from vlnbert.sources.layout import DataFolder
-from vlnbert.tasks.episodes import load_episodes
+from vlnbert.tasks.episodes import Episodes
 from vlnbert.tasks.made_paths import find_leaks, sample_paths
 from vlnbert.world.world import World
 
@@ -33,7 +34,9 @@ def test_no_evaluation_is_among_them(open_data: DataFolder, open_data_world: Wor
 
 
 @pytest.mark.parametrize("task", ["r2r", "reverie"])
-def test_what_no_training_may_learn_from(open_data: DataFolder, open_data_world: World, task: str) -> None:
+def test_what_no_training_may_learn_from(
+    open_data: DataFolder, open_data_world: World, open_data_episodes: Callable[[str, str], Episodes], task: str
+) -> None:
     for split in EVALUATED:
-        episodes = load_episodes(open_data, open_data_world, task, split)
+        episodes = open_data_episodes(task, split)
         assert bool(find_leaks(open_data, open_data_world, episodes).any.all())

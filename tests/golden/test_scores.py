@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,7 @@ import torch
 from vlnbert.evaluation.evaluate import ScoredFile, score_file
 from vlnbert.evaluation.metrics import dtw_cost, dtw_table, ndtw
 from vlnbert.evaluation.results import arrival_views
-from vlnbert.sources.layout import DataFolder
-from vlnbert.tasks.episodes import Episodes, load_episodes, pad_paths
+from vlnbert.tasks.episodes import Episodes, pad_paths
 from vlnbert.world.world import World, view_elevation, view_heading, wrapped
 
 EXACT = 1e-9
@@ -40,13 +40,13 @@ REVERIE_SUMMARY = {"success_rate": "sr", "oracle_success_rate": "osr"}
 
 
 @pytest.fixture(scope="module")
-def r2r(open_data: DataFolder, open_data_world: World) -> Episodes:
-    return load_episodes(open_data, open_data_world, "r2r", "val_unseen")
+def r2r(open_data_episodes: Callable[[str, str], Episodes]) -> Episodes:
+    return open_data_episodes("r2r", "val_unseen")
 
 
 @pytest.fixture(scope="module")
-def reverie(open_data: DataFolder, open_data_world: World) -> Episodes:
-    return load_episodes(open_data, open_data_world, "reverie", "val_unseen")
+def reverie(open_data_episodes: Callable[[str, str], Episodes]) -> Episodes:
+    return open_data_episodes("reverie", "val_unseen")
 
 
 def compare(scored: ScoredFile, expected: dict[str, Any], columns: dict[str, str], summary: dict[str, str]) -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from tests.learning.samples import CONFIG, SHAPE, same, weights
-from tests.navigator.fast.test_passes_foreign import Plain
+from tests.navigator.fast.test_fast_foreign import Plain
 from tests.navigator.samples import ONE, TWO, sight, words
 from vlnbert.data.data import open_data
 from vlnbert.errors import DataError, UnknownNameError, UsageError
