@@ -48,7 +48,7 @@ class MapPolicy(vln.Policy):
 
     wants = ("neighbours",)
     goes_back = True
-    taught_back = True
+    teaches_going_back = True
 
     def __init__(self, config: MapConfig, inputs: vln.Inputs) -> None:
         super().__init__()

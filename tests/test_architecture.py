@@ -1,4 +1,4 @@
-"""One direction through the house: a room imports only from rooms above it."""
+"""Packages import in one direction: each only from those above it."""
 
 import ast
 from collections.abc import Iterator
@@ -7,46 +7,40 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "vlnbert"
-ROOMS = [
-    *("errors", "external", "plugins", "records", "registry", "progress", "tables", "runtime", "ranks", "sources"),
-    *("fetching", "house", "world", "tasks"),
-    *(
-        "environment",
-        "navigator",
-        "weights",
-        "features",
-        "data",
-        "rollout",
-        "evaluation",
-        "learning",
-        "speaker",
-        "pretraining",
-        "analysis",
-    ),
-    *("explorer", "api", "benchmarking", "cli"),
+PACKAGES = [
+    *("errors", "external", "plugins", "records", "registry", "progress", "tables", "runtime", "ranks"),
+    *("sources", "fetching", "house"),
+    *("world", "tasks", "environment"),
+    *("navigator", "weights", "features", "data"),
+    *("rollout", "evaluation", "learning", "speaker"),
+    *("analysis", "explorer"),
+    *("api", "benchmarking", "cli"),
 ]
 WITHOUT_TORCH = ("sources", "fetching", "house")
-FRONT_DOORS = ("__init__", "__main__")  # of the package itself: these may look into any room
-OF_THE_PACKAGE = ("__version__",)  # what any room may know of it
+FRONT_DOORS = ("__init__", "__main__")  # of the package itself: these may import any package
+OF_THE_PACKAGE = ("__version__",)  # what any package may import of it
 
 
 def violations(package: Path) -> list[str]:
-    """A line for every import that leads from a room to a later one, for unknown rooms and for forbidden torch."""
+    """A line for every import that leads from a package to a later one, for unknown packages and for forbidden torch."""
     found = []
     for path in sorted(package.rglob("*.py")):
         inside = path.relative_to(package)
-        room = inside.parts[0].removesuffix(".py")
-        if room in FRONT_DOORS:
+        name = inside.parts[0].removesuffix(".py")
+        if name in FRONT_DOORS:
             continue
-        if room not in ROOMS:
-            found.append(f"{inside}: unknown room {room}")
+        if name not in PACKAGES:
+            found.append(f"{inside}: unknown package {name}")
             continue
         for target in imports(path):
             top, _, rest = target.partition(".")
-            if top == "torch" and room in WITHOUT_TORCH:
-                found.append(f"{inside}: {room} imports {target}")
-            if top == package.name and rest.split(".")[0] not in [*ROOMS[: ROOMS.index(room) + 1], *OF_THE_PACKAGE]:
-                found.append(f"{inside}: {room} imports {target}")
+            if top == "torch" and name in WITHOUT_TORCH:
+                found.append(f"{inside}: {name} imports {target}")
+            if top == package.name and rest.split(".")[0] not in [
+                *PACKAGES[: PACKAGES.index(name) + 1],
+                *OF_THE_PACKAGE,
+            ]:
+                found.append(f"{inside}: {name} imports {target}")
     return found
 
 
@@ -64,11 +58,11 @@ def imports(path: Path) -> Iterator[str]:
                 yield from (word.value for word in node.args if isinstance(word, ast.Constant))
 
 
-def test_rooms_import_only_from_rooms_above() -> None:
+def test_packages_import_only_from_those_above() -> None:
     assert violations(PACKAGE) == []
 
 
-def test_the_package_is_where_we_look() -> None:
+def test_the_nameis_where_we_look() -> None:
     assert {"vlnbert.errors.DataError", "numpy"} <= set(imports(PACKAGE / "sources" / "connectivity.py"))
 
 

@@ -22,7 +22,7 @@ from vlnbert.errors import VlnbertError
 from vlnbert.house import generate
 from vlnbert.learning.callbacks import JsonLog
 from vlnbert.learning.experiment import Experiment, TrainConfig
-from vlnbert.learning.run_folder import has_checkpoint, is_run, kept, last_checkpoint, read_log, read_progress
+from vlnbert.learning.run_folder import has_checkpoint, is_run, last_checkpoint, locked_run, read_log, read_progress
 from vlnbert.learning.run_record import read_record
 from vlnbert.learning.runs import begin_run, begun_alone, resume_run
 from vlnbert.navigator import Navigator
@@ -50,7 +50,7 @@ def experiment(training: TrainConfig = TRAINING) -> Experiment:
 def go_on(run: Path, data: Data, training: TrainConfig = TRAINING, iterations: int | None = None) -> None:
     """Begin a run, or resume it where it is one, and train to its end; as `vln.train` and `vln.resume` do."""
     if is_run(run):
-        with kept(run, ALONE):
+        with locked_run(run, ALONE):
             _to_the_end(resume_run(run, data, iterations=iterations))
     else:
         with begun_alone(run, ALONE):

@@ -18,7 +18,7 @@ from vlnbert.learning.rewards import RewardConfig, Rewards
 from vlnbert.rollout import going_back
 from vlnbert.rollout.agents import Agent, EpisodeBatch
 from vlnbert.rollout.episodes import Trajectories, run_episodes
-from vlnbert.rollout.going_back import Trail
+from vlnbert.rollout.going_back import BacktrackGraph
 from vlnbert.rollout.mixed import GREEDY, SAMPLE, TEACHER, MixedAgent, Rollout, collect_rollout, keys
 from vlnbert.rollout.policy import Decision, GreedyAgent, Policy
 from vlnbert.world.build import build_world
@@ -145,7 +145,7 @@ def test_nothing_waits_for_the_device(
     monkeypatch.setattr(going_back, "_require_known", lambda *_: None)
     state = environment.reset(torch.tensor([0, 0]), torch.zeros(2))
     with no_waiting():
-        trail, slots = Trail.begin(state), environment.world.slots
+        trail, slots = BacktrackGraph.begin(state), environment.world.slots
         start = state
         for choice in (torch.tensor([1, 2]), torch.tensor([slots + 0, slots + 1]), torch.tensor([0, slots + 5])):
             state, trail = trail.step(environment, state, choice, 9, "")
@@ -242,7 +242,7 @@ def test_the_record_is_what_was_walked(world: World) -> None:
 
 def test_a_teacher_may_name_places_on_the_way_to_the_goal(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     slots = roll(world, [SAMPLE] * 60)
-    monkeypatch.setattr(Toy, "taught_back", True)
+    monkeypatch.setattr(Toy, "teaches_going_back", True)
     rollout = roll(world, [SAMPLE] * 54 + [TEACHER] * 6)
     back = (rollout.teacher >= world.slots) & rollout.live
     assert back.any(), "somebody is told to go back"

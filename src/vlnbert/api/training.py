@@ -17,7 +17,7 @@ from vlnbert.features.spec import FeatureSpec
 from vlnbert.learning.callbacks import Callback, JsonLog, ProgressBar, TensorBoard, Watching, require_callbacks
 from vlnbert.learning.experiment import ExperimentSettings
 from vlnbert.learning.presets import SUFFIX, Preset, presets, read_experiment
-from vlnbert.learning.run_folder import CHECKPOINTS, POINTER, RECORD, is_run, kept
+from vlnbert.learning.run_folder import CHECKPOINTS, POINTER, RECORD, is_run, locked_run
 from vlnbert.learning.run_record import RENAMED, read_record
 from vlnbert.learning.runs import begin_run, begun_alone, resume_run
 from vlnbert.learning.trainer import Trainer
@@ -103,7 +103,7 @@ def resume(
     run = open_run(run)
     require_callbacks(callbacks)
     use_threads(launch.threads)
-    with _opened(run.record.data if data is None else data, launch) as (opened, ranks), kept(run.folder, ranks):
+    with _opened(run.record.data if data is None else data, launch) as (opened, ranks), locked_run(run.folder, ranks):
         trainer = resume_run(run.folder, opened, ranks, iterations, tell=say)
         return _train(trainer, callbacks, launch)
 
@@ -197,13 +197,13 @@ def stopped_by_signals(trainer: Trainer, tell: Callable[[str], object]) -> Itera
 
     def stop(number: int, _: object) -> None:
         terminated = number == signal.SIGTERM
-        if trainer.hurrying:
+        if trainer.skips_validation:
             if terminated:
                 return
             raise KeyboardInterrupt
         trainer.stopped_by = trainer.stopped_by or number
-        trainer.hurrying, trainer.stopping = terminated or trainer.stopping, True
-        if trainer.hurrying and trainer.walking:
+        trainer.skips_validation, trainer.stopping = terminated or trainer.stopping, True
+        if trainer.skips_validation and trainer.validating:
             raise KeyboardInterrupt
         if trainer.ranks.writes:
             # Of an output that was just being written to.
@@ -231,9 +231,9 @@ def _handled(handler: Callable[..., object]) -> Iterator[None]:
 
 def _waiting(trainer: Trainer) -> str:
     """Say for what a training waits before it stops, and what another interrupt would do."""
-    if trainer.hurrying:
+    if trainer.skips_validation:
         return "stopping after the update under way is saved; another Ctrl-C ends at once, and loses what is not saved"
-    if trainer.walking:
+    if trainer.validating:
         return "stopping after the validation under way; another Ctrl-C leaves it to whoever resumes the run"
     if not trainer.listens:
         return "stopping at the next report of the losses, and saving"

@@ -103,7 +103,7 @@ class Walker:
             opened, features = opened.seen_by(features), None
         requested = opened.features.updated_by(as_spec(features))
         spec = loaded.features.updated_by(requested)
-        # A run recorded whole paths.
+        # Runs store absolute paths.
         if loaded.data is None:
             spec = in_data_folder(spec, opened.folder, requested)
         if isinstance(loaded.agent, Policy):
@@ -212,7 +212,7 @@ class Walker:
             self.loaded.require_data(data)
         self.tokenizer = policy.tokenizer or data.tokenizer
         pieces, rows = piece_count(self.tokenizer), inputs.vocabulary
-        # The vocabulary is another's, or half of its own.
+        # Tokenizer and embedding have different sizes.
         if pieces > rows or (policy.tokenizer is None and rows >= pieces + PADDING):
             problem = f"{self.name} knows {rows:,} word pieces, the vocabulary has {pieces:,}"
             raise UsageError(f"{problem}; keep its own with it: vlnbert weights import --vocabulary FILE")

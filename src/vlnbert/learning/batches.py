@@ -18,7 +18,7 @@ class SplitSchedule:
     """A pure function of the update's number, so that nothing of it is saved.
 
     Each update gives every split its share of one and takes a whole one from the split that has most. So at any time
-    each has had about what its weights ask for, and equal weights are turns.
+    each has had about what its weights ask for, and equal weights alternate.
     """
 
     def __init__(self, first: Sequence[float], last: Sequence[float], iterations: int) -> None:

@@ -38,7 +38,7 @@ class Preset:
     asked: tuple[str, ...] = ()  # places of the settings that somebody chose, beside what a preset of ours says
 
 
-class Later(NamedTuple):
+class LazyPreset(NamedTuple):
     """A preset of a package behind this one: its module, imported on first use, has it in its `PRESETS`."""
 
     name: str
@@ -214,9 +214,9 @@ PRESETS = (
         REVERIE_OPEN,
     ),
     Preset("r4r-open", "R4R, long paths to be followed, with open data alone", _on_r4r(OPEN)),
-    Later("speaker-demo", SPEAKERS),
-    Later("speaker-open", SPEAKERS),
-    Later("speaker-reverie-open", SPEAKERS),
+    LazyPreset("speaker-demo", SPEAKERS),
+    LazyPreset("speaker-open", SPEAKERS),
+    LazyPreset("speaker-reverie-open", SPEAKERS),
     Preset("r2r-one-stream", "the paper's R2R agent from OSCAR", _paper(ONE), OSCAR),
     *_ablations("r2r-one-stream", ONE, OSCAR, "Table 3"),
     _attending("emb", "embeddings", "their embeddings"),
@@ -242,14 +242,14 @@ Kind = TypeVar("Kind", bound=ExperimentSettings)
 class Presets(Tabled, Mapping[str, Preset]):
     """The menu: presets by name. It prints as a table; an unknown name is answered with the nearest ones."""
 
-    def __init__(self, presets: Iterable[Preset | Later]) -> None:
+    def __init__(self, presets: Iterable[Preset | LazyPreset]) -> None:
         self._presets = {preset.name: preset for preset in presets}
 
     def __getitem__(self, name: str) -> Preset:
         if name not in self:
             raise UnknownNameError("preset", name, self._presets)
         preset = self._presets[name]
-        if isinstance(preset, Later):
+        if isinstance(preset, LazyPreset):
             preset = next(each for each in import_module(preset.module).PRESETS if each.name == name)
             self._presets[name] = preset
         return preset

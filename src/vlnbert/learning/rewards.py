@@ -81,7 +81,7 @@ def register_reward(name: str) -> Callable[[AnyReward], AnyReward]:
     return register
 
 
-class OpenReward:
+class GuardedReward:
     """The reward of a name in a world; what it gives is checked as far as that does not wait for the device.
 
     One that is not ours gets copies of rollout and batch: whatever it writes into them, nothing is learned from it.

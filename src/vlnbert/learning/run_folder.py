@@ -74,7 +74,7 @@ class Progress:
     iteration: int
     best: float | None  # the best score so far
     best_iteration: int | None
-    validated: bool = True  # or it is still to be
+    validated: bool = True  # False while a validation is pending
 
 
 def is_run(folder: Path) -> bool:
@@ -84,7 +84,7 @@ def is_run(folder: Path) -> bool:
 def best_weights(run: Path) -> Path:
     """The folder of a run's best weights, or of its last where none were validated yet."""
     best = run / BEST
-    # The best is tried twice: it may be back by then.
+    # A reader may find the best weights while they are being replaced, so it tries twice.
     places = (best, aside(best), best)
     return next((folder for folder in places if folder.is_dir()), None) or last_checkpoint(run)
 
@@ -257,7 +257,7 @@ def point_to(run: Path, checkpoint: Path, keep: int, progress: Progress | None =
 
 
 @contextmanager
-def kept(run: Path, ranks: Ranks) -> Iterator[None]:
+def locked_run(run: Path, ranks: Ranks) -> Iterator[None]:
     """Keep a run's folder to these ranks, and remove what a killed training left half done. Blocks may be nested."""
     with locked(run) if ranks.writes else nullcontext():
         if ranks.writes:
@@ -298,7 +298,7 @@ class TrainingState:
     optimiser: Optimizer
     names: Sequence[str]  # of the optimiser's parameters, in its order
     averaged: AveragedWeights
-    companions: Mapping[str, Tensor]  # parameters and buffers of losses and rewards, by name
+    extra_state: Mapping[str, Tensor]  # parameters and buffers of losses and rewards, by name
     callbacks: Mapping[str, Any] = field(default_factory=dict)  # what named callbacks keep, as plain values
     losses: Tensor = NO_LOSSES  # [batch, part] not reported yet
 
@@ -319,8 +319,8 @@ def save_checkpoint(run: Path, state: TrainingState, progress: Progress, keep: i
                     problem = f"the state of a callback cannot be saved ({error})"
                     remedy = "keep numbers, texts, lists and dictionaries"
                     raise UsageError(f"{problem}; {remedy}") from None
-            companions = {BESIDE + name: tensor.detach().contiguous() for name, tensor in state.companions.items()}
-            tensors = {**optimiser_tensors(state.optimiser, state.names), **learning, **companions}
+            extra_state = {BESIDE + name: tensor.detach().contiguous() for name, tensor in state.extra_state.items()}
+            tensors = {**optimiser_tensors(state.optimiser, state.names), **learning, **extra_state}
             tensors |= {LOSSES: losses} if len(losses) else {}
             with noting(beside, {TRAINER: tensors}):
                 save_file(tensors, beside / TRAINER, metadata)
@@ -392,8 +392,8 @@ def load_checkpoint(folder: Path, state: TrainingState) -> tuple[Progress, Tenso
         learning = {name: tensors.pop(LEARNING + name) for name in averaged.weights}
         if any(learning[name].shape != weight.shape for name, weight in averaged.weights.items()):
             raise ValueError("weights of another shape")
-        beside = {name: tensors.pop(BESIDE + name) for name in state.companions}
-        if any(beside[name].shape != tensor.shape for name, tensor in state.companions.items()):
+        beside = {name: tensors.pop(BESIDE + name) for name in state.extra_state}
+        if any(beside[name].shape != tensor.shape for name, tensor in state.extra_state.items()):
             raise ValueError("losses of another shape")
         moments = read_state(tensors, state.names)
         check_state(state.optimiser, moments, begun=progress.iteration > 0)
@@ -408,7 +408,7 @@ def load_checkpoint(folder: Path, state: TrainingState) -> tuple[Progress, Tenso
     restore_state(state.optimiser, moments)
     averaged.restore(learning)
     with torch.no_grad():
-        for name, tensor in state.companions.items():
+        for name, tensor in state.extra_state.items():
             tensor.copy_(beside[name])
     return progress, losses, callbacks
 

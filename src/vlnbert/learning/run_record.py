@@ -41,7 +41,7 @@ ADDED = {
         "experiment.training.parts",
     ),
 }
-# Settings that format 2 calls otherwise than format 1, by their places in an experiment.
+# Settings renamed in format 2, by their places in an experiment.
 RENAMED = {
     "features": "features.views",
     "feature_width": "features.view_width",

@@ -20,7 +20,7 @@ from vlnbert.features.opening import bank_digest, object_feature_file, view_feat
 from vlnbert.features.spec import OFF
 from vlnbert.learning.experiment import ExperimentSettings
 from vlnbert.learning.recipe import recipe_of
-from vlnbert.learning.run_folder import POINTER, RECORD, has_checkpoint, kept, point_to, read_newest
+from vlnbert.learning.run_folder import POINTER, RECORD, has_checkpoint, locked_run, point_to, read_newest
 from vlnbert.learning.run_record import (
     RunRecord,
     extended,
@@ -78,7 +78,7 @@ def begin_run(
         recipe.require_trainable(experiment)
         experiment = recipe.anchored(_anchored(experiment))
         digests = fingerprints(experiment, data.folder)
-        # Of features that are there: what names no file and no channel was refused by their fingerprints.
+        # Names of features were validated when their fingerprints were taken.
         if getattr(experiment.training, "flip", 0.0) and (sided := experiment.seen.sided):
             problem = f"{setting('training.flip')} changes left and right, but {sided} cannot be seen in a mirror"
             raise UsageError(f"{problem}; do without: {setting('training.flip', 0)}")
@@ -126,7 +126,7 @@ def resume_run(
     """
     # A folder that is not a run gets no lock.
     read_record(run)
-    with kept(run, ranks):
+    with locked_run(run, ranks):
         record = read_record(run)
         longer = record if iterations is None else extended(record, run, iterations)
         load_recorded(record.plugins)
@@ -174,7 +174,7 @@ def begun_alone(run: Path, ranks: Ranks) -> Iterator[None]:
     # A folder that was never a run's gets no lock.
     if not exists(run / LOCK):
         refuse_used(run)
-    with kept(run, ranks):
+    with locked_run(run, ranks):
         refuse_used(run)
         yield
 

@@ -33,8 +33,8 @@ from vlnbert.learning.run_folder import (
     TrainingState,
     after_validation,
     checkpoint_of,
-    kept,
     load_checkpoint,
+    locked_run,
     point_to,
     read_newest,
     remove_surplus,
@@ -45,8 +45,8 @@ from vlnbert.learning.updates import (
     EagerUpdate,
     GraphUpdate,
     Update,
-    companions_of,
     dropout_seed,
+    extra_state_of,
     leaves_some_unused,
 )
 from vlnbert.ranks import ALONE, Ranks, launcher
@@ -98,8 +98,8 @@ class Trainer:
         self.device = device = batches.device
         self.parts, self.begin_update = learner.parts, learner.begin_update
         self.learner: nn.Module = learner
-        self.companions = companions_of(self.learner, model)
-        added = {name: one for name, one in self.companions.items() if isinstance(one, nn.Parameter)}
+        self.extra_state = extra_state_of(self.learner, model)
+        added = {name: one for name, one in self.extra_state.items() if isinstance(one, nn.Parameter)}
         learned = {**dict(model.named_parameters()), **{name: one for name, one in added.items() if one.requires_grad}}
         free = set(learner.unclipped())
         clipped = [weight for weight in learned.values() if weight not in free]
@@ -120,11 +120,11 @@ class Trainer:
         # The losses of the last updates, still on the device.
         self.unreported: list[Tensor] = []
         # The losses before these, where training stopped between two reports.
-        self.carried = torch.zeros(0, len(self.parts), device=device)
+        self.pending_losses = torch.zeros(0, len(self.parts), device=device)
         # Set from outside to end after the update under way, and its validation.
         self.stopping: bool = False
         # Set from outside to leave the validation to the resumed run.
-        self.hurrying: bool = False
+        self.skips_validation: bool = False
         # The signal that asked to stop, if one did.
         self.stopped_by: int | None = None
         # Set by a callback that wants no more updates.
@@ -132,7 +132,7 @@ class Trainer:
         # Whether a checkpoint can hold what the optimiser keeps after an update.
         self.looked_at_state: bool = False
         # Whether a validation is under way, which loses nothing if it is interrupted.
-        self.walking: bool = False
+        self.validating: bool = False
 
     @property
     def state(self) -> TrainingState:
@@ -142,9 +142,9 @@ class Trainer:
             self.optimiser,
             self.names,
             self.averaged,
-            self.companions,
+            self.extra_state,
             callbacks={name: one.state() for name, one in self.named.items() if hasattr(one, "state")},
-            losses=self.carried,
+            losses=self.pending_losses,
         )
 
     def resume(self, newest: Path | None = None) -> DataError | None:
@@ -156,18 +156,18 @@ class Trainer:
             if resumed is not None:
                 resumed(state)
         # Losses of a version with other parts are dropped.
-        if losses.shape[1:] == self.carried.shape[1:]:
-            self.carried = losses.to(self.device)
+        if losses.shape[1:] == self.pending_losses.shape[1:]:
+            self.pending_losses = losses.to(self.device)
         self.progress, self.saved = after_validation(self.run, saved), saved.iteration
         return damage
 
     def train(self) -> None:
         """Update, report, save and validate until done, stopped from outside, or no longer improving.
 
-        The run is kept from others meanwhile.
+        Other processes cannot train the run meanwhile.
         """
         again = shlex.join([*launcher(), "train", "--resume", str(self.run)])
-        with kept(self.run, self.ranks), self.ranks.needed(f"go on with: {again}"):
+        with locked_run(self.run, self.ranks), self.ranks.needed(f"go on with: {again}"):
             self._begin()
             # A kill may have come between saving and validating.
             stopped = self._validate_if_due(stopped=False)
@@ -254,13 +254,13 @@ class Trainer:
         """Validate what was saved and not validated yet; whether to stop then."""
         if self.progress.validated:
             return stopped
-        if self._agree(self.hurrying):
+        if self._agree(self.skips_validation):
             return True
         try:
             with self.averaged.applied():
                 self._validate()
         except KeyboardInterrupt:
-            if not self.hurrying:
+            if not self.skips_validation:
                 raise
             # Other ranks that are still validating will find this rank gone.
             return True
@@ -287,12 +287,12 @@ class Trainer:
             of_first = number < self.config.accumulate
             remedy = f"nothing was learned yet: {NOT_FINITE}" if of_first else self._remedy
             raise TrainingError(f"{problem}; {remedy}")
-        self.carried = torch.cat([self.carried.to(losses.dtype), losses])
+        self.pending_losses = torch.cat([self.pending_losses.to(losses.dtype), losses])
 
     def _report(self) -> None:
         """Tell of the losses since the last report, also of those before a stop that came between two."""
-        parts = dict(zip(self.parts, self.carried.mean(dim=0).tolist(), strict=True))
-        self.carried = self.carried[:0]
+        parts = dict(zip(self.parts, self.pending_losses.mean(dim=0).tolist(), strict=True))
+        self.pending_losses = self.pending_losses[:0]
         for callback in self.watching:
             callback.updated(self.progress.iteration, self.learning_rate.at(self.progress.iteration - 1), parts)
 
@@ -310,14 +310,14 @@ class Trainer:
 
     def _validate(self) -> None:
         """Score the validation splits, keep the best weights and tell."""
-        self.walking = True
+        self.validating = True
         try:
             # The request came in just this moment.
-            if self.hurrying:
+            if self.skips_validation:
                 raise KeyboardInterrupt
             scores = self.recipe.scores(self.model, self.environment, self.validation, self.config, self.ranks)
         finally:
-            self.walking = False
+            self.validating = False
         score = scores[self.best_on][self.best_metric] if self.best_on in scores else None
         done = replace(self.progress, validated=True)
         if score is not None and is_better(self.best_metric, score, self.progress.best):

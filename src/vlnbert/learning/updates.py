@@ -22,7 +22,7 @@ from vlnbert.errors import UsageError, setting
 from vlnbert.learning.batches import BatchStream
 from vlnbert.learning.experiment import TrainConfig
 from vlnbert.learning.objective import Objective
-from vlnbert.learning.rewards import OpenReward
+from vlnbert.learning.rewards import GuardedReward
 from vlnbert.navigator import fast
 from vlnbert.ranks import Ranks
 from vlnbert.rollout.mixed import MixedAgent, Rollout, TeacherRows, collect_rollout, uniform
@@ -59,7 +59,7 @@ class Learner(nn.Module):
         self.environment = seen.in_dtype(fast.dtype_of(config.precision))
         # No buffer: what is random differs between ranks, and so may this.
         self.teacher_rows, self.row_mode = teacher_rows, row_mode
-        reward = OpenReward(config.reward, environment.world, config.rewards)
+        reward = GuardedReward(config.reward, environment.world, config.rewards)
         self.objective = Objective(config, self.policy, reward, ranks, environment.world.device)
         self.parts, self.unclipped = self.objective.parts, self.objective.unclipped
         self.begin_update = self.objective.begin_update
@@ -198,7 +198,7 @@ def unrecordable(error: RuntimeError) -> Exception:
     return UsageError(f"{problem}; keep it on the device, or train with {setting('training.graphs', False)}")
 
 
-def companions_of(learner: nn.Module, model: nn.Module) -> dict[str, Tensor]:
+def extra_state_of(learner: nn.Module, model: nn.Module) -> dict[str, Tensor]:
     """The parameters and buffers of losses and rewards, by name: all that a learner holds beside the model."""
     own = {id(tensor) for tensor in (*model.parameters(), *model.buffers())}
     held = learner.state_dict(keep_vars=True)

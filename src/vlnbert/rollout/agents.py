@@ -26,7 +26,7 @@ from vlnbert.world.objects import NONE
 
 METHODS = ("begin", "act", "name_object", "explain")  # of an agent
 TRAITS = ("oracle", "reads_tokens", "sees_features", "wants", "goes_back", "hops_per_step")  # its other attributes
-HOPS_PER_STEP = 3  # as many hops has an episode as decisions, times this, for agents that go back
+HOPS_PER_STEP = 3  # for agents that go back, the limit on hops is this times the limit on decisions
 
 
 @dataclass(frozen=True)

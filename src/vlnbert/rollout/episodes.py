@@ -16,7 +16,7 @@ from vlnbert.environment.environment import Environment, Observation, State
 from vlnbert.errors import UsageError
 from vlnbert.external import is_plain, kind_of
 from vlnbert.rollout.agents import Agent, EpisodeBatch, Explanation, agent_name, call_agent
-from vlnbert.rollout.going_back import Trail
+from vlnbert.rollout.going_back import BacktrackGraph
 from vlnbert.world.objects import NONE
 from vlnbert.world.world import STOP
 
@@ -90,7 +90,7 @@ def run_episodes(
     state, memory, count = batch.state, call_agent(agent, "begin", batch), len(batch.state.viewpoint)
     states, length, named = [state], torch.ones_like(state.viewpoint), torch.full_like(state.viewpoint, NONE)
     explanations = list[Explanation | None]()
-    trail = Trail.begin(state) if agent.goes_back else None
+    trail = BacktrackGraph.begin(state) if agent.goes_back else None
     most = agent.hops_per_step * max_steps
     # At the limit an agent acts once more, to name an object.
     for time in range(max_steps + name_objects):

@@ -16,7 +16,7 @@ from vlnbert.world.world import World
 
 
 @dataclass(frozen=True)
-class Way:
+class Route:
     """The hops of one decision of each row; its last viewpoint and view repeat."""
 
     viewpoint: Tensor  # [row, hop] after each hop
@@ -25,16 +25,16 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Trail:
+class BacktrackGraph:
     """The part of their houses that rows which may go back know."""
 
     visited: Tensor  # [row, decision] where they decided so far, this place last
     metres: Tensor  # [row, decision, decision] between these along known edges
     used: Tensor  # [row] hops so far
-    ways: tuple[Way, ...] = ()
+    ways: tuple[Route, ...] = ()
 
     @classmethod
-    def begin(cls, state: State) -> "Trail":
+    def begin(cls, state: State) -> "BacktrackGraph":
         """That of rows which have not moved."""
         count, device = len(state.viewpoint), state.viewpoint.device
         metres = torch.zeros(count, 1, 1, dtype=torch.float64, device=device)
@@ -42,7 +42,7 @@ class Trail:
 
     def step(
         self, environment: Environment, state: State, choice: Tensor, most: int, name: str
-    ) -> tuple[State, "Trail"]:
+    ) -> tuple[State, "BacktrackGraph"]:
         """Do what [row] was chosen: a slot, or the number of slots plus that of a viewpoint.
 
         The way there may have `most` [] hops less those used; a longer one, and one to a viewpoint that was not seen,
@@ -59,7 +59,7 @@ class Trail:
             _require_known(world, choice - world.slots, back & ~(known & inside), name)
         fits = back & known & (self.used + way.count <= most)
         turn = fits[:, None]
-        way = Way(
+        way = Route(
             viewpoint=torch.where(turn, way.viewpoint, torch.where(back, state.viewpoint, stepped.viewpoint)[:, None]),
             view=torch.where(turn, way.view, torch.where(back, state.view, stepped.view)[:, None]),
             count=torch.where(fits, way.count.clamp(min=1), (back | ~stepped.ended).long()),
@@ -67,7 +67,7 @@ class Trail:
         after = State(way.viewpoint[:, -1], way.view[:, -1], torch.where(back, state.ended, stepped.ended))
         return after, self._at(world, after.viewpoint, way)
 
-    def _way(self, world: World, state: State, place: Tensor) -> tuple[Way, Tensor]:
+    def _way(self, world: World, state: State, place: Tensor) -> tuple[Route, Tensor]:
         """The way to each place, and whether there is one along known edges."""
         last = _edges(world, self.visited, place)
         # [row, decision] from each viewpoint visited.
@@ -89,9 +89,9 @@ class Trail:
             here, count = there, count + moves
             viewpoints.append(here)
             views.append(view)
-        return Way(torch.stack(viewpoints, dim=1), torch.stack(views, dim=1), count), known
+        return Route(torch.stack(viewpoints, dim=1), torch.stack(views, dim=1), count), known
 
-    def _at(self, world: World, viewpoint: Tensor, way: Way) -> "Trail":
+    def _at(self, world: World, viewpoint: Tensor, way: Route) -> "BacktrackGraph":
         """The trail after a way that ended there."""
         edge = _edges(world, self.visited, viewpoint)
         # [row, decision] from here to each.

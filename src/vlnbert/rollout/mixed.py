@@ -223,7 +223,7 @@ class MixedAgent(Agent):
         self.max_steps, self.teacher_rows = max_steps, teacher_rows
         self.task, self.teacher_state, self.flipped = task or TASKS[R2R.name], teacher_state, flipped
         self.reads = frozenset(reads)
-        self.taught_back = self.policy.taught_back and type(self.task).teacher is Task.teacher
+        self.teaches_going_back = self.policy.teaches_going_back and type(self.task).teacher is Task.teacher
         self.goes_back, self.hops_per_step = self.policy.goes_back, self.policy.hops_per_step
 
     def begin(self, batch: EpisodeBatch) -> MixedMemory:
@@ -245,7 +245,7 @@ class MixedAgent(Agent):
         decision = self._decide(observation, memory)
         logits = at_least_float32(decision.all_logits)
         teacher, state = self.task.teacher(self.environment.world, viewpoint, memory.teacher)
-        if self.taught_back and decision.places is not None:
+        if self.teaches_going_back and decision.places is not None:
             teacher = self._place_or(teacher, viewpoint, decision, goal=memory.teacher[0])
         sampled = (logits.detach() + self._noise(decision, memory, mode)).argmax(dim=1)
         slot = torch.where(mode == TEACHER, teacher, sampled)
@@ -283,7 +283,7 @@ class MixedAgent(Agent):
 
     @torch.no_grad()
     def last_value(self, walked: Trajectories, critic: Callable[[Tensor], Tensor]) -> Tensor | None:
-        """[row] the critic's value where rows came to the limit, by one more look; of others anything."""
+        """[row] the critic's value where rows came to the limit, by one more observation; undefined for other rows."""
         memory = walked.memory.without_stopped(walked.last_state)
         if not memory.noise.shape[1]:
             return None

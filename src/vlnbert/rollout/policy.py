@@ -134,9 +134,9 @@ class Policy(nn.Module):
     """Whether its decisions have `places`: viewpoints that it visited, and neighbours of these."""
     hops_per_step: int = HOPS_PER_STEP
     """Of one that goes back: an episode may have as many hops as it may have decisions, times this."""
-    taught_back: bool = False
+    teaches_going_back: bool = False
     """Whether, where the task's teacher takes shortest paths, its target is a place that lies on one, not the slot."""
-    mask_seen: bool = False
+    mask_checked: bool = False
     """Whether it is known that its logits are -inf where nothing can be chosen; set once they were looked at."""
     hidden_width: int = 0
     """Width of `Decision.hidden`; 0 for a policy that gives none."""
@@ -229,11 +229,11 @@ def checked_decision(policy: Policy, decision: Decision, observation: Observatio
     if not isinstance(given, Tensor) or given.shape != (rows, slots):
         found = f"logits {list(given.shape)}" if isinstance(given, Tensor) else f"a {type(decision).__name__}"
         raise UsageError(f"{name} gave {found}; its step must give a vln.Decision with logits [{rows}, {slots}]")
-    if not (policy.mask_seen or (given.is_cuda and torch.cuda.is_current_stream_capturing())):
+    if not (policy.mask_checked or (given.is_cuda and torch.cuda.is_current_stream_capturing())):
         if bool((~observation.choosable & ~given.isneginf() & ~observation.state.ended[:, None]).any()):
             problem = f"{name} gave other logits than -inf for slots that cannot be chosen"
             raise UsageError(f"{problem}; mask them: logits.masked_fill(~observation.choosable, -torch.inf)")
-        policy.mask_seen = True
+        policy.mask_checked = True
     require_rows(policy, decision.memory, rows)
     logits, places = decision.place_logits, decision.places
     if logits is None and places is None:
@@ -295,7 +295,7 @@ class RecurrentMemory:
 class RecurrentPolicy(Policy):
     """A navigator that walks."""
 
-    mask_seen = True
+    mask_checked = True
 
     def __init__(self, navigator: Navigator) -> None:
         super().__init__()
