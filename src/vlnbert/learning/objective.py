@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from vlnbert.errors import UsageError, setting
+from vlnbert.errors import UnknownNameError, UsageError, near_names, setting
 from vlnbert.external import ExternalCall, is_ours
 from vlnbert.learning.losses import LOSSES, Loss, Value, discounted_returns
 from vlnbert.learning.rewards import Reward, fault_in
 from vlnbert.navigator import fast
 from vlnbert.ranks import ALONE, Ranks
 from vlnbert.records import require_range
-from vlnbert.rollout.mixed import Rollout, at_least_float32
+from vlnbert.rollout.mixed import READABLE, Rollout, at_least_float32
 from vlnbert.rollout.policy import Policy
 from vlnbert.tasks.batches import Batch
 
@@ -96,6 +96,10 @@ class Objective(nn.Module):
         self.learned = False
         self.external = frozenset(name for name, term in self.terms.items() if not is_ours(type(term)))
         self.reads = frozenset(what for term in self.terms.values() for what in term.reads)
+        for name, term in self.terms.items():
+            for what in term.reads:
+                if what not in READABLE:
+                    raise UnknownNameError(f"part of a decision that the loss '{name}' could read,", what, READABLE)
         self.needs_rollout = any(term.needs_rollout for term in self.terms.values())
         readers = " and ".join(name for name, term in self.terms.items() if term.needs_returns)
         self.needs_returns = bool(readers)
@@ -180,7 +184,9 @@ def require_weights(losses: Mapping[str, float], final: Mapping[str, float]) -> 
                 problem = f"{setting(place, f'{name}={weight}')} is no weight"
                 raise UsageError(f"{problem}; choose 0 to {LARGEST_WEIGHT:,.0f}")
             if place == "training.losses" and not weight and not final.get(name) and name not in PAPER_TERMS:
-                raise UsageError(f"{setting(place, f'{name}={weight}')} adds nothing; leave it out")
+                near = near_names(name, PAPER_TERMS)
+                remedy = f"did you mean {near[0]}?" if near else "leave it out"
+                raise UsageError(f"{setting(place, f'{name}={weight}')} adds nothing; {remedy}")
     if all(losses.get(name) == 0 and not final.get(name) for name in PAPER_TERMS) and not any(losses.values()):
         raise UsageError(f"{setting('training.losses')} leaves out every loss, so that nothing is learned; keep one")
     for name in final:

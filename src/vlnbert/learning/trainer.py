@@ -55,6 +55,7 @@ from vlnbert.tasks.splits import Split
 if TYPE_CHECKING:
     from vlnbert.learning.recipe import Recipe
 
+FEW_IDS = 4  # of a batch, as many as a line has room for
 NOT_FINITE = "the features or the weights started from may not be finite; check both"
 
 
@@ -280,7 +281,8 @@ class Trainer:
             if math.isfinite(values[0]):
                 continue
             episodes = self.batches.split_of(number).episodes
-            names = ", ".join(episodes.ids[row] for row in self.batches.rows(number).tolist())
+            ids = [episodes.ids[row] for row in self.batches.rows(number).tolist()]
+            names = ", ".join(ids[:FEW_IDS]) + (f" and {len(ids) - FEW_IDS} more" if len(ids) > FEW_IDS else "")
             terms = [name for name, value in zip(self.parts[1:], values[1:], strict=True) if not math.isfinite(value)]
             of_terms = f", in its term{'s' * (len(terms) > 1)} {', '.join(terms)}" if terms else ""
             problem = f"the loss of batch {number} is {values[0]}{of_terms} (instructions {names})"

@@ -59,6 +59,9 @@ class KeptDecision:
     language_weights: Tensor | None = None
 
 
+READABLE = ("object_logits", LANGUAGE_WEIGHTS)  # what a loss may name in its `reads`
+
+
 @dataclass(frozen=True)
 class Rollout:
     """A record of episodes, [time, row] unless said otherwise. Steps at which a row is not live mean nothing.

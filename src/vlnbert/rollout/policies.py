@@ -48,6 +48,8 @@ class PolicyKind:
 
 
 POLICIES: Registry[PolicyKind] = Registry("policy")
+# Listed like the others; its folder and its settings are a navigator's.
+POLICIES.announce(RECURRENT, "vlnbert.rollout.policy", "RecurrentPolicy")
 
 
 def register_policy(name: str) -> Callable[[AnyPolicy], AnyPolicy]:
@@ -143,7 +145,7 @@ def unfilled_policy(folder: Path) -> Policy:
         raise DataError(path, "does not describe a policy", GIVE)
     format_of(path, stored, POLICY_FORMAT)
     name = stored[POLICY]
-    if name not in POLICIES:
+    if name not in POLICIES or name == RECURRENT:
         raise DataError(path, f"names the policy '{name:.60}', which nobody registers here", LOAD_PLUGIN)
     tokenizer = read_tokenizer(folder / TOKENIZER) if (folder / TOKENIZER).exists() else None
     try:
