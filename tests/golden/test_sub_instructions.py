@@ -1,17 +1,24 @@
 """The parts into which real labels cut the real train instructions."""
 
 import json
+from collections.abc import Callable
+
+import pytest
 
 from vlnbert.sources.instructions import read_word_labels
 from vlnbert.sources.layout import DataFolder
-from vlnbert.tasks.episodes import load_episodes
-from vlnbert.tasks.word_labels import Span, cut_train_instructions, labelled_words, labels_of_parts
+from vlnbert.tasks.episodes import Episodes
+from vlnbert.tasks.word_labels import Span, SubInstructions, cut_train_instructions, labelled_words, labels_of_parts
 from vlnbert.world.world import World
 
 
-def test_counts(open_data: DataFolder, open_data_world: World) -> None:
+@pytest.fixture(scope="module")
+def found(open_data: DataFolder, open_data_world: World) -> SubInstructions:
+    return cut_train_instructions(open_data, open_data_world)
+
+
+def test_counts(found: SubInstructions, open_data: DataFolder, open_data_world: World) -> None:
     """84 more would lead along paths of val_seen."""
-    found = cut_train_instructions(open_data, open_data_world)
     assert (len(found), found.count("beginning"), found.count("end")) == (38_341, 18_150, 20_191)
     assert (found.instructions, found.cut) == (14_039, 12_161)
     assert found.left_out == {"labels of words beyond the text": 27, "parts along paths of val_seen": 84}
@@ -23,10 +30,15 @@ def test_counts(open_data: DataFolder, open_data_world: World) -> None:
     }
 
 
-def test_words_are_due_where_the_whole_instruction_has_them(open_data: DataFolder, open_data_world: World) -> None:
+def test_words_are_due_where_the_whole_instruction_has_them(
+    found: SubInstructions,
+    open_data: DataFolder,
+    open_data_world: World,
+    open_data_episodes: Callable[[str, str], Episodes],
+) -> None:
     """All but those of 19 viewpoints: paths come by some twice, and their words are due at the first visit."""
     world, labels = open_data_world, read_word_labels(open_data.word_labels)
-    train, parts = load_episodes(open_data, world, "r2r", "train"), cut_train_instructions(open_data, world).episodes
+    train, parts = open_data_episodes("r2r", "train"), found.episodes
     whole = dict(zip(train.ids, zip(train.texts, labelled_words(train, labels, world)[0], strict=True), strict=True))
     due, report = labelled_words(parts, labels_of_parts(parts, train, labels), world)
     assert [line for line in report if "not on the path" not in line] == []
