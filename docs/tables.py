@@ -205,7 +205,7 @@ def map_memory() -> str:
     policies = {
         "recurrent": "the recurrence",
         "map-memory-taught": "the map memory",
-        "map-memory": "the map memory without `taught_back`",
+        "map-memory": "the map memory without `teaches_going_back`",
     }
     for task in ("r2r", "reverie"):
         for name, label in policies.items():
