@@ -22,7 +22,7 @@ OF_THE_PACKAGE = ("__version__",)  # what any package may import of it
 
 
 def violations(package: Path) -> list[str]:
-    """A line for every import that leads from a package to a later one, for unknown packages and for forbidden torch."""
+    """A line for every import of a later package, for unknown packages and for forbidden torch."""
     found = []
     for path in sorted(package.rglob("*.py")):
         inside = path.relative_to(package)

@@ -155,16 +155,16 @@ def test_what_does_not_fit_is_one_line_and_leaves_nothing(
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["progress"], "'progress' is no name=value; write, for example, progress=0.5"),
-        (["progress=much"], "progress is 'much', where a number is expected"),
-        (["progress=1", "progress=2"], "progress is said twice; leave one of them"),
+        (["progress"], "--training.losses is 'progress', no name=value; write, for example, progress=0.5"),
+        (["progress=much"], "--training.losses progress is 'much', where a number is expected"),
+        (["progress=1", "progress=2"], "--training.losses says progress twice; leave one of them"),
     ],
 )
 def test_maps_are_spelled_name_value(house: Path, tmp_path: Path, words: list[str], line: str) -> None:
     begin = ("train", "demo", "--data", house, "--out", tmp_path / "run", *TINY)
     outcome = called("--plugin", EXAMPLE, *begin, "--training.losses", *words)
     assert outcome.code == 2
-    assert outcome.err == f"vlnbert: {line}\n"
+    assert outcome.err == f"vlnbert: {line}; vlnbert train demo --help lists what it takes\n"
     assert not (tmp_path / "run").exists()
 
 
