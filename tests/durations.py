@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 RECORDED = Path(__file__).with_name("durations.json")
-MOMENT = 0.3  # seconds of one test, beyond which it is not fast
+MOMENT = 0.1  # seconds of one test, beyond which it is not fast
 STARTERS = ("subprocess", "PROCESSES", "together")  # what a module imports that starts processes
 # Never fast.
 ELSEWHERE = ("benchmarks", "browser", "docs", "end_to_end", "examples", "golden", "hostile", "mutants")

@@ -36,7 +36,7 @@ def test_what_is_fast(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_takes_longer_than_a_moment_is_recorded(tmp_path: Path) -> None:
     recorder = durations.Recorder(tmp_path / "recorded.json")
-    for name, seconds in (("b", 0.2), ("b", 0.25), ("a", 1.26), ("short", 0.29)):
+    for name, seconds in (("b", 0.2), ("b", 0.25), ("a", 1.26), ("short", 0.09)):
         recorder.pytest_runtest_logreport(SimpleNamespace(nodeid=name, duration=seconds))
     recorder.pytest_sessionfinish(SimpleNamespace(config=SimpleNamespace(workerinput={})))
     assert not recorder.path.exists(), "a worker of several records nothing"
