@@ -1,6 +1,5 @@
 """`vlnbert train` from its words to a run: begun, interrupted, resumed, together, and what it says when it cannot."""
 
-import os
 import shlex
 import shutil
 import signal
@@ -16,8 +15,7 @@ from torch import Tensor
 
 from tests.cli.conftest import TINY, called
 from tests.learning.samples import same, weights
-from tests.processes import PROCESSES
-from tests.refusals.mistakes import held_up
+from tests.refusals.mistakes import interrupted
 from vlnbert.cli.train import _again
 from vlnbert.learning.presets import presets
 from vlnbert.learning.run_folder import read_log
@@ -92,23 +90,10 @@ def test_sigterm_ends_a_validation_within_seconds(house: Path, tmp_path: Path) -
     words = ("train", "demo", "--data", str(house))
     short = (*TINY, "--training.iterations", "4", "--training.validate-every", "2")
     place, run = "vlnbert.learning.navigator_recipe.NavigatorRecipe.scores", tmp_path / "run"
-    begun, told, whole = tmp_path / "begun", tmp_path / "told", tmp_path / "whole"
-    spoken_words = [*words, "--out", str(run), *short]
-    process = PROCESSES.Process(target=held_up, args=(spoken_words, place, tmp_path, tmp_path / "cache", told, begun))
-    process.start()
-    try:
-        while not begun.exists():
-            assert process.is_alive(), told.read_text()
-            time.sleep(0.02)
-        assert process.pid is not None
-        os.kill(process.pid, signal.SIGTERM)
-        process.join(10)
-    finally:
-        process.kill()
-    assert process.exitcode == 143
-    assert told.read_text().splitlines()[-1] == (
-        f"stopped after 2 updates; go on with: vlnbert train --resume {run} --threads 1"
-    )
+    whole, spoken_words = tmp_path / "whole", [*words, "--out", str(run), *short]
+    code, told = interrupted(spoken_words, place, tmp_path, tmp_path, signal.SIGTERM, 10)
+    assert code == 143
+    assert told.splitlines()[-1] == (f"stopped after 2 updates; go on with: vlnbert train --resume {run} --threads 1")
     assert not (run / "best").exists()
     assert called("train", "--resume", run, "--threads", 1).code == 0
     assert called(*words, "--out", whole, *short).code == 0

@@ -12,7 +12,7 @@ from time import sleep
 
 from tests.cli.conftest import TINY, called
 from tests.features.samples import write_bert
-from tests.processes import PATIENCE
+from tests.processes import PATIENCE, PROCESSES
 from vlnbert.cli.main import main
 from vlnbert.house import generate
 
@@ -86,6 +86,24 @@ def files(folder: Path) -> dict[Path, tuple[int, int]]:
     """The size and the time of change of all files, but for locks, which any look into a run takes."""
     found = [path for path in folder.rglob("*") if path.name != "lock"]
     return {path: (path.stat().st_size, path.stat().st_mtime_ns) for path in found if path.is_file()}
+
+
+def interrupted(words: list[str], place: str, folder: Path, tmp: Path, number: int, within: float) -> tuple[int, str]:
+    """Exit code and standard error of `vlnbert` that gets a signal at a place, with so many seconds left to end."""
+    told, begun = tmp / "told", tmp / "begun"
+    process = PROCESSES.Process(target=held_up, args=(words, place, folder, tmp / "cache", told, begun))
+    process.start()
+    try:
+        while not begun.exists():
+            assert process.is_alive(), told.read_text()
+            sleep(0.02)
+        assert process.pid is not None
+        os.kill(process.pid, number)
+        process.join(within)
+    finally:
+        process.kill()
+    assert process.exitcode is not None
+    return process.exitcode, told.read_text()
 
 
 def held_up(words: list[str], place: str, folder: Path, cache: Path, told: Path, begun: Path) -> None:

@@ -6,7 +6,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,8 @@ import vlnbert as vln
 import vlnbert.cli.main
 from tests.cli.conftest import called
 from tests.docs.test_pages import spoken
-from tests.processes import PATIENCE, PROCESSES
-from tests.refusals.mistakes import CALL, CTRL_C, PAGE, ROOT, Mistake, files, held_up, make_folder, mistakes
+from tests.processes import PATIENCE
+from tests.refusals.mistakes import CALL, CTRL_C, PAGE, ROOT, Mistake, files, interrupted, make_folder, mistakes
 from vlnbert.cli.main import _interrupt
 
 HERE = "tests/refusals/test_mistakes.py"
@@ -76,20 +75,10 @@ def test_answers(mistake: Mistake, folder: Path, monkeypatch: pytest.MonkeyPatch
 def test_ctrl_c(mistake: Mistake, folder: Path, tmp_path: Path) -> None:
     words = shlex.split(mistake.done.removesuffix(CTRL_C))[1:]
     place = PLACES.get(" ".join(words[:2])) or PLACES[words[0]]
-    told, begun, before = tmp_path / "told", tmp_path / "begun", files(folder)
-    process = PROCESSES.Process(target=held_up, args=(words, place, folder, tmp_path / "cache", told, begun))
-    process.start()
-    try:
-        while not begun.exists():
-            assert process.is_alive(), told.read_text()
-            time.sleep(0.02)
-        assert process.pid is not None
-        os.kill(process.pid, signal.SIGINT)
-        process.join(PATIENCE)
-    finally:
-        process.kill()
-    assert mistake.answered_by(told.read_text().splitlines()), told.read_text()
-    assert str(process.exitcode) == mistake.code
+    before = files(folder)
+    code, told = interrupted(words, place, folder, tmp_path, signal.SIGINT, PATIENCE)
+    assert mistake.answered_by(told.splitlines()), told
+    assert str(code) == mistake.code
     assert files(folder) == before, "something was left behind"
 
 
