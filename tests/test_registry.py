@@ -49,6 +49,8 @@ def test_an_announced_thing_is_imported_when_it_is_asked_for(
     assert "mine" in things
     assert list(things) == ["mine"]
     assert things.home("mine") == "announced_later"
+    with pytest.raises(UsageError, match="two things are called 'mine', of announced_later and of elsewhere; give one"):
+        things.register("mine", object(), "elsewhere")
     assert "announced_later" not in sys.modules
     assert things["mine"]() == 7
     assert sys.modules.pop("announced_later").thing is things["mine"]

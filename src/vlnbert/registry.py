@@ -32,7 +32,7 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
         A file may be imported twice, as a module or a script and as a run's plugin: its first things stay.
         """
         home = home or getattr(thing, "__module__", "") or ""
-        if name in self._things and self._homes[name] != home:
+        if self._homes.get(name, home) != home:
             first, second = place(self._homes[name]), place(home)
             if first == second:
                 return thing
