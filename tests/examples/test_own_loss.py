@@ -155,6 +155,10 @@ def test_what_does_not_fit_is_one_line_and_leaves_nothing(
 @pytest.mark.parametrize(
     ("words", "line"),
     [
+        (
+            ["progress=1", "--training.losses", "entropy=0"],
+            "--training.losses stands twice; give all its values behind one",
+        ),
         (["progress"], "--training.losses is 'progress', no name=value; write, for example, progress=0.5"),
         (["progress=much"], "--training.losses progress is 'much', where a number is expected"),
         (["progress=1", "progress=2"], "--training.losses says progress twice; leave one of them"),

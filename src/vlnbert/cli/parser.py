@@ -217,6 +217,11 @@ class Command:
             takes = "takes no value" if self.by_name[name].kind is bool else "is followed by no value"
             raise self.wrong(f"{name} {takes}") from None
         named = [word.partition("=")[0] for word in words if word.startswith("--") and word != "--"]
+        options = [self.by_name[name] for name in named]
+        # The last alone would count, and the values before it be lost.
+        for option, name in zip(options, named, strict=True):
+            if option.takes_many and options.count(option) > 1:
+                raise self.wrong(f"{name} stands twice; give all its values behind one")
         said = {(option := self.by_name[name]): (name, getattr(found, option.place)) for name in named}
         alone = [word for word in alone if word != "--"]
         for option in (one for one in self.options if one.by_place and alone):
